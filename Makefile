@@ -1,0 +1,37 @@
+# A thin front for CMake and Ninja: everything real is in CMakeLists.txt and scripts/.
+#
+#   make          build/libcpuslab.so, build/libcpuslab.a, build/cpuslab.o and build/cpuslab
+#   make bench    build, then real programs and the seeds' micro tests beside the system's malloc
+#   make test     build every variant from nothing and run every test (what CI runs)
+#   make soak     the long runs: stress, fork storms, models at larger bounds
+#   make install  PREFIX=/usr/local DESTDIR=
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+
+all: tools-build
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD)
+
+tools-build:
+	@scripts/packages build
+
+bench: all
+	@scripts/packages bench
+	@$(BUILD)/cpuslab bench quick
+
+test:
+	@scripts/packages build test
+	@scripts/test
+
+soak:
+	@scripts/packages build test
+	@scripts/soak
+
+install: all
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	rm -rf $(BUILD) build-*
+
+.PHONY: all tools-build bench test soak install clean
