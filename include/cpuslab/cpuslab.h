@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cpuslab: what a program may ask of the allocator beyond the malloc family.
+ *
+ * Every function here is safe to call from any thread.  None is async-signal-safe unless it says so.
+ */
+#ifndef CPUSLAB_CPUSLAB_H
+#define CPUSLAB_CPUSLAB_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the library that is loaded, as "major.minor.patch".  Async-signal-safe. */
+const char *cpuslab_version(void);
+
+/*
+ * Who a thread is to the fast path.
+ *   MM_CID       the kernel's per-process concurrency id (Linux 6.3): ids stay below the number of threads
+ *   CPU_ID       the CPU number, from the same restartable-sequence area (Linux 4.18)
+ *   THREAD_SLOT  a private slot for each thread: no restartable sequences here (old kernel, gVisor,
+ *                qemu-user, valgrind, seccomp), or asked for by the option vcpu:slot
+ */
+enum cpuslab_vcpu_mode {
+	CPUSLAB_VCPU_THREAD_SLOT,
+	CPUSLAB_VCPU_CPU_ID,
+	CPUSLAB_VCPU_MM_CID,
+};
+
+/* The mode in force in this process; chosen once, at the first allocation.  Async-signal-safe after that. */
+enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void);
+
+/* The same as text: "mm_cid", "cpu_id" or "slot". */
+const char *cpuslab_vcpu_mode_name(void);
+
+/*
+ * Counters of what the fast path did not serve, since the start of the process.  Calls served by the fast
+ * path are not counted (that would cost what the fast path saves): subtract.
+ */
+struct cpuslab_counters {
+	uint64_t alloc_misses;	/* allocations that found their vCPU's magazine empty */
+	uint64_t free_misses;	/* frees that found it full, and frees of large or foreign memory */
+	uint64_t refills;	/* magazines filled from slabs */
+	uint64_t drains;	/* magazines emptied into slabs */
+	uint64_t slabs_created; /* page runs turned into slabs */
+	uint64_t slabs_freed;	/* slabs given back to the page layer */
+	uint64_t section_aborts;/* restartable sequences that the kernel sent to their abort handler */
+	uint64_t fences;	/* remote drains of another vCPU */
+	uint64_t purged_bytes;	/* bytes returned to the system so far */
+	uint64_t lock_acquires; /* acquisitions of depot, slab and page locks */
+};
+
+void cpuslab_counters(struct cpuslab_counters *counters);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

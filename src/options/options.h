@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options: the one variable CPUSLAB_OPTIONS=key:value,key:value.
+ *
+ * Owns the table in options.def.  Read once, at start, before any other thread can be in the allocator;
+ * read-only from then on, so that no caller needs a lock.
+ */
+#ifndef CPUSLAB_OPTIONS_H
+#define CPUSLAB_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum option_vcpu { OPTION_VCPU_AUTO, OPTION_VCPU_MM_CID, OPTION_VCPU_CPU_ID, OPTION_VCPU_SLOT };
+
+#define OPTION_TYPE_FLAG	 bool
+#define OPTION_TYPE_COUNT	 size_t
+#define OPTION_TYPE_BYTES	 size_t
+#define OPTION_TYPE_MILLISECONDS size_t
+#define OPTION_TYPE_VCPU_MODE	 enum option_vcpu
+
+struct options {
+#define OPTION(name, kind, initial, text) OPTION_TYPE_##kind name;
+#include "options/options.def"
+#undef OPTION
+};
+
+extern struct options options;
+
+/* Parses a string of options into `options`.  Reports each bad token in one line on stderr. */
+void options_parse(const char *string);
+
+/* Reads the environment (secure_getenv, so that a set-user-id program ignores it) and parses. */
+void options_init(void);
+
+/* Describes the option number `index`; false past the last.  `value` receives its present value as text. */
+struct option_description {
+	const char *name, *kind, *text;
+	char initial[32], value[32];
+};
+bool options_describe(unsigned index, struct option_description *description);
+
+#endif
