@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+#include "options/options.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options options = {
+#define OPTION(option, type, initial, description) .option = (initial),
+#include "options/options.def"
+#undef OPTION
+};
+
+enum kind { KIND_FLAG, KIND_COUNT, KIND_BYTES, KIND_MILLISECONDS, KIND_VCPU_MODE };
+
+/*
+ * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, paid at the
+ * start of every program whether or not it sets an option.
+ */
+static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds", "mode"};
+static const char mode_names[][8] = {"auto", "mm_cid", "cpu_id", "slot"};
+
+static const struct entry {
+	char name[22];
+	uint8_t kind;
+	uint8_t offset; /* of the field in struct options */
+} entries[] = {
+#define OPTION(option, type, initial, description) {#option, KIND_##type, offsetof(struct options, option)},
+#include "options/options.def"
+#undef OPTION
+};
+
+enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
+_Static_assert(sizeof(struct options) <= UINT8_MAX, "an entry's offset is one byte");
+#define OPTION(option, type, initial, description)                                                           \
+	_Static_assert(sizeof(#option) <= sizeof(entries[0].name), "a name is stored whole, with its end");
+#include "options/options.def"
+#undef OPTION
+
+static const char texts[] =
+#define OPTION(option, type, initial, description) description "\0"
+#include "options/options.def"
+#undef OPTION
+	;
+
+/* A stretch of the option string; never terminated, because the environment is not ours to cut up. */
+struct span {
+	const char *start;
+	size_t length;
+};
+
+static bool span_is(struct span span, const char *word)
+{
+	return strlen(word) == span.length && memcmp(span.start, word, span.length) == 0;
+}
+
+/* The one line on stderr, gathered first so that lines of several processes do not mix. */
+struct line {
+	char text[256];
+	size_t length;
+};
+
+static void line_add(struct line *line, const char *text, size_t length)
+{
+	for (size_t i = 0; i < length && line->length < sizeof(line->text); i++) {
+		unsigned char c = (unsigned char)text[i];
+		/* What a user typed must not reach a terminal as control codes. */
+		line->text[line->length++] = (char)(c < ' ' || c == 0x7f ? '?' : c);
+	}
+}
+
+static void line_add_word(struct line *line, const char *word)
+{
+	line_add(line, word, strlen(word));
+}
+
+static void report(struct span token, const char *complaint)
+{
+	enum { TOKEN_SHOWN = 80 };
+	int saved_errno = errno;
+	struct line line = {.length = 0};
+	line_add_word(&line, "cpuslab: CPUSLAB_OPTIONS: '");
+	line_add(&line, token.start, token.length < TOKEN_SHOWN ? token.length : TOKEN_SHOWN);
+	line_add_word(&line, token.length < TOKEN_SHOWN ? "' " : "...' ");
+	line_add_word(&line, complaint);
+	line_add_word(&line, options.abort_conf ? "; stopping, as abort_conf asks" : "; skipped");
+	line.text[line.length++] = '\n';
+	/* Nobody is left to tell when stderr is closed. */
+	if (write(STDERR_FILENO, line.text, line.length) < 0)
+		errno = saved_errno;
+	if (options.abort_conf)
+		abort();
+	errno = saved_errno;
+}
+
+/* Digits only, so that a sign or a space is a bad token and not a surprise. */
+static bool parse_number(struct span span, bool suffixes, size_t *result)
+{
+	size_t number = 0, i = 0;
+	for (; i < span.length && span.start[i] >= '0' && span.start[i] <= '9'; i++)
+		if (__builtin_mul_overflow(number, 10, &number) ||
+		    __builtin_add_overflow(number, (size_t)(span.start[i] - '0'), &number))
+			return false;
+	if (i == 0)
+		return false;
+	if (suffixes && i + 1 == span.length) {
+		unsigned shift;
+		switch (span.start[i++]) {
+		case 'K':
+		case 'k':
+			shift = 10;
+			break;
+		case 'M':
+		case 'm':
+			shift = 20;
+			break;
+		case 'G':
+		case 'g':
+			shift = 30;
+			break;
+		default:
+			return false;
+		}
+		if (number > SIZE_MAX >> shift)
+			return false;
+		number <<= shift;
+	}
+	*result = number;
+	return i == span.length;
+}
+
+static bool parse_flag(struct span span, bool *result)
+{
+	*result = span_is(span, "true");
+	return *result || span_is(span, "false");
+}
+
+static bool parse_mode(struct span span, enum option_vcpu *result)
+{
+	for (unsigned mode = 0; mode < sizeof(mode_names) / sizeof(mode_names[0]); mode++)
+		if (span_is(span, mode_names[mode])) {
+			*result = (enum option_vcpu)mode;
+			return true;
+		}
+	return false;
+}
+
+/* Stores the value, or returns what the entry needs instead. */
+static const char *parse_value(const struct entry *entry, struct span value)
+{
+	char *field = (char *)&options + entry->offset;
+	switch ((enum kind)entry->kind) {
+	case KIND_FLAG: {
+		bool flag;
+		if (!parse_flag(value, &flag))
+			return "needs true or false";
+		memcpy(field, &flag, sizeof(flag));
+		return NULL;
+	}
+	case KIND_VCPU_MODE: {
+		enum option_vcpu mode;
+		if (!parse_mode(value, &mode))
+			return "needs auto, mm_cid, cpu_id or slot";
+		memcpy(field, &mode, sizeof(mode));
+		return NULL;
+	}
+	case KIND_BYTES:
+	case KIND_COUNT:
+	case KIND_MILLISECONDS: {
+		size_t number;
+		if (!parse_number(value, entry->kind == KIND_BYTES, &number))
+			return entry->kind == KIND_BYTES ? "needs a size in bytes, or with K, M or G"
+							 : "needs a whole number";
+		memcpy(field, &number, sizeof(number));
+		return NULL;
+	}
+	}
+	__builtin_unreachable();
+}
+
+static const struct entry *find_entry(struct span name)
+{
+	for (unsigned i = 0; i < ENTRY_COUNT; i++)
+		if (span_is(name, entries[i].name))
+			return &entries[i];
+	return NULL;
+}
+
+/* Cuts the first token, up to a comma or the end, off the string. */
+static struct span next_token(const char **string)
+{
+	struct span token = {*string, strcspn(*string, ",")};
+	*string += token.length;
+	if (**string == ',')
+		++*string;
+	return token;
+}
+
+static void parse_token(struct span token)
+{
+	const char *colon = memchr(token.start, ':', token.length);
+	if (!colon) {
+		report(token, "is not of the form key:value");
+		return;
+	}
+	struct span name = {token.start, (size_t)(colon - token.start)};
+	struct span value = {colon + 1, token.length - name.length - 1};
+	const struct entry *entry = find_entry(name);
+	const char *complaint =
+		entry ? parse_value(entry, value) : "names no option (cpuslab options lists them)";
+	if (complaint)
+		report(token, complaint);
+}
+
+void options_parse(const char *string)
+{
+	/* abort_conf counts wherever it stands, so it is looked for before anything can be complained of. */
+	for (const char *rest = string; *rest;)
+		if (span_is(next_token(&rest), "abort_conf:true"))
+			options.abort_conf = true;
+	for (const char *rest = string; *rest;) {
+		struct span token = next_token(&rest);
+		if (token.length > 0)
+			parse_token(token);
+	}
+}
+
+void options_init(void)
+{
+	const char *string = secure_getenv("CPUSLAB_OPTIONS");
+	if (string)
+		options_parse(string);
+}
+
+static void print_number(char text[static 32], size_t number, bool suffixes)
+{
+	static const char suffix[] = "\0KMG";
+	unsigned scale = 0;
+	while (suffixes && scale < 3 && number != 0 && number % 1024 == 0) {
+		number /= 1024;
+		scale++;
+	}
+	char digits[32];
+	char *digit = digits + sizeof(digits);
+	*--digit = '\0';
+	if (scale > 0)
+		*--digit = suffix[scale];
+	do
+		*--digit = (char)('0' + number % 10);
+	while ((number /= 10) != 0);
+	strcpy(text, digit);
+}
+
+static void print_value(char text[static 32], const struct entry *entry, const struct options *from)
+{
+	const char *field = (const char *)from + entry->offset;
+	switch ((enum kind)entry->kind) {
+	case KIND_FLAG:
+		strcpy(text, *(const bool *)field ? "true" : "false");
+		return;
+	case KIND_VCPU_MODE: {
+		enum option_vcpu mode;
+		memcpy(&mode, field, sizeof(mode));
+		strcpy(text, mode_names[mode]);
+		return;
+	}
+	case KIND_BYTES:
+	case KIND_COUNT:
+	case KIND_MILLISECONDS: {
+		size_t number;
+		memcpy(&number, field, sizeof(number));
+		print_number(text, number, entry->kind == KIND_BYTES);
+		return;
+	}
+	}
+}
+
+bool options_describe(unsigned index, struct option_description *description)
+{
+	static const struct options initial = {
+#define OPTION(option, type, start, description) .option = (start),
+#include "options/options.def"
+#undef OPTION
+	};
+	if (index >= ENTRY_COUNT)
+		return false;
+	const struct entry *entry = &entries[index];
+	const char *text = texts;
+	for (unsigned i = 0; i < index; i++)
+		text += strlen(text) + 1;
+	description->name = entry->name;
+	description->kind = kind_names[entry->kind];
+	description->text = text;
+	print_value(description->initial, entry, &initial);
+	print_value(description->value, entry, &options);
+	return true;
+}
