@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The `cpuslab` command.  It runs on the system's malloc itself: it starts other programs on cpuslab, it
+ * never links the allocator.
+ */
+#ifndef CPUSLAB_TOOLS_COMMANDS_H
+#define CPUSLAB_TOOLS_COMMANDS_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* argv[0] is the subcommand's name.  Each returns the exit status: 2 for a wrong call, as POSIX tools do. */
+#define COMMAND(name, arguments, text) int command_##name(int argc, char **argv);
+#include "commands.def"
+#undef COMMAND
+
+/*
+ * Finds the shared library to preload: beside the executable (a build tree), in ../lib of it (an installed
+ * tree that was moved), or where `make install` put it.  False when it is in none of these.
+ */
+bool library_find(char path[static PATH_MAX]);
+
+/*
+ * Puts `path` first in LD_PRELOAD of this process.  False, with a line on stderr, when the path holds a space
+ * or a colon: the dynamic linker splits there and would silently preload nothing.
+ */
+bool library_preload(const char *path);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+	const char *name, *arguments, *text;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+#define COMMAND(name, arguments, text) {#name, arguments, text, command_##name},
+#include "commands.def"
+#undef COMMAND
+};
+
+enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
+
+static void print_help(FILE *to)
+{
+	fputs("usage: cpuslab COMMAND ...\n\n", to);
+	for (unsigned i = 0; i < COMMAND_COUNT; i++)
+		fprintf(to, "  cpuslab %s %s\n      %s\n", commands[i].name, commands[i].arguments,
+			commands[i].text);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return 2;
+	}
+	for (unsigned i = 0; i < COMMAND_COUNT; i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		print_help(stdout);
+		return 0;
+	}
+	if (strcmp(argv[1], "--version") == 0)
+		return command_version(argc - 1, argv + 1);
+	fprintf(stderr, "cpuslab: no command '%s'\n\n", argv[1]);
+	print_help(stderr);
+	return 2;
+}

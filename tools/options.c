@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* cpuslab options: the table of src/options/options.def, with what CPUSLAB_OPTIONS says at present. */
+#include "commands.h"
+#include "options/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int command_options(int argc, char **argv)
+{
+	if (argc > 1) {
+		fprintf(stderr, "usage: cpuslab %s\n", argv[0]);
+		return 2;
+	}
+	options_init();
+	puts("CPUSLAB_OPTIONS=key:value,key:value   sizes take K, M and G\n");
+	struct option_description option;
+	for (unsigned i = 0; options_describe(i, &option); i++) {
+		printf("%s:%s  (%s)\n", option.name, option.initial, option.kind);
+		printf("    %s\n", option.text);
+		if (strcmp(option.initial, option.value) != 0)
+			printf("    now %s, from the environment\n", option.value);
+	}
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* cpuslab run: a program, unchanged, on cpuslab's malloc. */
+#include "commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int usage(void)
+{
+	fputs("usage: cpuslab run [KEY:VALUE,...] [--library FILE] -- PROGRAM ARGS...\n"
+	      "KEY:VALUE are options as in CPUSLAB_OPTIONS (see cpuslab options) and win over those there.\n",
+	      stderr);
+	return 2;
+}
+
+/* Appended, because the parser lets the later of two tokens win. */
+static bool add_options(const char *tokens)
+{
+	const char *present = getenv("CPUSLAB_OPTIONS");
+	char *joined;
+	if (asprintf(&joined, "%s%s%s", present ? present : "", present && *present ? "," : "", tokens) < 0)
+		return false;
+	bool done = setenv("CPUSLAB_OPTIONS", joined, 1) == 0;
+	free(joined);
+	return done;
+}
+
+int command_run(int argc, char **argv)
+{
+	char found[PATH_MAX];
+	const char *library = NULL;
+	int i = 1;
+	/* Without "--" the program is the first word that is no option: none of ours lacks a colon. */
+	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		if (strcmp(argv[i], "--library") == 0 && i + 1 < argc)
+			library = argv[++i];
+		else if (argv[i][0] == '-')
+			return usage();
+		else if (!strchr(argv[i], ':'))
+			break;
+		else if (!add_options(argv[i]))
+			return perror("cpuslab run"), 1;
+	}
+	if (i < argc && strcmp(argv[i], "--") == 0)
+		i++;
+	if (i >= argc)
+		return usage();
+	if (!library && library_find(found))
+		library = found;
+	if (!library || access(library, R_OK) != 0) {
+		fprintf(stderr, "cpuslab run: %s not found\n", library ? library : "libcpuslab.so");
+		return 1;
+	}
+	if (!library_preload(library))
+		return 1;
+	execvp(argv[i], argv + i);
+	fprintf(stderr, "cpuslab run: %s: %s\n", argv[i], strerror(errno));
+	/* As the shell does: not found, or found and not to be run. */
+	return errno == ENOENT ? 127 : 126;
+}
