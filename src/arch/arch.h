@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch: what the processor offers, as a handful of named primitives.  Nothing outside this folder
+ * contains asm, and nothing inside it knows what the primitives are used for.
+ *
+ * The front word.  Each (vCPU, cache) owns one 64-bit word in its vCPU's area: the address of the top-most
+ * filled slot of the magazine that is loaded there.  The primitives change such a word with ONE store,
+ * and only if the thread was not preempted, migrated or interrupted by a signal since it read its vCPU id:
+ * otherwise the kernel sends it back to the start (restartable sequences, rseq(2)).  So a word belongs to
+ * whoever runs on that vCPU, without a lock, and is consistent at every instant, also to fork.
+ *
+ *   slot[-1]  slot[0]=NULL  slot[1] ... slot[capacity]  slot[capacity+1]=END (bit 0 set)
+ *                                  ^ word
+ *
+ *   pop   object = *word; miss if NULL; word -= 8
+ *   push  miss if *word == object (freed twice); miss if word[1] has bit 0 set (full);
+ *         word[1] = object; word += 8
+ *
+ * Commit is the last instruction of each section.  Everything before it may be undone by simply starting
+ * again: the slot above the word, which push writes before its commit, belongs to nobody.
+ */
+#ifndef CPUSLAB_ARCH_H
+#define CPUSLAB_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * How the sections find their vCPU's area: `map` points at the page map; the table of areas, indexed by
+ * vCPU id, ends where the map begins, so that the fast path needs one base register for both.
+ */
+enum { ARCH_VCPUS = 4096, ARCH_TABLE_BYTES = ARCH_VCPUS * 8 };
+
+/*
+ * The thread's registration with the kernel, in the layout of struct rseq (linux/rseq.h).  The library's
+ * own copy stands in where libc registered none: with the kernel behind it, or (thread slots) without.
+ */
+struct arch_rseq {
+	uint32_t cpu_id_start;
+	uint32_t cpu_id;
+	uint64_t rseq_cs;
+	uint32_t flags;
+	uint32_t node_id;
+	uint32_t mm_cid;
+	uint32_t padding;
+} __attribute__((aligned(32)));
+
+enum { ARCH_RSEQ_SIGNATURE = 0x53053053 };
+
+/* Distances from the thread pointer: to the struct rseq in force, and to the 32-bit vCPU id. */
+struct arch_self {
+	intptr_t rseq;
+	intptr_t id;
+};
+
+/* Sections that were sent to their abort handler, all threads together. */
+extern uint64_t arch_section_aborts;
+
+#if defined(__x86_64__)
+#include "arch/x86_64.h"
+#else
+#include "arch/generic.h"
+#endif
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * x86-64: the only asm of the library.
+ *
+ * A section runs from label 1 to label 2.  Its descriptor (label 3) names those bounds and the abort
+ * handler (label 4), which sits behind the signature in a section of its own, counts, and starts again at
+ * label 0.  The descriptor's address goes into rseq_cs before label 1 and is left there: the kernel clears
+ * it lazily, as it finds the instruction pointer outside.
+ *
+ * __rseq_cs_ptr_array and __rseq_exit_point_array tell debuggers and binary translators where the sections
+ * are and where they may be left, so that they step over them instead of into an endless abort.
+ *
+ * The word is addressed by one register without an index: some processors forward a store to a load of such
+ * an address in a cycle, and need seven where there is an index.
+ */
+#ifndef CPUSLAB_ARCH_X86_64_H
+#define CPUSLAB_ARCH_X86_64_H
+
+#define ARCH_HAS_RSEQ 1
+
+#define ARCH_SECTION_BEGIN                                                                                   \
+	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
+	".balign 32\n"                                                                                       \
+	"3:\n"                                                                                               \
+	".long 0, 0\n"                                                                                       \
+	".quad 1f, (2f - 1f), 4f\n"                                                                          \
+	".popsection\n"                                                                                      \
+	".pushsection __rseq_cs_ptr_array, \"aw\"\n"                                                         \
+	".quad 3b\n"                                                                                         \
+	".popsection\n"                                                                                      \
+	".pushsection __rseq_failure, \"ax\"\n"                                                              \
+	".byte 0x0f, 0xb9, 0x3d\n" /* ud1, with the signature as its displacement */                         \
+	".long 0x53053053\n"                                                                                 \
+	"4:\n"                                                                                               \
+	"lock incq %[aborts]\n"                                                                              \
+	"jmp 0f\n"                                                                                           \
+	".popsection\n"                                                                                      \
+	"0:\n"                                                                                               \
+	"leaq 3b(%%rip), %%rcx\n"                                                                            \
+	"movq %%rcx, %%fs:8(%[rseq])\n"                                                                      \
+	"1:\n"                                                                                               \
+	"movl %%fs:(%[id]), %%ecx\n"
+
+#define ARCH_SECTION_EXIT(label)                                                                             \
+	".pushsection __rseq_exit_point_array, \"aw\"\n"                                                     \
+	".quad 1b, %l[" #label "]\n"                                                                         \
+	".popsection\n"
+
+#define ARCH_SECTION_INPUTS(self, map)                                                                       \
+	[rseq] "r"((self).rseq), [id] "r"((self).id), [map] "r"(map), [table] "i"(-(long)ARCH_TABLE_BYTES),  \
+		[aborts] "m"(arch_section_aborts)
+
+/*
+ * Takes the top object off the word at *offset in this vCPU's area; NULL on a miss.  `offset` is read
+ * inside the section so that a restart needs no copy of it.
+ */
+static inline __attribute__((always_inline)) void *arch_pop(struct arch_self self, const void *map,
+							    const uint16_t *offset)
+{
+	void *object;
+
+	asm goto(ARCH_SECTION_BEGIN
+		 "movzwl %[offset], %%edx\n"
+		 "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+		 "movq (%%rdx), %%rcx\n"
+		 "movq (%%rcx), %[object]\n"
+		 "testq %[object], %[object]\n"
+		 "jz %l[miss]\n"
+		 "subq $8, (%%rdx)\n"
+		 "2:\n" ARCH_SECTION_EXIT(miss)
+		 : [object] "=&a"(object)
+		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset)
+		 : "rcx", "rdx", "memory", "cc"
+		 : miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	return NULL;
+}
+
+/* Puts an object on the word at *offset in this vCPU's area; false when it is full, closed, or on top already. */
+static inline __attribute__((always_inline)) bool arch_push(struct arch_self self, const void *map,
+							    const uint16_t *offset, void *object)
+{
+	asm goto(ARCH_SECTION_BEGIN
+		 "movzwl %[offset], %%edx\n"
+		 "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+		 "movq (%%rdx), %%rcx\n"
+		 "cmpq %[object], (%%rcx)\n"
+		 "je %l[miss]\n"
+		 "testb $1, 8(%%rcx)\n"
+		 "jnz %l[miss]\n"
+		 "movq %[object], 8(%%rcx)\n"
+		 "addq $8, (%%rdx)\n"
+		 "2:\n" ARCH_SECTION_EXIT(miss)
+		 :
+		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object)
+		 : "rcx", "rdx", "memory", "cc"
+		 : miss);
+	return true;
+miss:
+	return false;
+}
+
+/* Reads a word of this vCPU's area.  The thread may have left the vCPU before the value is used. */
+static inline uintptr_t arch_peek(struct arch_self self, const void *map, uintptr_t offset)
+{
+	uint32_t id;
+
+	asm volatile("movl %%fs:(%[id]), %[result]" : [result] "=r"(id) : [id] "r"(self.id));
+	uintptr_t area = __atomic_load_n((const uintptr_t *)((const char *)map - ARCH_TABLE_BYTES) + id,
+					 __ATOMIC_ACQUIRE);
+	return __atomic_load_n((const uintptr_t *)(area + offset), __ATOMIC_ACQUIRE);
+}
+
+/* Stores `desired` into a word of this vCPU's area if it holds `expected`; false if it does not. */
+static inline bool arch_replace(struct arch_self self, const void *map, uintptr_t offset, uintptr_t expected,
+				uintptr_t desired)
+{
+	asm goto(ARCH_SECTION_BEGIN
+		 "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+		 "cmpq %[expected], (%%rdx, %[offset])\n"
+		 "jne %l[differs]\n"
+		 "movq %[desired], (%%rdx, %[offset])\n"
+		 "2:\n" ARCH_SECTION_EXIT(differs)
+		 :
+		 : ARCH_SECTION_INPUTS(self, map), [offset] "r"(offset), [expected] "r"(expected),
+		   [desired] "r"(desired)
+		 : "rcx", "rdx", "memory", "cc"
+		 : differs);
+	return true;
+differs:
+	return false;
+}
+
+/* Adds one to a word of this vCPU's area. */
+static inline void arch_count(struct arch_self self, const void *map, uintptr_t offset)
+{
+	asm volatile(ARCH_SECTION_BEGIN
+		     "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+		     "incq (%%rdx, %[offset])\n"
+		     "2:\n"
+		     : [aborts] "+m"(arch_section_aborts)
+		     : [rseq] "r"(self.rseq), [id] "r"(self.id), [map] "r"(map),
+		       [table] "i"(-(long)ARCH_TABLE_BYTES), [offset] "r"(offset)
+		     : "rcx", "rdx", "memory", "cc");
+}
+
+/* This thread's vCPU id at some instant of the call. */
+static inline uint32_t arch_id(struct arch_self self)
+{
+	uint32_t id;
+
+	asm volatile("movl %%fs:(%[id]), %[result]" : [result] "=r"(id) : [id] "r"(self.id));
+	return id;
+}
+
+/* In a loop that waits for another CPU. */
+static inline void arch_pause(void)
+{
+	__builtin_ia32_pause();
+}
+
+#endif

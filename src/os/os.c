@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/os.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <linux/rseq.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+/* The library's callers promise to keep errno (free) or set it themselves (malloc): a call here may not. */
+#define KEEPING_ERRNO(type, call)                                                                            \
+	({                                                                                                   \
+		int saved_errno = errno;                                                                     \
+		type result = (call);                                                                        \
+		errno = saved_errno;                                                                         \
+		result;                                                                                      \
+	})
+
+/* 0 or a positive errno from a call that returns -1 and sets errno. */
+#define STATUS(call)                                                                                         \
+	({                                                                                                   \
+		int saved_errno = errno;                                                                     \
+		int status = (call) < 0 ? errno : 0;                                                         \
+		errno = saved_errno;                                                                         \
+		status;                                                                                      \
+	})
+
+static void *map(void *hint, size_t bytes, int protection, int flags)
+{
+	void *address =
+		KEEPING_ERRNO(void *, mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+
+	return address == MAP_FAILED ? NULL : address;
+}
+
+void *os_map(void *hint, size_t bytes)
+{
+	return map(hint, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+}
+
+void *os_reserve(void *hint, size_t bytes)
+{
+	return map(hint, bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+void *os_map_at(void *address, size_t bytes)
+{
+	void *mapped = map(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+
+	/* Kernels before 4.17 take the address as a hint and may map elsewhere. */
+	if (mapped && mapped != address) {
+		os_unmap(mapped, bytes);
+		return NULL;
+	}
+	return mapped;
+}
+
+int os_commit(void *address, size_t bytes)
+{
+	return STATUS(mprotect(address, bytes, PROT_READ | PROT_WRITE));
+}
+
+void os_unmap(void *address, size_t bytes)
+{
+	(void)STATUS(munmap(address, bytes));
+}
+
+void *os_remap(void *address, size_t old_bytes, size_t new_bytes)
+{
+	void *moved = KEEPING_ERRNO(void *, mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE));
+
+	return moved == MAP_FAILED ? NULL : moved;
+}
+
+int os_purge(void *address, size_t bytes)
+{
+	return STATUS(madvise(address, bytes, MADV_DONTNEED));
+}
+
+int os_huge_pages(void *address, size_t bytes, bool wanted)
+{
+	return STATUS(madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
+}
+
+int os_wipe_on_fork(void *address, size_t bytes)
+{
+	return STATUS(madvise(address, bytes, MADV_WIPEONFORK));
+}
+
+size_t os_limit_address_space(void)
+{
+	struct rlimit limit;
+
+	if (STATUS(getrlimit(RLIMIT_AS, &limit)) || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_cur;
+}
+
+unsigned os_possible_cpus(void)
+{
+	/* The raw call returns the bytes of the kernel's CPU mask, so every id is below eight times that. */
+	unsigned long mask[1024];
+	long bytes = KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, sizeof mask, mask));
+
+	return bytes > 0 ? (unsigned)bytes * 8 : CPU_SETSIZE;
+}
+
+int os_rseq_register(void *area, uint32_t bytes, uint32_t signature)
+{
+	return STATUS(syscall(SYS_rseq, area, bytes, 0, signature));
+}
+
+int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature)
+{
+	return STATUS(syscall(SYS_rseq, area, bytes, RSEQ_FLAG_UNREGISTER, signature));
+}
+
+int os_fence_sections(void)
+{
+	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+
+	/* A process (or a forked child) asks once for the right to this call, when it first needs it. */
+	if (status == EPERM) {
+		status = STATUS(
+			syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+		if (!status)
+			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	}
+	return status;
+}
+
+int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative)
+{
+	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, relative, NULL, 0));
+}
+
+int os_futex_wake(uint32_t *word, int count)
+{
+	return STATUS(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0));
+}
+
+uint64_t os_milliseconds(void)
+{
+	struct timespec now;
+
+	if (STATUS(clock_gettime(CLOCK_MONOTONIC_COARSE, &now)))
+		return 0;
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void os_write_error(const char *text, size_t length)
+{
+	while (length > 0) {
+		ssize_t written;
+		int status = STATUS(written = write(STDERR_FILENO, text, length));
+
+		/* Interrupted: again.  Anything else: there is nowhere left to say it. */
+		if (status && status != EINTR)
+			return;
+		if (!status) {
+			text += written;
+			length -= (size_t)written;
+		}
+	}
+}

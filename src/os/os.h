@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os: the one seam to the kernel.  Every system call that the library makes for itself is in os.c, so that
+ * a test can fail the k-th of them.
+ *
+ * All functions keep the caller's errno.  Those that can fail return 0 or a positive errno, or NULL.
+ * Memory comes in multiples of OS_PAGE_BYTES.
+ */
+#ifndef CPUSLAB_OS_H
+#define CPUSLAB_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum { OS_PAGE_SHIFT = 12, OS_PAGE_BYTES = 1 << OS_PAGE_SHIFT };
+
+/* Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us choose. */
+void *os_map(void *hint, size_t bytes);
+/* Address space alone: no access, no accounting, until os_commit. */
+void *os_reserve(void *hint, size_t bytes);
+/* Readable and writable memory at exactly this address, if nothing is mapped there; else NULL. */
+void *os_map_at(void *address, size_t bytes);
+/* Makes reserved address space readable and writable. */
+int os_commit(void *address, size_t bytes);
+void os_unmap(void *address, size_t bytes);
+/* Resizes a mapping, moving it where it must. */
+void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
+/* Gives the pages back; they read as zero afterwards. */
+int os_purge(void *address, size_t bytes);
+/* Keeps transparent huge pages off a range (or lets them on again). */
+int os_huge_pages(void *address, size_t bytes, bool wanted);
+/* The range reads as zero in a forked child. */
+int os_wipe_on_fork(void *address, size_t bytes);
+
+/* The soft limits RLIMIT_AS and RLIMIT_DATA in bytes; SIZE_MAX for none. */
+size_t os_limit_address_space(void);
+/* An upper bound of the vCPU ids that this kernel can hand out. */
+unsigned os_possible_cpus(void);
+
+/* Registers (or unregisters) the calling thread's restartable-sequence area. */
+int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);
+int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
+/*
+ * After it returns 0, every thread of the process that was inside a section when it was called has been
+ * aborted, and sees all stores that the caller made before.
+ */
+int os_fence_sections(void);
+
+/* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come back. */
+int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
+/* Wakes at most `count` sleepers. */
+int os_futex_wake(uint32_t *word, int count);
+
+/* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
+uint64_t os_milliseconds(void);
+
+/* Writes all of it to standard error, whatever happens. */
+void os_write_error(const char *text, size_t length);
+
+#endif
