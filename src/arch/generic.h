@@ -71,4 +71,9 @@ static inline void arch_pause(void)
 {
 }
 
+static inline void arch_demote(const void *line)
+{
+	(void)line;
+}
+
 #endif

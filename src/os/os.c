@@ -31,15 +31,15 @@
 #define STATUS(call)                                                                                         \
 	({                                                                                                   \
 		int saved_errno = errno;                                                                     \
-		int status = (call) < 0 ? errno : 0;                                                         \
+		int outcome = (call) < 0 ? errno : 0;                                                        \
 		errno = saved_errno;                                                                         \
-		status;                                                                                      \
+		outcome;                                                                                     \
 	})
 
 static void *map(void *hint, size_t bytes, int protection, int flags)
 {
-	void *address =
-		KEEPING_ERRNO(void *, mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+	void *address = KEEPING_ERRNO(
+		void *, mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
 
 	return address == MAP_FAILED ? NULL : address;
 }
@@ -132,10 +132,22 @@ int os_fence_sections(void)
 
 	/* A process (or a forked child) asks once for the right to this call, when it first needs it. */
 	if (status == EPERM) {
-		status = STATUS(
-			syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+		status =
+			STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 		if (!status)
 			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	}
+	return status;
+}
+
+int os_barrier_all_threads(void)
+{
+	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
+
+	if (status == EPERM) {
+		status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+		if (!status)
+			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
 	}
 	return status;
 }

@@ -47,6 +47,10 @@ int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
  * aborted, and sees all stores that the caller made before.
  */
 int os_fence_sections(void);
+/*
+ * After it returns 0, every thread of the process has passed a full memory barrier since it was called.
+ */
+int os_barrier_all_threads(void);
 
 /* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come back. */
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
