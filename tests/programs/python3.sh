@@ -1,0 +1,51 @@
+#!/bin/bash
+# python3: a part of its own test suite, once without preload to know what passes on this machine, then under
+# preload; every test must end as it did before.  PYTHONMALLOC=malloc sends each small object to malloc, which
+# python's own arenas would otherwise hide.
+. "$(dirname "$0")/preload.sh"
+python=/usr/bin/python3
+needs $python
+$python -c 'import test.test_dict' 2>/dev/null || {
+	echo "skipped $name: python3 has no test suite here (Debian: libpython3.11-testsuite)"
+	exit 77
+}
+export PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
+tests="test_dict test_list test_set test_json test_re test_bytes test_unicode test_struct test_array test_memoryview
+	test_deque test_pickle test_zlib test_mmap test_ctypes test_ast test_gc test_weakref test_os test_fork1"
+# These wait more than they work: in auto mode alone.
+[ -n "${CPUSLAB_OPTIONS:-}" ] || tests="$tests test_threading test_subprocess test_queue"
+
+# results FILE: how each single test of a run ended, one line each, from its JUnit file.
+results() {
+	$python - "$1" <<'PYTHON'
+import sys, xml.etree.ElementTree as tree
+for case in tree.parse(sys.argv[1]).iter("testcase"):
+    ended = sorted({part.tag for part in case if part.tag in ("failure", "error", "skipped")})
+    print(case.get("name"), " ".join(ended) or case.get("result", "completed"))
+PYTHON
+}
+
+run_tests() {
+	# shellcheck disable=SC2086
+	(cd "$scratch/$1" && $2 $python -m test -j3 --junit-xml "$scratch/$1.xml" $tests >"$scratch/$1.log" 2>&1) || {
+		grep -vE ' (passed|test_[a-z0-9_]+)$' "$scratch/$1.log" | tail -n 60 >&2
+		fail "the test suite fails ($1)"
+	}
+	results "$scratch/$1.xml" | sort >"$scratch/$1.results"
+}
+
+prove_bound $python -c 'import os; os.system("exit 0")'
+preloaded $python - "$library" <<'PYTHON' || fail "the library is not in force inside python"
+import ctypes, os, sys
+assert sys.argv[1] in open("/proc/self/maps").read(), "the library is not mapped"
+library = ctypes.CDLL(None)
+if hasattr(library, "cpuslab_vcpu_mode_name"):
+    library.cpuslab_vcpu_mode_name.restype = ctypes.c_char_p
+    mode = library.cpuslab_vcpu_mode_name().decode()
+    assert "vcpu:slot" not in os.environ.get("CPUSLAB_OPTIONS", "") or mode == "slot", mode
+    print("  mode:", mode)
+PYTHON
+run_tests plain ''
+run_tests preload preloaded
+compare_output results
+echo "  same: $(wc -l <"$scratch/preload.results") tests"

@@ -1,0 +1,14 @@
+#!/bin/bash
+# stress_ng.sh STRESSOR: one of stress-ng's memory stressors for a few seconds, each checking its own work.
+. "$(dirname "$0")/preload.sh"
+needs stress-ng
+stressor=${1:?which stressor}
+seconds=${CPUSLAB_SOAK:+60}
+
+prove_bound stress-ng "--$stressor" 1 "--$stressor-ops" 2 --temp-path "$scratch"
+preloaded stress-ng "--$stressor" 2 --timeout "${seconds:-3}s" --verify --metrics-brief --temp-path "$scratch" \
+	>"$scratch/out" 2>&1 || fail "stress-ng --$stressor ended with status $?: $(tail -n 30 "$scratch/out")"
+grep -q 'successful run completed' "$scratch/out" || fail "$(cat "$scratch/out")"
+! grep -E 'stress-ng: (fail|error):|terminated on signal|OOM|cpuslab' "$scratch/out" ||
+	fail "stress-ng --$stressor reported the above"
+grep -E "info:.* $stressor " "$scratch/out" | tail -n 1
