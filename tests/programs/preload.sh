@@ -9,7 +9,7 @@
 set -eu
 
 : "${CPUSLAB_BUILD:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build}"
-library=$(realpath "${CPUSLAB_LIBRARY:-$CPUSLAB_BUILD/libcpuslab.so}")
+library=$(realpath -m "${CPUSLAB_LIBRARY:-$CPUSLAB_BUILD/libcpuslab.so}")
 [ -r "$library" ] || {
 	echo "no library at $library: build first, or set CPUSLAB_BUILD" >&2
 	exit 1

@@ -1,0 +1,45 @@
+# What `make install` leaves behind: both libraries, the one object file, the headers, the command, the
+# documents, and the two ways by which other builds find them (pkg-config and find_package).
+
+include(CMakePackageConfigHelpers)
+set(CPUSLAB_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cpuslab)
+set(CPUSLAB_OBJECT_FILE ${CMAKE_INSTALL_LIBDIR}/cpuslab/cpuslab.o)
+
+install(
+	TARGETS cpuslab cpuslab_static
+	EXPORT cpuslabTargets
+	LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+	ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${CMAKE_BINARY_DIR}/cpuslab.o DESTINATION ${CMAKE_INSTALL_LIBDIR}/cpuslab)
+install(DIRECTORY include/cpuslab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT cpuslabTargets NAMESPACE cpuslab:: DESTINATION ${CPUSLAB_CONFIG_DIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+# Paths relative to the prefix where they can be, so that an installed tree may be moved.
+configure_package_config_file(
+	${CMAKE_CURRENT_LIST_DIR}/cpuslabConfig.cmake.in ${CMAKE_BINARY_DIR}/cmake/cpuslabConfig.cmake
+	INSTALL_DESTINATION ${CPUSLAB_CONFIG_DIR}
+	PATH_VARS CPUSLAB_OBJECT_FILE)
+write_basic_package_version_file(
+	${CMAKE_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(
+	FILES ${CMAKE_BINARY_DIR}/cmake/cpuslabConfig.cmake ${CMAKE_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake
+	DESTINATION ${CPUSLAB_CONFIG_DIR})
+
+# The prefix is known only when installing (`cmake --install --prefix`), so the file is written then.
+foreach(kind LIBDIR INCLUDEDIR)
+	if(IS_ABSOLUTE ${CMAKE_INSTALL_${kind}})
+		set(CPUSLAB_PC_${kind} ${CMAKE_INSTALL_${kind}})
+	else()
+		set(CPUSLAB_PC_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
+	endif()
+endforeach()
+foreach(name CPUSLAB_PC_LIBDIR CPUSLAB_PC_INCLUDEDIR PROJECT_VERSION PROJECT_VERSION_MAJOR)
+	install(CODE "set(${name} [==[${${name}}]==])")
+endforeach()
+install(
+	CODE "
+	configure_file([==[${CMAKE_CURRENT_LIST_DIR}/cpuslab.pc.in]==] [==[${CMAKE_BINARY_DIR}/cpuslab.pc]==] @ONLY)
+	file(INSTALL [==[${CMAKE_BINARY_DIR}/cpuslab.pc]==] DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")
+")
