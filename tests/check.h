@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: what every test shares.  A test is a program that exits 0 when its property holds, 77 when the
+ * machine cannot show it (ctest counts that as skipped), and anything else when it does not hold.
+ *
+ * The tests run on any malloc: what only cpuslab promises hangs on check_cpuslab(), whose symbols are weak.
+ * Nothing here goes through stdio, which allocates: a failing allocator must still be able to report.
+ */
+#ifndef CPUSLAB_TESTS_CHECK_H
+#define CPUSLAB_TESTS_CHECK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* g++: a function and a struct of one name, as stat(2) has it */
+#include <cpuslab/cpuslab.h>
+#pragma GCC diagnostic pop
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK_SKIPPED 77
+
+/* A failed CHECK ends the process: the heap is not to be trusted from here on.  A printf text may follow. */
+#define CHECK(condition, ...)                                                                                \
+	do {                                                                                                 \
+		if (__builtin_expect(!(condition), 0))                                                       \
+			check_failed(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                       \
+	} while (0)
+
+__attribute__((noreturn, noinline, cold, format(printf, 4, 5))) static void
+check_failed(const char *file, int line, const char *condition, const char *format, ...)
+{
+	char text[512];
+	int error = errno,
+	    used = snprintf(text, sizeof text, "%s:%d: CHECK(%s) failed:", file, line, condition);
+	va_list arguments;
+	va_start(arguments, format);
+	if (used > 0 && (size_t)used < sizeof text)
+		used += vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
+	va_end(arguments);
+	if (used > 0 && (size_t)used < sizeof text)
+		used += snprintf(text + used, sizeof text - (size_t)used, " (errno %d, pid %d)\n", error,
+				 (int)getpid());
+	size_t length = used < 0 ? 0 : (size_t)used < sizeof text ? (size_t)used : sizeof text - 1;
+	if (write(STDERR_FILENO, text, length) < 0)
+		_exit(3);
+	_exit(1);
+}
+
+__attribute__((noreturn, unused, format(printf, 1, 2))) static void check_skip(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	dprintf(STDOUT_FILENO, "skipped: ");
+	vdprintf(STDOUT_FILENO, format, arguments);
+	dprintf(STDOUT_FILENO, "\n");
+	va_end(arguments);
+	_exit(CHECK_SKIPPED);
+}
+
+/* ---- the allocator under test -------------------------------------------------------------------------- */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern __typeof__(cpuslab_counters) cpuslab_counters __attribute__((weak));
+extern __typeof__(cpuslab_vcpu_mode) cpuslab_vcpu_mode __attribute__((weak));
+extern __typeof__(cpuslab_vcpu_mode_name) cpuslab_vcpu_mode_name __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+
+static inline bool check_cpuslab(void)
+{
+	return cpuslab_counters != NULL && cpuslab_vcpu_mode != NULL;
+}
+
+/* Restartable sequences serve the fast path. */
+static inline bool check_rseq(void)
+{
+	return check_cpuslab() && cpuslab_vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT;
+}
+
+static inline const char *check_mode(void)
+{
+	return check_cpuslab() && cpuslab_vcpu_mode_name ? cpuslab_vcpu_mode_name() : "another malloc";
+}
+
+static inline struct cpuslab_counters check_counters(void)
+{
+	struct cpuslab_counters counters;
+	memset(&counters, 0, sizeof counters);
+	if (cpuslab_counters)
+		cpuslab_counters(&counters);
+	return counters;
+}
+
+/* ---- how long to run ----------------------------------------------------------------------------------- */
+
+static inline bool check_valgrind(void)
+{
+	return getenv("CPUSLAB_VALGRIND") != NULL;
+}
+
+static inline bool check_soak(void)
+{
+	const char *soak = getenv("CPUSLAB_SOAK");
+	return soak && *soak && *soak != '0';
+}
+
+/* A count of rounds: the everyday one, the one for `make soak`, the one under valgrind (30× slower). */
+static inline unsigned long check_rounds(unsigned long everyday, unsigned long soak, unsigned long valgrind)
+{
+	return check_valgrind() ? valgrind : check_soak() ? soak : everyday;
+}
+
+/* ---- random numbers: xorshift64*, one state per thread, so that a run can be repeated ------------------ */
+
+static inline uint64_t check_random(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1du;
+}
+
+static inline size_t check_below(uint64_t *state, size_t bound)
+{
+	return (size_t)((check_random(state) >> 16) % bound);
+}
+
+/* ---- stamps: bytes that follow from a seed, so that every byte of an object can be verified -------------
+ */
+
+static inline uint8_t check_stamp_byte(uint64_t seed, size_t offset)
+{
+	uint64_t word = (seed + offset / 8) * 0x9e3779b97f4a7c15u;
+	return (uint8_t)(word >> (8 * (offset % 8)));
+}
+
+static inline void check_stamp(void *object, size_t size, uint64_t seed)
+{
+	uint8_t *bytes = (uint8_t *)object;
+	size_t offset = 0;
+	for (; offset + 8 <= size; offset += 8) {
+		uint64_t word = (seed + offset / 8) * 0x9e3779b97f4a7c15u;
+		memcpy(bytes + offset, &word, 8);
+	}
+	for (; offset < size; offset++)
+		bytes[offset] = check_stamp_byte(seed, offset);
+}
+
+/* The offset of the first byte that differs; `size` when none does. */
+static inline size_t check_stamp_end(const void *object, size_t size, uint64_t seed)
+{
+	const uint8_t *bytes = (const uint8_t *)object;
+	size_t offset = 0;
+	for (; offset + 8 <= size; offset += 8) {
+		uint64_t word;
+		memcpy(&word, bytes + offset, 8);
+		if (word != (seed + offset / 8) * 0x9e3779b97f4a7c15u)
+			break;
+	}
+	while (offset < size && bytes[offset] == check_stamp_byte(seed, offset))
+		offset++;
+	return offset;
+}
+
+#define CHECK_STAMP(object, size, seed)                                                                      \
+	do {                                                                                                 \
+		size_t stamp_end = check_stamp_end(object, size, seed);                                      \
+		CHECK(stamp_end == (size), "object %p of %zu bytes changed at offset %zu", (void *)(object), \
+		      (size_t)(size), stamp_end);                                                            \
+	} while (0)
+
+static inline bool check_all_bytes(const void *object, size_t size, uint8_t value)
+{
+	const uint8_t *bytes = (const uint8_t *)object;
+	return size == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
+/* ---- the process ------------------------------------------------------------------------------------------
+ */
+
+/* Resident bytes of this process; read without stdio so that the reading itself allocates nothing. */
+static inline size_t check_resident(void)
+{
+	char text[128];
+	int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	CHECK(file >= 0);
+	ssize_t length = read(file, text, sizeof text - 1);
+	CHECK(length > 0);
+	close(file);
+	text[length] = 0;
+	char *end;
+	strtoul(text, &end, 10);
+	return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static inline unsigned check_cpus(void)
+{
+	cpu_set_t set;
+	CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
+	return (unsigned)CPU_COUNT(&set);
+}
+
+/* Puts the calling thread on the first CPU that it may use. */
+static inline void check_pin(void)
+{
+	cpu_set_t allowed, one;
+	CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+	CPU_ZERO(&one);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &allowed)) {
+			CPU_SET(cpu, &one);
+			break;
+		}
+	CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+}
+
+static inline pthread_t check_thread(void *(*function)(void *), void *argument)
+{
+	pthread_t thread;
+	int error = pthread_create(&thread, NULL, function, argument);
+	CHECK(error == 0, "pthread_create: %s", strerror(error));
+	return thread;
+}
+
+static inline void *check_join(pthread_t thread)
+{
+	void *result;
+	CHECK(pthread_join(thread, &result) == 0);
+	return result;
+}
+
+static void check_watchdog_bite(int signal_number)
+{
+	static const char text[] = "watchdog: this process hangs\n";
+	(void)signal_number;
+	_exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 3 : 2);
+}
+
+/* Turns a hang into a failure.  A forked child inherits the handler but not the alarm: it calls this too. */
+static inline void check_watchdog(unsigned seconds)
+{
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = check_watchdog_bite;
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	alarm(check_valgrind() ? seconds * 10 : check_soak() ? seconds * 100 : seconds);
+}
+
+static inline int check_wait(pid_t child)
+{
+	int status;
+	pid_t pid;
+	do
+		pid = waitpid(child, &status, 0);
+	while (pid < 0 && errno == EINTR);
+	CHECK(pid == child);
+	return status;
+}
+
+#define CHECK_EXITED(status, code)                                                                           \
+	do {                                                                                                 \
+		int exit_status = (status);                                                                  \
+		CHECK(WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == (code),                          \
+		      "the child ended with wait status %#x", (unsigned)exit_status);                        \
+	} while (0)
+
+/*
+ * Runs a function in a forked child and returns its wait status; what the child wrote on stderr lands in
+ * `text`.  A child that only returns exits with 0.
+ */
+static inline int check_child(void (*function)(void *), void *argument, char *text, size_t text_size)
+{
+	int ends[2];
+	size_t length = 0;
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		check_watchdog(60);
+		function(argument);
+		_exit(0);
+	}
+	close(ends[1]);
+	for (;;) {
+		char rest[256];
+		bool fits = length + 1 < text_size;
+		ssize_t got = read(ends[0], fits ? text + length : rest,
+				   fits ? text_size - 1 - length : sizeof rest);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		if (fits)
+			length += (size_t)got;
+	}
+	close(ends[0]);
+	text[length] = 0;
+	return check_wait(child);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * malloc_hits: the fast path really serves.  A fast path that never hits is correct in every other test;
+ * so its misses are counted against the calls made, for the loops that the benchmarks time.
+ */
+#include "check.h"
+
+enum { COUNT = 10000 };
+
+static void *objects[COUNT];
+
+static void check_share(const char *loop, size_t size, const struct cpuslab_counters *before)
+{
+	struct cpuslab_counters after = check_counters();
+	uint64_t misses = after.alloc_misses - before->alloc_misses + after.free_misses - before->free_misses;
+	CHECK(misses * 100 < 2 * COUNT, "%s of %zu bytes: %llu misses in %d calls (%s)", loop, size,
+	      (unsigned long long)misses, 2 * COUNT, check_mode());
+}
+
+static void pairs(size_t size)
+{
+	struct cpuslab_counters before = check_counters();
+	for (int i = 0; i < COUNT; i++) {
+		void *object = malloc(size);
+		CHECK(object);
+		free(object);
+	}
+	check_share("pairs", size, &before);
+}
+
+static void all_then_all(size_t size, bool counted)
+{
+	struct cpuslab_counters before = check_counters();
+	for (int i = 0; i < COUNT; i++) {
+		objects[i] = malloc(size);
+		CHECK(objects[i]);
+		*(char *)objects[i] = 1;
+	}
+	for (int i = 0; i < COUNT; i++)
+		free(objects[i]);
+	if (counted)
+		check_share("all then all", size, &before);
+}
+
+static void *measure(void *unused)
+{
+	(void)unused;
+	for (size_t size = 16; size <= 1024; size *= 2) {
+		free(malloc(size)); /* a first magazine */
+		pairs(size);
+		all_then_all(size, false); /* slabs for all */
+		all_then_all(size, true);
+	}
+	return NULL;
+}
+
+/* The counters must count: a request that no magazine serves is a miss each time. */
+static void large_calls_are_misses(void)
+{
+	struct cpuslab_counters before = check_counters();
+	for (int i = 0; i < 100; i++)
+		free(malloc(3 << 20));
+	struct cpuslab_counters after = check_counters();
+	CHECK(after.alloc_misses >= before.alloc_misses + 100);
+	CHECK(after.free_misses >= before.free_misses + 100);
+}
+
+int main(void)
+{
+	if (!check_cpuslab())
+		check_skip("only cpuslab counts its misses");
+	check_watchdog(60);
+	large_calls_are_misses();
+	measure(NULL);
+	/* Threads are served as the first one is, also when they run one after another. */
+	for (int i = 0; i < 4; i++)
+		check_join(check_thread(measure, NULL));
+	printf("%s: more than 99 %% hits\n", check_mode());
+	return 0;
+}
