@@ -1,6 +1,7 @@
 #!/bin/bash
 # gcc, g++ and clang compile the library's own sources and link them: the object files and the shared library
 # must come out equal to the last byte.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 gcc=${GCC:-gcc}

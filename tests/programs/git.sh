@@ -1,6 +1,7 @@
 #!/bin/bash
 # git: a repository made here (commits, branches, merges, tags), repacked by threads, collected, checked, cloned.
 # Dates and names are fixed, so both runs must come to the same object names.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs git
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_PAGER=cat

@@ -1,5 +1,6 @@
 #!/bin/bash
 # node: worker threads that come and go, buffers of many sizes, JSON, zlib, crypto, streams, child processes.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs node
 

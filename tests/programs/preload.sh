@@ -17,7 +17,7 @@ library=$(realpath -m "${CPUSLAB_LIBRARY:-$CPUSLAB_BUILD/libcpuslab.so}")
 name=$(basename "$0" .sh)
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cpuslab-$name.XXXXXX")
 mkdir "$scratch/home" "$scratch/plain" "$scratch/preload"
-unset LD_PRELOAD
+unset LD_PRELOAD MAKEFLAGS MFLAGS MAKELEVEL
 export LC_ALL=C TZ=UTC HOME="$scratch/home"
 trap 'rm -rf "$scratch"' EXIT
 

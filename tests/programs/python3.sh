@@ -2,6 +2,7 @@
 # python3: a part of its own test suite, once without preload to know what passes on this machine, then under
 # preload; every test must end as it did before.  PYTHONMALLOC=malloc sends each small object to malloc, which
 # python's own arenas would otherwise hide.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 python=/usr/bin/python3
 needs $python

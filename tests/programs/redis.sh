@@ -2,6 +2,7 @@
 # redis-server under redis-benchmark, over a Unix socket of its own: every reply checked for errors, a known
 # data set compared by the server's own digest, MEMORY commands, scripts, a BGSAVE (which forks while I/O threads
 # live), and a restart from the file that the child wrote.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs redis-cli redis-benchmark redis-check-rdb
 # One binary with several names; Debian's redis-tools holds it, so no system service has to be installed.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # bash, perl, awk, the coreutils, xz and gdb: small programs by the hundred, pipelines, and each one's own way of allocating.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs perl xz sort
 

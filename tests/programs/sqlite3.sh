@@ -1,6 +1,7 @@
 #!/bin/bash
 # sqlite3: a generated database (inserts, indexes, joins, full-text and recursive queries, deletes, vacuum),
 # checked by its own integrity_check and byte by byte against the database of the run without preload.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs sqlite3
 export SQLITE_HISTORY=/dev/null

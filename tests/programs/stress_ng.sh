@@ -1,5 +1,6 @@
 #!/bin/bash
 # stress_ng.sh STRESSOR: one of stress-ng's memory stressors for a few seconds, each checking its own work.
+# shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs stress-ng
 stressor=${1:?which stressor}
