@@ -23,17 +23,9 @@
  * set it has still to pass its own and to look, and either gets the lock, with PARKED set, or has made sure
  * that the owner will see it.  tests/models/spinlock.pml checks all this with store buffers.
  */
-#include <cpuslab/lock.h>
-
-#include "arch/arch.h"
-#include "os/os.h"
-
-#include <errno.h>
-#include <time.h>
+#include "lock/lock.h"
 
 enum {
-	SPIN_ROUNDS = 40,      /* looks at the lock before parking */
-	SPIN_PAUSES = 16,      /* pauses between two looks, at most */
 	POLL_SHORTEST = 50000, /* nanoseconds; only without membarrier */
 	POLL_LONGEST = 1000000,
 };
@@ -51,23 +43,18 @@ static uint32_t parked_word(const struct cpuslab_spinlock *lock)
 	return *(const spin_word *)&expected;
 }
 
-/* Looks rarely and ever more rarely: each look takes the line away from whoever is about to unlock. */
-static bool spin_for_lock(struct cpuslab_spinlock *lock)
+static bool spin_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 {
-	unsigned pauses = 1;
+	struct lock_backoff backoff = LOCK_BACKOFF;
 
-	for (unsigned round = 0; round < SPIN_ROUNDS; round++) {
-		for (unsigned i = 0; i < pauses; i++)
-			arch_pause();
+	do
 		if (!cpuslab_spin_is_locked(lock) && cpuslab_spin_trylock(lock))
 			return true;
-		if (pauses < SPIN_PAUSES)
-			pauses *= 2;
-	}
+	while (lock_back_off(&backoff));
 	return false;
 }
 
-static void poll_for_lock(struct cpuslab_spinlock *lock)
+static void poll_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 {
 	struct timespec nap = {.tv_nsec = POLL_SHORTEST};
 	uint32_t never_woken = 0;
@@ -79,7 +66,7 @@ static void poll_for_lock(struct cpuslab_spinlock *lock)
 	}
 }
 
-__attribute__((noinline)) void cpuslab_spin_lock_slow(struct cpuslab_spinlock *lock)
+__attribute__((noinline)) void cpuslab_spin_lock_slow(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 {
 	bool slept = false;
 

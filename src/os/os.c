@@ -71,6 +71,11 @@ int os_commit(void *address, size_t bytes)
 	return STATUS(mprotect(address, bytes, PROT_READ | PROT_WRITE));
 }
 
+int os_show_zeros(void *address, size_t bytes)
+{
+	return STATUS(mprotect(address, bytes, PROT_READ));
+}
+
 void os_unmap(void *address, size_t bytes)
 {
 	(void)STATUS(munmap(address, bytes));
@@ -157,9 +162,28 @@ int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *rela
 	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, relative, NULL, 0));
 }
 
+int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline)
+{
+	/* The kernel takes a time before the epoch of the clock for an error, not for the past. */
+	if (deadline && deadline->tv_sec < 0)
+		return ETIMEDOUT;
+	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline, NULL,
+			      FUTEX_BITSET_MATCH_ANY));
+}
+
 int os_futex_wake(uint32_t *word, int count)
 {
 	return STATUS(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0));
+}
+
+void os_yield(void)
+{
+	(void)STATUS(sched_yield());
+}
+
+uint32_t os_thread_id(void)
+{
+	return (uint32_t)KEEPING_ERRNO(long, syscall(SYS_gettid));
 }
 
 uint64_t os_milliseconds(void)

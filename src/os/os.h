@@ -24,6 +24,8 @@ void *os_reserve(void *hint, size_t bytes);
 void *os_map_at(void *address, size_t bytes);
 /* Makes reserved address space readable and writable. */
 int os_commit(void *address, size_t bytes);
+/* Makes reserved address space readable: zeros, which the system need not account. */
+int os_show_zeros(void *address, size_t bytes);
 void os_unmap(void *address, size_t bytes);
 /* Resizes a mapping, moving it where it must. */
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
@@ -54,8 +56,15 @@ int os_barrier_all_threads(void);
 
 /* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come back. */
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
+/* The same up to an instant of CLOCK_MONOTONIC (NULL: for ever), then ETIMEDOUT. */
+int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline);
 /* Wakes at most `count` sleepers. */
 int os_futex_wake(uint32_t *word, int count);
+
+/* Lets another thread have the CPU. */
+void os_yield(void);
+/* The kernel's id of the calling thread. */
+uint32_t os_thread_id(void);
 
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The checks that CPUSLAB_DEBUG_LOCKS compiles into its user's calls: one table of the locks that are held,
+ * with their owners.  The locks themselves have no room for an owner, and keep their size.
+ *
+ * A thread is known by the address of a thread-local variable, not by its kernel id: the thread that forks
+ * keeps its locks in the child, where its id is another one.
+ */
+#include "lock/lock.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { HELD_BITS = 12, HELD = 1 << HELD_BITS };
+
+struct held {
+	uintptr_t lock; /* 0: never used, 1: used and free again */
+	const void *owner;
+	uint32_t thread_id; /* for the report */
+	uint32_t kind;
+};
+
+enum { NEVER_USED = 0, FREE_AGAIN = 1 };
+
+static struct held held[HELD];
+static struct cpuslab_spinlock guard;
+/* Once the table has overflowed, what is not in it proves nothing: the checks end. */
+static bool overflowed;
+
+static __thread uint32_t spinlocks_held;
+
+static const char *const kind_names[] = {
+	[CPUSLAB_LOCK_SPIN] = "spinlock", [CPUSLAB_LOCK_PAGE] = "pagelock", [CPUSLAB_LOCK_MCS] = "mcs lock"};
+
+/* ---- the report: no stdio, which allocates ----------------------------------------------------------------
+ */
+
+struct text {
+	char bytes[256];
+	size_t length;
+};
+
+static void add(struct text *text, const char *string)
+{
+	while (*string && text->length < sizeof text->bytes)
+		text->bytes[text->length++] = *string++;
+}
+
+static void add_number(struct text *text, uint64_t number, unsigned base)
+{
+	char digits[24];
+	size_t first = sizeof digits - 1;
+
+	digits[first] = 0;
+	do
+		digits[--first] = "0123456789abcdef"[number % base];
+	while ((number /= base) != 0);
+	add(text, digits + first);
+}
+
+__attribute__((noreturn, cold)) static void stop(const volatile void *lock, const char *kind,
+						 const char *what, const struct held *holder)
+{
+	struct text text = {.length = 0};
+
+	add(&text, "cpuslab: ");
+	add(&text, kind);
+	if (lock) {
+		add(&text, " 0x");
+		add_number(&text, (uintptr_t)lock, 16);
+	}
+	add(&text, ": thread ");
+	add_number(&text, os_thread_id(), 10);
+	add(&text, " ");
+	add(&text, what);
+	if (holder) {
+		add(&text, " thread ");
+		add_number(&text, holder->thread_id, 10);
+	}
+	add(&text, "\n");
+	os_write_error(text.bytes, text.length);
+	abort();
+}
+
+/* ---- the table: only under the guard
+ * ------------------------------------------------------------------------ */
+
+/* The thread that held the guard is not in the child; at worst it left the entry of a lock that is dead
+ * there. */
+static void free_guard_in_child(void)
+{
+	cpuslab_spin_reset(&guard);
+}
+
+static void take_guard(void) CPUSLAB_ACQUIRE(guard)
+{
+	static bool prepared;
+
+	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
+		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+		pthread_atfork(NULL, NULL, free_guard_in_child);
+	}
+	cpuslab_spin_lock(&guard);
+}
+
+/* The entry of a lock, or where one would go; NULL when there is neither. */
+static struct held *entry_of(const volatile void *lock)
+{
+	size_t start = (size_t)((uint64_t)(uintptr_t)lock * 0x9e3779b97f4a7c15u >> (64 - HELD_BITS));
+	struct held *place = NULL;
+
+	for (size_t i = 0; i < HELD; i++) {
+		struct held *entry = &held[(start + i) % HELD];
+
+		if (entry->lock == (uintptr_t)lock)
+			return entry;
+		if (entry->lock <= FREE_AGAIN && !place)
+			place = entry;
+		if (entry->lock == NEVER_USED)
+			break;
+	}
+	return place;
+}
+
+static bool is_held(const struct held *entry, const volatile void *lock)
+{
+	return entry && entry->lock == (uintptr_t)lock;
+}
+
+static void remove_entry(struct held *entry)
+{
+	entry->lock = FREE_AGAIN;
+	/* A run of free entries that ends at one never used was never used either: keeps searches short. */
+	for (size_t i = (size_t)(entry - held);
+	     held[(i + 1) % HELD].lock == NEVER_USED && held[i].lock == FREE_AGAIN; i = (i + HELD - 1) % HELD)
+		held[i].lock = NEVER_USED;
+}
+
+/* ---- the hooks --------------------------------------------------------------------------------------------
+ */
+
+void cpuslab_debug_lock_wanted(const volatile void *lock, enum cpuslab_lock_kind kind)
+{
+	if (kind != CPUSLAB_LOCK_SPIN && spinlocks_held > 0)
+		stop(lock, kind_names[kind], "may sleep for this lock while it holds a spinlock", NULL);
+	take_guard();
+	struct held *entry = entry_of(lock);
+	if (is_held(entry, lock) && entry->owner == &spinlocks_held)
+		stop(lock, kind_names[kind], "takes a lock that it holds already", NULL);
+	cpuslab_spin_unlock(&guard);
+}
+
+void cpuslab_debug_lock_taken(const volatile void *lock, enum cpuslab_lock_kind kind)
+{
+	take_guard();
+	struct held *entry = entry_of(lock);
+	if (!entry)
+		overflowed = true;
+	else
+		*entry = (struct held){(uintptr_t)lock, &spinlocks_held, os_thread_id(), kind};
+	cpuslab_spin_unlock(&guard);
+	if (kind == CPUSLAB_LOCK_SPIN)
+		spinlocks_held++;
+}
+
+void cpuslab_debug_lock_released(const volatile void *lock, enum cpuslab_lock_kind kind)
+{
+	take_guard();
+	struct held *entry = entry_of(lock);
+	if (is_held(entry, lock)) {
+		if (entry->owner != &spinlocks_held)
+			stop(lock, kind_names[kind], "unlocks a lock held by", entry);
+		remove_entry(entry);
+	} else if (!overflowed) {
+		stop(lock, kind_names[kind], "unlocks a lock that nobody holds", NULL);
+	}
+	cpuslab_spin_unlock(&guard);
+	if (kind == CPUSLAB_LOCK_SPIN)
+		spinlocks_held--;
+}
+
+void cpuslab_debug_lock_held(const volatile void *lock)
+{
+	take_guard();
+	struct held *entry = entry_of(lock);
+	if (is_held(entry, lock) ? entry->owner != &spinlocks_held : !overflowed)
+		stop(lock, "lock",
+		     is_held(entry, lock) ? "needs a lock that is held by" : "needs a lock that nobody holds",
+		     is_held(entry, lock) ? entry : NULL);
+	cpuslab_spin_unlock(&guard);
+}
+
+void cpuslab_debug_lock_forget(const volatile void *lock)
+{
+	take_guard();
+	struct held *entry = entry_of(lock);
+	if (is_held(entry, lock)) {
+		if (entry->owner == &spinlocks_held && entry->kind == CPUSLAB_LOCK_SPIN)
+			spinlocks_held--;
+		remove_entry(entry);
+	}
+	cpuslab_spin_unlock(&guard);
+}
+
+void cpuslab_debug_may_sleep(const char *what)
+{
+	if (spinlocks_held > 0)
+		stop(NULL, what, "may sleep while it holds a spinlock", NULL);
+}

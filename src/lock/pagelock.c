@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pagelock, the part that is not inline: 256 hashed wait queues.
+ *
+ * A byte has no room for a queue, so those who wait for it stand in one of 256 queues, chosen by a hash of
+ * the byte's address, each behind a guard.  Three kinds of waiters: `patient` ones want the lock, and may
+ * lose it to passers-by a few times; `owed` ones have lost it often enough; `watchers` want to know of a
+ * change without taking the lock.
+ *
+ * The rules, each with the race that it closes:
+ *
+ * 1. The WAITERS bit is set and cleared only under the guard, by or on behalf of a thread that waits for
+ *    that very byte.  A waiter sets it in the same compare-and-exchange that finds LOCKED set; so an
+ *    unlock either comes later in the byte's history, sees the bit, and comes for the waiter, or it comes
+ *    before, and the waiter sees the lock free.
+ * 2. A waker arrives with an address.  The lock may have been taken, unlocked and freed since the waker's
+ *    unlock, so the byte is not the waker's to touch, not even to clear a stale WAITERS bit, unless it finds
+ *    a waiter for that address in the queue: whoever waits keeps the memory, and cannot leave the queue
+ *    while the guard is held.
+ * 3. A byte with WAITERS set is taken only under the guard; the inline paths leave it alone.  So between
+ *    an unlock and the arrival of its waker nobody can slip in ahead of an owed waiter, and a watcher for
+ *    an unlock is served by whoever takes the lock, if the waker was too slow.  Whoever finds the lock free
+ *    and somebody owed hands it over first: no waiter depends on a waker that has lost its CPU.
+ * 4. A patient waiter is taken out of the queue by its waker and competes again; meanwhile WAITERS is clear
+ *    (unless watchers need it), though others may be queued, so that passers-by lock and unlock at full
+ *    speed and wake nobody else.  The debt is the woken waiter's: under the guard it either takes the lock,
+ *    or queues again in front, or gives up, and in all cases sets WAITERS if others are queued.
+ * 5. What a waker does to the byte, it does before it tells the waiter; after that the lock and the
+ *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
+ *    checks its own state again.
+ *
+ * A forked child has none of the waiters: the queues are memory that the kernel wipes on fork.  A WAITERS
+ * bit that came along is stale there, costs its lock one visit to the queue, and is cleared by the next
+ * thread that takes the lock (rule 3 sends it here).
+ */
+#include "lock/lock.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+/* The second is the largest page size there is: the size of the queues' memory must not depend on luck. */
+#ifdef __x86_64__
+enum { QUEUES = 256, QUEUE_PAGE_BYTES = OS_PAGE_BYTES };
+#else
+enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
+#endif
+
+enum waiter_state {
+	WAITING, /* queued, awake */
+	PARKED,  /* queued, asleep or about to sleep on `state` */
+	WOKEN,   /* out of the queue, without the lock */
+	GRANTED, /* out of the queue, with the lock */
+};
+
+struct waiter {
+	struct waiter *next, *previous;
+	uint8_t *byte;
+	uint32_t state;
+	uint8_t mask, seen; /* a watcher's bits, and what they were */
+	bool queued;
+};
+
+struct waiters {
+	struct waiter *first, *last;
+};
+
+struct queue {
+	struct cpuslab_spinlock guard;
+	struct waiters owed, patient, watchers;
+} __attribute__((aligned(64)));
+
+/* Whole pages, whatever their size, so that wiping them on fork wipes nothing else. */
+static union {
+	struct queue of[QUEUES];
+	char page[QUEUE_PAGE_BYTES];
+} queues __attribute__((aligned(QUEUE_PAGE_BYTES)));
+
+static unsigned unfairness = CPUSLAB_PAGELOCK_UNFAIRNESS;
+
+static struct queue *queue_of(const uint8_t *byte)
+{
+	return &queues.of[((uint64_t)(uintptr_t)byte * 0x9e3779b97f4a7c15u) >> 56];
+}
+
+/* ---- lists: only under the guard ------------------------------------------------------------------------
+ */
+
+static void append(struct waiters *list, struct waiter *waiter)
+{
+	waiter->next = NULL;
+	waiter->previous = list->last;
+	*(list->last ? &list->last->next : &list->first) = waiter;
+	list->last = waiter;
+	waiter->queued = true;
+}
+
+static void prepend(struct waiters *list, struct waiter *waiter)
+{
+	waiter->previous = NULL;
+	waiter->next = list->first;
+	*(list->first ? &list->first->previous : &list->last) = waiter;
+	list->first = waiter;
+	waiter->queued = true;
+}
+
+static void take_out(struct waiters *list, struct waiter *waiter)
+{
+	*(waiter->previous ? &waiter->previous->next : &list->first) = waiter->next;
+	*(waiter->next ? &waiter->next->previous : &list->last) = waiter->previous;
+	waiter->queued = false;
+}
+
+static struct waiter *first_for(const struct waiters *list, const uint8_t *byte)
+{
+	struct waiter *waiter = list->first;
+
+	while (waiter && waiter->byte != byte)
+		waiter = waiter->next;
+	return waiter;
+}
+
+static bool anyone_for(const struct queue *queue, const uint8_t *byte)
+{
+	return first_for(&queue->owed, byte) || first_for(&queue->patient, byte) ||
+	       first_for(&queue->watchers, byte);
+}
+
+/* ---- waking ----------------------------------------------------------------------------------------------
+ */
+
+/* Those taken out under the guard, to be told after it; linked through `next`. */
+struct told {
+	struct waiter *woken;
+	struct waiter *granted;
+};
+
+static void tell(struct waiter *waiter, uint32_t state)
+{
+	/* Release: with GRANTED goes all that the lock's last owner did. */
+	if (__atomic_exchange_n(&waiter->state, state, __ATOMIC_ACQ_REL) == PARKED)
+		os_futex_wake(&waiter->state, 1);
+}
+
+static void tell_all(struct told *told)
+{
+	if (told->granted)
+		tell(told->granted, GRANTED);
+	for (struct waiter *waiter = told->woken, *next; waiter; waiter = next) {
+		next = waiter->next;
+		tell(waiter, WOKEN);
+	}
+}
+
+static void wake_later(struct told *told, struct waiters *list, struct waiter *waiter)
+{
+	take_out(list, waiter);
+	waiter->next = told->woken;
+	told->woken = waiter;
+}
+
+/* Takes out the watchers whose bits have changed. */
+static void take_out_watchers(struct queue *queue, const uint8_t *byte, uint8_t value, struct told *told)
+{
+	for (struct waiter *watcher = queue->watchers.first, *next; watcher; watcher = next) {
+		next = watcher->next;
+		if (watcher->byte == byte && ((value ^ watcher->seen) & watcher->mask))
+			wake_later(told, &queue->watchers, watcher);
+	}
+}
+
+/*
+ * What to make of a free byte to take it: WAITERS as it should be, so that whoever unlocks comes for all that
+ * are left.  Those who wait for it to be locked are not.
+ */
+static uint8_t locked_value(struct queue *queue, const uint8_t *byte, uint8_t value, struct told *told)
+{
+	value |= CPUSLAB_PAGELOCK_LOCKED;
+	take_out_watchers(queue, byte, value, told);
+	return anyone_for(queue, byte) ? value | CPUSLAB_PAGELOCK_WAITERS
+				       : value & (uint8_t)~CPUSLAB_PAGELOCK_WAITERS;
+}
+
+/*
+ * For a byte that was seen free, by a thread that keeps its memory (rule 2): serves the watchers, and hands
+ * the lock to whoever is owed it.  True if it did hand it over.
+ */
+static bool serve_free_lock(struct queue *queue, uint8_t *byte, uint8_t value, struct told *told)
+{
+	take_out_watchers(queue, byte, value, told);
+	struct waiter *owed = first_for(&queue->owed, byte);
+	if (!owed)
+		return false;
+	take_out(&queue->owed, owed);
+	/* Fails only if somebody changes a user flag, or slips in where WAITERS was cleared for a woken
+	 * waiter. */
+	do {
+		if (value & CPUSLAB_PAGELOCK_LOCKED) {
+			prepend(&queue->owed, owed);
+			return false;
+		}
+	} while (!__atomic_compare_exchange_n(byte, &value, locked_value(queue, byte, value, told), true,
+					      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	told->granted = owed;
+	return true;
+}
+
+/* Serves the watchers of a byte whose flags may have changed. */
+static void serve_watchers(struct queue *queue, uint8_t *byte, struct told *told)
+{
+	take_out_watchers(queue, byte, __atomic_load_n(byte, __ATOMIC_RELAXED), told);
+	/* Rule 2: those just taken out have not been told yet, so the memory is there. */
+	if (told->woken && !anyone_for(queue, byte))
+		__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
+}
+
+/* After an unlock that saw WAITERS.  The address may be another lock's by now, or no memory at all. */
+__attribute__((noinline)) void cpuslab_pagelock_wake_unlocked(const uint8_t *address)
+{
+	uint8_t *byte = (uint8_t *)(uintptr_t)address;
+	struct queue *queue = queue_of(byte);
+	struct told told = {0};
+
+	cpuslab_spin_lock(&queue->guard);
+	if (!anyone_for(queue, byte))
+		goto done; /* timed out, or served by somebody else: rule 2 */
+	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED);
+	if (value & CPUSLAB_PAGELOCK_LOCKED) {
+		/* Whoever took it did so under the guard, served for the unlock, and left WAITERS right. */
+		serve_watchers(queue, byte, &told);
+	} else if (!serve_free_lock(queue, byte, value, &told)) {
+		struct waiter *patient = first_for(&queue->patient, byte);
+		if (patient)
+			wake_later(&told, &queue->patient, patient);
+		/* Rule 4.  Somebody owed is queued still if a passer-by was faster. */
+		if (!first_for(&queue->owed, byte) && !first_for(&queue->watchers, byte))
+			__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
+	}
+done:
+	cpuslab_spin_unlock(&queue->guard);
+	tell_all(&told);
+}
+
+/* After a change of user flags that saw WAITERS, by a thread that keeps the lock's memory. */
+__attribute__((noinline)) void cpuslab_pagelock_wake_flags(const uint8_t *address)
+{
+	uint8_t *byte = (uint8_t *)(uintptr_t)address;
+	struct queue *queue = queue_of(byte);
+	struct told told = {0};
+
+	cpuslab_spin_lock(&queue->guard);
+	if (first_for(&queue->watchers, byte))
+		serve_watchers(queue, byte, &told);
+	cpuslab_spin_unlock(&queue->guard);
+	tell_all(&told);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------
+ */
+
+/* Once before the first waiter queues; doing it twice, at the same time, does no harm. */
+static void prepare_for_fork(void);
+
+static bool deadline_is_valid(const struct timespec *deadline)
+{
+	return deadline->tv_nsec >= 0 && deadline->tv_nsec < 1000000000;
+}
+
+/* Sleeps until it is told; false at the deadline.  Signals and stray wakeups only make it look again. */
+static bool wait_until_told(struct waiter *waiter, const struct timespec *deadline)
+{
+	for (;;) {
+		uint32_t state = __atomic_load_n(&waiter->state, __ATOMIC_ACQUIRE);
+
+		if (state == WOKEN || state == GRANTED)
+			return true;
+		/* PARKED before the futex looks: a waker that finds WAITING need not wake. */
+		if (state == WAITING && !__atomic_compare_exchange_n(&waiter->state, &state, PARKED, false,
+								     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+			continue;
+		if (os_futex_wait_until(&waiter->state, PARKED, deadline) == ETIMEDOUT)
+			return false;
+	}
+}
+
+/*
+ * Takes a waiter that has reached its deadline out of the queue.  False if a waker was faster: then the
+ * waker has yet to tell, and its word counts.
+ */
+static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queue *queue)
+{
+	cpuslab_spin_lock(&queue->guard);
+	bool left = waiter->queued;
+	if (left) {
+		take_out(list, waiter);
+		/* Rule 1: this thread still uses the lock, so the memory is there. */
+		if (!anyone_for(queue, waiter->byte))
+			__atomic_fetch_and(waiter->byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS,
+					   __ATOMIC_RELAXED);
+	}
+	cpuslab_spin_unlock(&queue->guard);
+	if (!left)
+		wait_until_told(waiter, NULL);
+	return left;
+}
+
+enum attempt { TAKEN, QUEUED, REFUSED };
+
+/*
+ * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any), in front if
+ * it has waited before.  Leaves WAITERS right in all cases: this is where the debt of rule 4 is paid.
+ */
+static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct waiter *waiter,
+				  struct waiters *list, bool in_front)
+{
+	struct told told = {0};
+	enum attempt attempt;
+
+	cpuslab_spin_lock(&queue->guard);
+	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED), wanted;
+	for (;;) {
+		if (value & CPUSLAB_PAGELOCK_LOCKED) {
+			attempt = list ? QUEUED : REFUSED;
+			wanted = list || anyone_for(queue, byte) ? value | CPUSLAB_PAGELOCK_WAITERS : value;
+		} else if (serve_free_lock(queue, byte, value, &told)) {
+			value = __atomic_load_n(byte, __ATOMIC_RELAXED);
+			continue;
+		} else {
+			attempt = TAKEN;
+			wanted = locked_value(queue, byte, value, &told);
+		}
+		if (__atomic_compare_exchange_n(byte, &value, wanted, true, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			break;
+	}
+	if (attempt == QUEUED) {
+		/* WAITING under the guard, so that no waker can have told it yet. */
+		__atomic_store_n(&waiter->state, WAITING, __ATOMIC_RELAXED);
+		if (in_front)
+			prepend(list, waiter);
+		else
+			append(list, waiter);
+	}
+	cpuslab_spin_unlock(&queue->guard);
+	tell_all(&told);
+	return attempt;
+}
+
+/* Looks for a free lock for a short while; gives up at once where others have been waiting already. */
+static bool spin_for_lock(struct cpuslab_pagelock *lock)
+{
+	struct lock_backoff backoff = LOCK_BACKOFF;
+
+	do {
+		uint8_t value = __atomic_load_n(&lock->byte, __ATOMIC_RELAXED);
+
+		if (value & CPUSLAB_PAGELOCK_WAITERS)
+			return false;
+		if (!(value & CPUSLAB_PAGELOCK_LOCKED) && cpuslab_pagelock_lock_fast(lock, value))
+			return true;
+	} while (lock_back_off(&backoff));
+	return false;
+}
+
+static int lock_slowly(struct cpuslab_pagelock *lock, const struct timespec *deadline)
+{
+	struct queue *queue = queue_of(&lock->byte);
+	struct waiter waiter = {.byte = &lock->byte};
+	unsigned allowed = __atomic_load_n(&unfairness, __ATOMIC_RELAXED);
+
+	if (spin_for_lock(lock))
+		return 0;
+	prepare_for_fork();
+	for (unsigned lost = 0;; lost++) {
+		bool owed = lost >= allowed;
+		struct waiters *list = owed ? &queue->owed : &queue->patient;
+
+		/* Among the owed, first come, first served; a patient one that has lost a race keeps its
+		 * place. */
+		if (take_or_queue(queue, &lock->byte, &waiter, list, lost > 0 && !owed) == TAKEN)
+			return 0;
+		if (!wait_until_told(&waiter, deadline) && leave_queue(&waiter, list, queue))
+			break;
+		if (__atomic_load_n(&waiter.state, __ATOMIC_ACQUIRE) == GRANTED)
+			return 0;
+	}
+	/* A lock that is free is taken whatever the deadline says. */
+	return take_or_queue(queue, &lock->byte, NULL, NULL, false) == TAKEN ? 0 : ETIMEDOUT;
+}
+
+__attribute__((noinline)) void cpuslab_pagelock_lock_slow(struct cpuslab_pagelock *lock)
+{
+	lock_slowly(lock, NULL);
+}
+
+__attribute__((noinline)) int cpuslab_pagelock_timedlock_slow(struct cpuslab_pagelock *lock,
+							      const struct timespec *deadline)
+{
+	return deadline_is_valid(deadline) ? lock_slowly(lock, deadline) : EINVAL;
+}
+
+__attribute__((noinline)) bool cpuslab_pagelock_trylock_slow(struct cpuslab_pagelock *lock)
+{
+	/* Locked is the answer that is wanted fast; free with WAITERS set needs the guard (rule 3). */
+	if (cpuslab_pagelock_is_locked(lock))
+		return false;
+	return take_or_queue(queue_of(&lock->byte), &lock->byte, NULL, NULL, false) == TAKEN;
+}
+
+int cpuslab_pagelock_wait(struct cpuslab_pagelock *lock, uint8_t mask, uint8_t seen,
+			  const struct timespec *deadline)
+{
+	uint8_t *byte = &lock->byte, value;
+	struct queue *queue = queue_of(byte);
+	struct lock_backoff backoff = LOCK_BACKOFF;
+
+	mask &= CPUSLAB_PAGELOCK_FLAGS | CPUSLAB_PAGELOCK_LOCKED;
+	if (!mask || (deadline && !deadline_is_valid(deadline)))
+		return EINVAL;
+	do {
+		value = __atomic_load_n(byte, __ATOMIC_ACQUIRE);
+		if ((value ^ seen) & mask)
+			return 0;
+	} while (lock_back_off(&backoff));
+
+	prepare_for_fork();
+	struct waiter watcher = {.byte = byte, .mask = mask, .seen = seen};
+	cpuslab_spin_lock(&queue->guard);
+	/* As in rule 1: a change that comes after this exchange sees WAITERS, one that comes before is seen
+	 * here. */
+	do {
+		if ((value ^ seen) & mask)
+			break;
+	} while (!__atomic_compare_exchange_n(byte, &value, value | CPUSLAB_PAGELOCK_WAITERS, true,
+					      __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE));
+	bool changed = (value ^ seen) & mask;
+	if (!changed)
+		append(&queue->watchers, &watcher);
+	cpuslab_spin_unlock(&queue->guard);
+
+	if (changed || wait_until_told(&watcher, deadline) || !leave_queue(&watcher, &queue->watchers, queue))
+		return 0;
+	return ETIMEDOUT;
+}
+
+unsigned cpuslab_pagelock_set_unfairness(unsigned races)
+{
+	return __atomic_exchange_n(&unfairness, races, __ATOMIC_RELAXED);
+}
+
+/* ---- fork -------------------------------------------------------------------------------------------------
+ */
+
+/* Only where the kernel cannot wipe: other handlers that run before this one in the child see the old queues.
+ */
+static void forget_waiters(void)
+{
+	__builtin_memset(&queues, 0, sizeof queues);
+}
+
+static void prepare_for_fork(void)
+{
+	static bool prepared;
+
+	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1))
+		return;
+	if (os_wipe_on_fork(&queues, sizeof queues) != 0)
+		pthread_atfork(NULL, NULL, forget_waiters);
+	__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+}
