@@ -10,12 +10,16 @@
 #include <stdint.h>
 #include <stddef.h>
 
+#ifndef CPUSLAB_API
+#define CPUSLAB_API __attribute__((visibility("default")))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* The version of the library that is loaded, as "major.minor.patch".  Async-signal-safe. */
-const char *cpuslab_version(void);
+CPUSLAB_API const char *cpuslab_version(void);
 
 /*
  * Who a thread is to the fast path.
@@ -31,10 +35,10 @@ enum cpuslab_vcpu_mode {
 };
 
 /* The mode in force in this process; chosen once, at the first allocation.  Async-signal-safe after that. */
-enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void);
+CPUSLAB_API enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void);
 
 /* The same as text: "mm_cid", "cpu_id" or "slot". */
-const char *cpuslab_vcpu_mode_name(void);
+CPUSLAB_API const char *cpuslab_vcpu_mode_name(void);
 
 /*
  * Counters of what the fast path did not serve, since the start of the process.  Calls served by the fast
@@ -53,7 +57,14 @@ struct cpuslab_counters {
 	uint64_t lock_acquires; /* acquisitions of depot, slab and page locks */
 };
 
-void cpuslab_counters(struct cpuslab_counters *counters);
+CPUSLAB_API void cpuslab_counters(struct cpuslab_counters *counters);
+
+/*
+ * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare them.
+ * The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
+ */
+CPUSLAB_API void free_sized(void *object, size_t size);
+CPUSLAB_API void free_aligned_sized(void *object, size_t alignment, size_t size);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@
  * How the sections find their vCPU's area: `map` points at the page map; the table of areas, indexed by
  * vCPU id, ends where the map begins, so that the fast path needs one base register for both.
  */
-enum { ARCH_VCPUS = 4096, ARCH_TABLE_BYTES = ARCH_VCPUS * 8 };
+enum { ARCH_VCPUS = 8704, ARCH_TABLE_BYTES = ARCH_VCPUS * 8 };
 
 /*
  * The thread's registration with the kernel, in the layout of struct rseq (linux/rseq.h).  The library's

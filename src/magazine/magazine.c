@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+#include "magazine/magazine.h"
+
+#include <assert.h>
+
+#include "check/corruption.h"
+#include "os/os.h"
+
+/* Cache numbers start after the page ids that mean no cache. */
+enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
+
+static struct cache *caches[VCPU_CACHES];
+static unsigned cache_count = FIRST_CACHE;
+
+/* ---- words and magazines ------------------------------------------------------------------------------ */
+
+/* A magazine that is in hand: where its top was when it was detached. */
+struct hand {
+	struct magazine *magazine; /* NULL: there was none */
+	void **top;
+};
+
+static struct magazine *magazine_at(void **top)
+{
+	/* The usual case first: an empty magazine's top is slot[0], just above the header's own end mark. */
+	uintptr_t header = (uintptr_t)top - offsetof(struct magazine, slot);
+
+	if ((uintptr_t)top[-1] == (header | 1))
+		return (struct magazine *)header;
+	while (!((uintptr_t)*top & 1))
+		top++;
+	return (struct magazine *)((uintptr_t)*top & ~(uintptr_t)1);
+}
+
+static struct hand hand_at(uintptr_t word)
+{
+	void **top = (void **)word;
+	struct magazine *magazine = magazine_at(top);
+
+	magazine->count = (uint16_t)(top - &magazine->slot[0]);
+	return (struct hand){magazine, top};
+}
+
+/*
+ * Takes the loaded magazine off this vCPU's word.  *closed tells that the vCPU has no word to take from.
+ * Reading the word and replacing it are two sections: what was read may belong to another vCPU, but the
+ * replacement succeeds only on a word that still says the same, and only one word ever points into a magazine.
+ */
+static struct hand detach(uintptr_t offset, bool *closed)
+{
+	for (;;) {
+		uintptr_t word = arch_peek(vcpu_self, page_front.map, offset);
+
+		*closed = word == vcpu_closed;
+		if (word == vcpu_void || word == vcpu_closed)
+			return (struct hand){NULL, NULL};
+		if (arch_replace(vcpu_self, page_front.map, offset, word, vcpu_void))
+			return hand_at(word);
+	}
+}
+
+/* Loads a magazine into this vCPU's word, or leaves it in the depot where the word is taken or closed. */
+static void install(struct cache *cache, struct magazine *magazine)
+{
+	uintptr_t top = (uintptr_t)&magazine->slot[magazine->count];
+
+	if (!arch_replace(vcpu_self, page_front.map, cache->offset, vcpu_void, top))
+		depot_put(&cache->depot, magazine);
+}
+
+/* The spare's word holds the magazine's address, whose count is true; 0 for none. */
+static struct magazine *take_spare(uintptr_t offset)
+{
+	for (;;) {
+		uintptr_t word = arch_peek(vcpu_self, page_front.map, offset + VCPU_ROW_BYTES);
+
+		if (!word || word == vcpu_closed)
+			return NULL;
+		if (arch_replace(vcpu_self, page_front.map, offset + VCPU_ROW_BYTES, word, 0))
+			return (struct magazine *)word;
+	}
+}
+
+static void put_spare(struct cache *cache, struct magazine *magazine)
+{
+	if (magazine && !arch_replace(vcpu_self, page_front.map, cache->offset + VCPU_ROW_BYTES, 0,
+				      (uintptr_t)magazine))
+		depot_put(&cache->depot, magazine);
+}
+
+static void *pop_in_hand(struct magazine *magazine)
+{
+	return magazine->slot[magazine->count--];
+}
+
+static void push_in_hand(struct magazine *magazine, void *object)
+{
+	magazine->slot[++magazine->count] = object;
+}
+
+/* ---- aging -------------------------------------------------------------------------------------------- */
+
+/* Moves everything in a closed area to the depots. */
+static void empty_area(uintptr_t area)
+{
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
+		uintptr_t *word = vcpu_word(area, vcpu_offset(number)), *spare = word + VCPU_ROW;
+
+		if (*word != vcpu_void && *word != vcpu_closed) {
+			struct hand hand = hand_at(*word);
+
+			/* The word first: a fork in between loses the magazine, rather than having it twice. */
+			__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
+			depot_put(&caches[number]->depot, hand.magazine);
+		}
+		if (*spare && *spare != vcpu_closed) {
+			struct magazine *magazine = (struct magazine *)*spare;
+
+			__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
+			depot_put(&caches[number]->depot, magazine);
+		}
+	}
+}
+
+static void drain_vcpu(unsigned id)
+{
+	uintptr_t area = vcpu_close(id);
+
+	if (area) {
+		empty_area(area);
+		vcpu_reopen(id);
+	}
+}
+
+/*
+ * A vCPU is idle when its words have not moved since the last tick.  Nothing counts on the fast path, so the
+ * words themselves are compared, by a sum; the tick that finds an equal sum drains what is left there.
+ */
+static void drain_idle_vcpus(void)
+{
+	static uint64_t seen[ARCH_VCPUS];
+
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t area = vcpu_area(id);
+		uint64_t sum = 0, present = 0;
+
+		if (!area)
+			continue;
+		for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
+			const uintptr_t *word = vcpu_word(area, vcpu_offset(number));
+			uintptr_t loaded = __atomic_load_n(word, __ATOMIC_RELAXED);
+			uintptr_t spare = __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
+
+			sum = sum * 31 + loaded + spare;
+			present |= (loaded ^ vcpu_void) | spare;
+		}
+		if (present && sum == seen[id])
+			drain_vcpu(id);
+		seen[id] = sum;
+	}
+}
+
+/* At most every TICK_MILLISECONDS, by whichever thread comes first into a slow path. */
+static void tick(void)
+{
+	static uint64_t last_tick;
+	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
+
+	if (now - last < TICK_MILLISECONDS ||
+	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	/* The first slow path of the process: nothing can be old. */
+	if (!last)
+		return;
+	drain_idle_vcpus();
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
+		depot_age(&caches[number]->depot);
+	page_purge(false);
+}
+
+/* Before the heap grows further: what no vCPU has asked for since it last grew goes back to the slabs. */
+static void reclaim(void)
+{
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
+		depot_age(&caches[number]->depot);
+}
+
+/* When the system has refused memory: everything goes back, from everywhere. */
+static void reclaim_all(void)
+{
+	for (unsigned id = 0; id < vcpu_ids(); id++)
+		drain_vcpu(id);
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
+		depot_empty(&caches[number]->depot);
+}
+
+void magazine_trim(void)
+{
+	reclaim_all();
+	page_purge(true);
+}
+
+/* ---- slow paths --------------------------------------------------------------------------------------- */
+
+/* Without a word to load a magazine into: straight from the slabs. */
+static void *alloc_from_slab(struct cache *cache)
+{
+	void *object;
+
+	if (slab_alloc_batch(&cache->depot.slabs, &object, 1))
+		return object;
+	reclaim_all();
+	return slab_alloc_batch(&cache->depot.slabs, &object, 1) ? object : NULL;
+}
+
+/* A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of memory. */
+static struct magazine *filled_magazine(struct cache *cache, struct magazine *loaded, struct magazine *spare)
+{
+	struct depot *depot = &cache->depot;
+	struct magazine *filled = depot_take_filled(depot, loaded ? spare : NULL);
+
+	if (filled) {
+		/* The depot took the spare if there were two empty ones. */
+		put_spare(cache, loaded ? loaded : spare);
+		return filled;
+	}
+	if (loaded)
+		put_spare(cache, spare);
+	else
+		loaded = spare ? spare : depot_take_empty(depot, NULL);
+	if (!loaded)
+		return NULL;
+
+	if (page_has_grown())
+		reclaim();
+	if (depot_refill(depot, loaded))
+		return loaded;
+	reclaim_all();
+	if (depot_refill(depot, loaded))
+		return loaded;
+	depot_put(depot, loaded);
+	return NULL;
+}
+
+__attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
+{
+	const uint16_t offset = cache->offset;
+	bool closed;
+
+	arch_count(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES);
+	/* Since the miss the thread may have come to a vCPU that has objects. */
+	void *object = magazine_alloc(&cache->offset);
+
+	if (object)
+		return object;
+	struct hand loaded = detach(offset, &closed);
+
+	if (closed) {
+		if (!vcpu_enter())
+			return alloc_from_slab(cache);
+		loaded = detach(offset, &closed);
+	}
+	struct magazine *magazine = loaded.magazine;
+
+	if (!magazine || !magazine->count) {
+		struct magazine *spare = take_spare(offset);
+
+		if (spare && spare->count) {
+			put_spare(cache, magazine);
+			magazine = spare;
+		} else {
+			tick();
+			magazine = filled_magazine(cache, magazine, spare);
+			if (!magazine)
+				return alloc_from_slab(cache);
+		}
+	}
+	object = pop_in_hand(magazine);
+	install(cache, magazine);
+	return object;
+}
+
+/* Without a word: straight to the slabs. */
+static void free_to_slab(struct cache *cache, void *object)
+{
+	slab_free_batch(&cache->depot.slabs, &object, 1);
+}
+
+__attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
+{
+	const uint16_t offset = cache->offset;
+	bool closed;
+
+	arch_count(vcpu_self, page_front.map, offset + 3 * VCPU_ROW_BYTES);
+	if (magazine_free(&cache->offset, object))
+		return;
+	struct hand loaded = detach(offset, &closed);
+
+	if (closed) {
+		if (!vcpu_enter()) {
+			free_to_slab(cache, object);
+			return;
+		}
+		loaded = detach(offset, &closed);
+	}
+	struct magazine *magazine = loaded.magazine;
+
+	if (magazine && magazine->count && *loaded.top == object)
+		corruption_abort(cache->depot.slabs.name, object, "free of an object that was freed just before");
+	if (!slab_is_object(&cache->depot.slabs, object))
+		corruption_abort(cache->depot.slabs.name, object,
+				 "free of a pointer that is not an allocated object");
+
+	if (!magazine || magazine->count == magazine->capacity) {
+		struct magazine *spare = take_spare(offset);
+
+		if (spare && !spare->count) {
+			put_spare(cache, magazine);
+			magazine = spare;
+		} else {
+			tick();
+			/* Of two filled ones the older goes to the depot, the loaded one becomes the spare. */
+			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
+
+			put_spare(cache, magazine ? magazine : spare);
+			magazine = empty;
+			if (!magazine) {
+				free_to_slab(cache, object);
+				return;
+			}
+		}
+	}
+	push_in_hand(magazine, object);
+	install(cache, magazine);
+}
+
+/* ---- caches ------------------------------------------------------------------------------------------- */
+
+void magazine_create_caches(struct cache *created, unsigned count,
+			    uint32_t (*describe)(unsigned index, char name[SLAB_NAME]))
+{
+	assert(cache_count + count <= VCPU_CACHES);
+	for (unsigned index = 0; index < count; index++) {
+		struct cache *cache = &created[index];
+		char name[SLAB_NAME];
+		uint32_t size = describe(index, name);
+
+		cache->offset = vcpu_offset(cache_count + index);
+		depot_init(&cache->depot, name, size, cache->offset);
+		caches[cache_count + index] = cache;
+	}
+	vcpu_open_words(cache_count + count);
+	__atomic_store_n(&cache_count, cache_count + count, __ATOMIC_RELEASE);
+}
+
+unsigned magazine_caches(void)
+{
+	return __atomic_load_n(&cache_count, __ATOMIC_ACQUIRE);
+}
+
+struct cache *magazine_cache_number(unsigned number)
+{
+	return number < magazine_caches() ? caches[number] : NULL;
+}
+
+struct cache *magazine_cache(uint16_t id)
+{
+	return id < PAGE_ID_RESERVED ? NULL : magazine_cache_number(vcpu_cache(id));
+}
+
+uint64_t magazine_objects_loaded(const struct cache *cache)
+{
+	uint64_t objects = 0;
+
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t area = vcpu_area(id);
+
+		if (!area)
+			continue;
+		const uintptr_t *row = vcpu_word(area, cache->offset);
+		uintptr_t word = __atomic_load_n(row, __ATOMIC_ACQUIRE);
+		uintptr_t spare = __atomic_load_n(row + VCPU_ROW, __ATOMIC_ACQUIRE);
+
+		if (word != vcpu_void && word != vcpu_closed)
+			objects += (uint64_t)((void **)word - magazine_at((void **)word)->slot);
+		if (spare && spare != vcpu_closed)
+			objects += ((const struct magazine *)spare)->count;
+	}
+	return objects;
+}
+
+void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *frees)
+{
+	*allocs = *frees = 0;
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t area = vcpu_area(id);
+
+		if (area) {
+			*allocs += vcpu_word(area, cache->offset)[2 * VCPU_ROW];
+			*frees += vcpu_word(area, cache->offset)[3 * VCPU_ROW];
+		}
+	}
+}
+
+/* ---- fork --------------------------------------------------------------------------------------------- */
+
+static uint8_t broken[VCPU_CACHES / 8];
+
+static struct slab_cache *under_repair(uint16_t id)
+{
+	struct cache *cache = magazine_cache(id);
+	unsigned number = vcpu_cache(id);
+
+	return cache && broken[number / 8] >> number % 8 & 1 ? &cache->depot.slabs : NULL;
+}
+
+void magazine_repair(void)
+{
+	bool any = false, orphans = false;
+
+	vcpu_repair();
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
+		uint8_t bit = (uint8_t)(1u << number % 8);
+
+		depot_repair(&caches[number]->depot);
+		if (slab_repair_begin(&caches[number]->depot.slabs)) {
+			broken[number / 8] |= bit;
+			any = true;
+		} else {
+			broken[number / 8] &= (uint8_t)~bit;
+		}
+	}
+	if (any)
+		orphans = slab_repair_pages(under_repair);
+	page_repair(orphans);
+}

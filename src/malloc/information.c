@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* What glibc lets a program ask and tell its malloc: mallinfo, malloc_info, malloc_stats, mallopt, malloc_trim. */
+#include "malloc/malloc.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "arch/arch.h"
+#include "malloc/process.h"
+#include "os/os.h"
+#include "report/statistics.h"
+
+/* The fields as mallinfo(3) means them, as far as this allocator has such a thing; bytes. */
+EXPORT struct mallinfo2 mallinfo2(void)
+{
+	struct report report;
+
+	process_enter();
+	report_all(&report);
+
+	size_t used = report.live_bytes + (report.pages.large_pages << PAGE_SHIFT);
+	size_t heap = report.pages.heap_pages << PAGE_SHIFT;
+
+	return (struct mallinfo2){
+		.arena = heap,
+		.hblks = report.pages.huge_mappings,
+		.hblkhd = report.pages.huge_bytes,
+		.fsmblks = report.hoarded_bytes,
+		.uordblks = used,
+		.fordblks = heap > used ? heap - used : 0,
+		.keepcost = report.pages.dirty_pages << PAGE_SHIFT,
+	};
+}
+
+static int clamp(size_t value)
+{
+	return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+EXPORT struct mallinfo mallinfo(void)
+{
+	struct mallinfo2 wide = mallinfo2();
+
+	return (struct mallinfo){
+		.arena = clamp(wide.arena),
+		.hblks = clamp(wide.hblks),
+		.hblkhd = clamp(wide.hblkhd),
+		.fsmblks = clamp(wide.fsmblks),
+		.uordblks = clamp(wide.uordblks),
+		.fordblks = clamp(wide.fordblks),
+		.keepcost = clamp(wide.keepcost),
+	};
+}
+
+EXPORT int malloc_info(int options, FILE *stream)
+{
+	struct report report;
+	struct cache_report cache;
+
+	if (options != 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	process_enter();
+	fprintf(stream, "<malloc version=\"cpuslab-%s\" mode=\"%s\">\n", cpuslab_version(), cpuslab_vcpu_mode_name());
+	for (unsigned number = 0; report_cache(number, &cache); number++) {
+		if (!cache.slabs_created)
+			continue;
+		fprintf(stream,
+			"<cache name=\"%s\" size=\"%u\" live=\"%lu\" hoarded=\"%lu\" total=\"%lu\" slabs=\"%lu\" "
+			"pages_per_slab=\"%u\" alloc_misses=\"%lu\" free_misses=\"%lu\"/>\n",
+			cache.name, cache.size, cache.live, cache.hoarded, cache.total, cache.slabs,
+			cache.pages_per_slab, cache.alloc_misses, cache.free_misses);
+	}
+	report_all(&report);
+	fprintf(stream,
+		"<system type=\"heap\" size=\"%zu\"/>\n<system type=\"used\" size=\"%zu\"/>\n"
+		"<system type=\"dirty\" size=\"%zu\"/>\n<system type=\"metadata\" size=\"%zu\"/>\n"
+		"<large runs=\"%zu\" size=\"%zu\"/>\n<huge mappings=\"%zu\" size=\"%zu\" cached=\"%zu\"/>\n</malloc>\n",
+		report.pages.heap_pages << PAGE_SHIFT, report.pages.used_pages << PAGE_SHIFT,
+		report.pages.dirty_pages << PAGE_SHIFT, report.pages.metadata_bytes, report.pages.large_runs,
+		report.pages.large_pages << PAGE_SHIFT, report.pages.huge_mappings, report.pages.huge_bytes,
+		report.pages.huge_cached_bytes);
+	return ferror(stream) ? -1 : 0;
+}
+
+/* To standard error by write(2): usable from an exit handler, and from a program that has closed stdio. */
+EXPORT void malloc_stats(void)
+{
+	struct report report;
+	struct cache_report cache;
+	char line[256];
+	int length;
+
+	process_enter();
+	report_all(&report);
+	length = snprintf(line, sizeof line,
+			  "cpuslab %s, vCPU mode %s\n%-16s %10s %10s %10s %8s %12s %12s\n", cpuslab_version(),
+			  cpuslab_vcpu_mode_name(), "cache", "live", "hoarded", "total", "slabs", "alloc misses",
+			  "free misses");
+	os_write_error(line, (size_t)length);
+	for (unsigned number = 0; report_cache(number, &cache); number++) {
+		if (!cache.slabs_created)
+			continue;
+		length = snprintf(line, sizeof line, "%-16s %10lu %10lu %10lu %8lu %12lu %12lu\n", cache.name,
+				  cache.live, cache.hoarded, cache.total, cache.slabs, cache.alloc_misses,
+				  cache.free_misses);
+		os_write_error(line, (size_t)length);
+	}
+	length = snprintf(line, sizeof line,
+			  "heap %zu KiB, used %zu, dirty %zu, large %zu, huge %zu (cached %zu), metadata %zu KiB\n",
+			  report.pages.heap_pages * 4, report.pages.used_pages * 4, report.pages.dirty_pages * 4,
+			  report.pages.large_pages * 4, report.pages.huge_bytes >> 10,
+			  report.pages.huge_cached_bytes >> 10, report.pages.metadata_bytes >> 10);
+	os_write_error(line, (size_t)length);
+}
+
+/* Every parameter of glibc's is accepted; none of them means anything here. */
+EXPORT int mallopt(int parameter, int value)
+{
+	(void)parameter;
+	(void)value;
+	return 1;
+}
+
+/* `keep` is a hint for a heap with a top; there is none here.  1 when memory went back to the system. */
+EXPORT int malloc_trim(size_t keep)
+{
+	struct page_statistics before, after;
+
+	(void)keep;
+	process_enter();
+	page_statistics(&before);
+	magazine_trim();
+	page_statistics(&after);
+	return after.purged_pages_total > before.purged_pages_total ||
+	       after.huge_cached_bytes < before.huge_cached_bytes;
+}
+
+EXPORT const char *cpuslab_version(void)
+{
+	return CPUSLAB_VERSION;
+}
+
+EXPORT void cpuslab_counters(struct cpuslab_counters *counters)
+{
+	struct report report;
+
+	process_enter();
+	report_all(&report);
+	*counters = (struct cpuslab_counters){
+		.alloc_misses = report.alloc_misses,
+		.free_misses = report.free_misses,
+		.refills = report.refills,
+		.drains = report.drains,
+		.slabs_created = report.slabs_created,
+		.slabs_freed = report.slabs_freed,
+		.section_aborts = __atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED),
+		.fences = vcpu_fences(),
+		.purged_bytes = (uint64_t)report.pages.purged_pages_total << PAGE_SHIFT,
+		.lock_acquires = report.lock_acquires,
+	};
+}

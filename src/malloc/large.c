@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "malloc/large.h"
+
+#include "check/corruption.h"
+#include "magazine/magazine.h"
+#include "malloc/size_class.h"
+#include "page/page.h"
+
+/* Beyond this alignment a run would leave too much of the heap's address space behind. */
+enum { RUN_ALIGNMENT_MAX = 4 << 20 };
+
+static size_t pages_for(size_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
+}
+
+static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
+{
+	void *object = NULL;
+
+	if (size <= LARGE_RUN_MAX && alignment <= RUN_ALIGNMENT_MAX)
+		object = page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
+				    PAGE_LARGE, zeroed);
+	return object ? object : huge_alloc(size, alignment, zeroed);
+}
+
+void *large_alloc(size_t size, size_t alignment, bool *zeroed)
+{
+	void *object = alloc_once(size, alignment, zeroed);
+
+	if (!object) {
+		magazine_trim();
+		object = alloc_once(size, alignment, zeroed);
+	}
+	return object;
+}
+
+void large_free(void *object)
+{
+	if (!page_is_heap(object)) {
+		if (!huge_free(object))
+			corruption_abort(NULL, object, "free of a pointer that is not ours");
+		return;
+	}
+	switch (page_id(object)) {
+	case PAGE_LARGE:
+		if ((uintptr_t)object % PAGE_BYTES)
+			corruption_abort("large", object, "free of a pointer into a large object");
+		page_free(object, page_large_pages(object));
+		return;
+	case PAGE_LARGE_TAIL:
+		corruption_abort("large", object, "free of a pointer into a large object");
+	default:
+		corruption_abort(NULL, object, "free of a pointer into no object (already free, or never ours)");
+	}
+}
+
+size_t large_bytes(const void *object)
+{
+	if (!page_is_heap(object))
+		return huge_bytes(object);
+	if (page_id(object) == PAGE_LARGE && (uintptr_t)object % PAGE_BYTES == 0)
+		return page_large_pages(object) << PAGE_SHIFT;
+	return 0;
+}
+
+void *large_resize(void *object, size_t size)
+{
+	if (size <= SIZE_CLASS_MAX / 2)
+		return NULL;
+	if (!page_is_heap(object))
+		return huge_resize(object, size);
+	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * large: objects beyond the size classes: page runs of the heap up to LARGE_RUN_MAX, mappings above.
+ * Slow paths all; the library has started.  Sizes in bytes.
+ */
+#ifndef CPUSLAB_LARGE_H
+#define CPUSLAB_LARGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { LARGE_RUN_MAX = 32 << 20 };
+
+/* NULL when there is no memory, even after everything that can be given back was. */
+void *large_alloc(size_t size, size_t alignment, bool *zeroed);
+/* Frees any pointer that no cache owns; aborts on one that is nobody's. */
+void large_free(void *object);
+/* The usable bytes; 0 for a pointer that is not the start of a large object. */
+size_t large_bytes(const void *object);
+/* Resizes where it is, or by moving the mapping; NULL when the contents must be copied. */
+void *large_resize(void *object, size_t size);
+
+#endif

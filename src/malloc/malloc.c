@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+#include "malloc/malloc.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/corruption.h"
+#include "malloc/large.h"
+#include "malloc/process.h"
+#include "malloc/size_class.h"
+
+#define likely(condition)   __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+enum {
+	/* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
+	CALLOC_FROM_PAGES = 32 << 10,
+};
+
+static void *out_of_memory(void)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+/* ---- malloc and free ---------------------------------------------------------------------------------- */
+
+/* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs. */
+static __attribute__((noinline)) void *malloc_slow(size_t size)
+{
+	process_enter();
+	if (likely(size <= SIZE_CLASS_MAX)) {
+		struct cache *cache = &size_classes[size_class_index(size)];
+		void *object = magazine_alloc(&cache->offset);
+
+		if (likely(object))
+			return object;
+		object = magazine_alloc_missed(cache);
+		return likely(object) ? object : out_of_memory();
+	}
+	bool zeroed;
+	void *object = size <= PTRDIFF_MAX ? large_alloc(size, 1, &zeroed) : NULL;
+
+	return likely(object) ? object : out_of_memory();
+}
+
+/* Everything but a hit: NULL, start-up, misses, large and foreign memory. */
+static __attribute__((noinline)) void free_slow(void *object)
+{
+	if (!object)
+		return;
+	process_enter();
+
+	struct cache *cache = page_is_heap(object) ? magazine_cache(page_id(object)) : NULL;
+
+	if (likely(cache))
+		magazine_free_missed(cache, object);
+	else
+		large_free(object);
+}
+
+EXPORT void *malloc(size_t size)
+{
+	if (likely(size < malloc_front.small_limit)) {
+		void *object = magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
+
+		if (likely(object))
+			return object;
+	}
+	return malloc_slow(size);
+}
+
+EXPORT void free(void *object)
+{
+	uintptr_t page = page_of(object);
+
+	/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
+	if (likely(page < page_front.limit) && likely(magazine_free(&page_front.map[page], object)))
+		return;
+	free_slow(object);
+}
+
+EXPORT void free_sized(void *object, size_t size)
+{
+	(void)size;
+	free(object);
+}
+
+EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
+{
+	(void)alignment;
+	(void)size;
+	free(object);
+}
+
+/* ---- calloc and realloc ------------------------------------------------------------------------------- */
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(count, size, &bytes))
+		return out_of_memory();
+	if (unlikely(bytes >= CALLOC_FROM_PAGES)) {
+		bool zeroed = false;
+
+		process_enter();
+		void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, 1, &zeroed) : NULL;
+
+		if (!object)
+			return out_of_memory();
+		return zeroed ? object : memset(object, 0, bytes);
+	}
+	void *object = malloc(bytes);
+
+	return likely(object) ? memset(object, 0, bytes) : NULL;
+}
+
+/* Bytes that the caller may use at `object`, which is not NULL; 0 if it is no object. */
+static size_t usable_size(const void *object)
+{
+	process_enter();
+	struct cache *cache = page_is_heap(object) ? magazine_cache(page_id(object)) : NULL;
+
+	return cache ? cache->depot.slabs.size : large_bytes(object);
+}
+
+EXPORT void *realloc(void *object, size_t size)
+{
+	if (!object)
+		return malloc(size);
+	if (size == 0) {
+		/* As glibc does; C23 leaves it undefined. */
+		free(object);
+		return NULL;
+	}
+	if (size > PTRDIFF_MAX)
+		return out_of_memory();
+
+	size_t usable = usable_size(object);
+
+	if (!usable)
+		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
+	/* Stays where it is as long as at most half of it is wasted. */
+	if (size <= usable && size >= usable / 2 && usable <= SIZE_CLASS_MAX)
+		return object;
+	if (usable > SIZE_CLASS_MAX) {
+		void *resized = large_resize(object, size);
+
+		if (resized)
+			return resized;
+	}
+
+	bool zeroed;
+	/* What has outgrown its run may grow again: a mapping of its own can then move without a copy. */
+	void *moved = usable > SIZE_CLASS_MAX && size > usable ? huge_alloc(size, 1, &zeroed) : malloc(size);
+
+	if (!moved)
+		return size <= usable ? object : out_of_memory();
+	memcpy(moved, object, size < usable ? size : usable);
+	free(object);
+	return moved;
+}
+
+EXPORT void *reallocarray(void *object, size_t count, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(count, size, &bytes))
+		return out_of_memory();
+	return realloc(object, bytes);
+}
+
+EXPORT size_t malloc_usable_size(void *object)
+{
+	return object ? usable_size(object) : 0;
+}
+
+/* ---- alignment ---------------------------------------------------------------------------------------- */
+
+void *malloc_aligned(size_t alignment, size_t size)
+{
+	if (alignment <= SIZE_CLASS_STEP)
+		return malloc(size);
+	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
+		return out_of_memory();
+	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
+		/* Slabs start on a page: a class whose size is a multiple of the alignment is aligned to it. */
+		size_t wanted = size > alignment ? size : alignment;
+		unsigned index = size_class_index(wanted);
+
+		while (size_class_bytes(index) % alignment)
+			index++;
+		return malloc(size_class_bytes(index));
+	}
+	bool zeroed;
+
+	process_enter();
+	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
+
+	return object ? object : out_of_memory();
+}
+
+static bool is_power_of_two(size_t x)
+{
+	return x && !(x & (x - 1));
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+	if (!is_power_of_two(alignment)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return malloc_aligned(alignment, size);
+}
+
+EXPORT void *memalign(size_t alignment, size_t size)
+{
+	/* glibc rounds an odd alignment up. */
+	if (alignment > PTRDIFF_MAX) {
+		errno = EINVAL;
+		return NULL;
+	}
+	size_t rounded = SIZE_CLASS_STEP;
+
+	while (rounded < alignment)
+		rounded *= 2;
+	return malloc_aligned(rounded, size);
+}
+
+EXPORT int posix_memalign(void **object, size_t alignment, size_t size)
+{
+	if (!is_power_of_two(alignment) || alignment % sizeof(void *))
+		return EINVAL;
+
+	int saved = errno;
+	void *aligned = malloc_aligned(alignment, size);
+
+	errno = saved; /* POSIX: the result tells, errno need not */
+	if (!aligned)
+		return ENOMEM;
+	*object = aligned;
+	return 0;
+}
+
+EXPORT void *valloc(size_t size)
+{
+	return malloc_aligned(PAGE_BYTES, size);
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+	size_t rounded = (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+
+	if (rounded < size)
+		return out_of_memory();
+	return malloc_aligned(PAGE_BYTES, rounded ? rounded : PAGE_BYTES);
+}

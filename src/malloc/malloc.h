@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * malloc: what callers see: sizes, alignment, errno, and the names of the malloc family.
+ *
+ * Owns no memory.  Sizes up to SIZE_CLASS_MAX go to the size classes' caches, the others to page runs and
+ * mappings.  The fast paths of malloc and free are in malloc.c and nowhere else.
+ */
+#ifndef CPUSLAB_MALLOC_H
+#define CPUSLAB_MALLOC_H
+
+#include <stddef.h>
+
+#include "cpuslab/cpuslab.h"
+
+#define EXPORT CPUSLAB_API
+
+/* Aligned to a power of two, any size; NULL with errno set. */
+void *malloc_aligned(size_t alignment, size_t size);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * C++'s operator new and delete, in C: the library depends on libc alone, and the operators are plain
+ * functions with mangled names.  The two things that need C++ at run time, the new-handler and the throw, are
+ * in the C++ runtime of a program that uses them, and absent from one that does not.
+ *
+ * Rules: C++17 [new.delete.single], [new.delete.array], [alloc.errors].
+ */
+#include "malloc/malloc.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+
+typedef void (*new_handler)(void);
+extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak));	 /* std::get_new_handler */
+extern _Noreturn void _ZSt17__throw_bad_allocv(void) __attribute__((weak)); /* std::__throw_bad_alloc */
+
+/*
+ * Calls the new-handler and tries again until there is memory or no handler.  A handler may throw: nothing
+ * here needs unwinding.  Without a handler: bad_alloc, or NULL for the nothrow forms.
+ */
+static __attribute__((noinline)) void *new_failed(size_t size, size_t alignment, int nothrow)
+{
+	for (;;) {
+		new_handler handler = &_ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
+
+		if (!handler) {
+			if (nothrow)
+				return NULL;
+			if (&_ZSt17__throw_bad_allocv)
+				_ZSt17__throw_bad_allocv();
+			abort();
+		}
+		handler();
+		void *object = alignment ? malloc_aligned(alignment, size) : malloc(size);
+
+		if (object)
+			return object;
+	}
+}
+
+#define NEW(name, allocate, alignment, nothrow, ...)                                                         \
+	EXPORT void *name(__VA_ARGS__);                                                                      \
+	EXPORT void *name(__VA_ARGS__)                                                                       \
+	{                                                                                                    \
+		void *object = allocate;                                                                     \
+                                                                                                             \
+		return __builtin_expect(!object, 0) ? new_failed(size, alignment, nothrow) : object;         \
+	}
+
+/* operator new(size_t), new[](size_t), and their nothrow and aligned forms */
+NEW(_Znwm, malloc(size), 0, 0, size_t size)
+NEW(_Znam, malloc(size), 0, 0, size_t size)
+NEW(_ZnwmRKSt9nothrow_t, malloc(size), 0, 1, size_t size, const void *tag __attribute__((unused)))
+NEW(_ZnamRKSt9nothrow_t, malloc(size), 0, 1, size_t size, const void *tag __attribute__((unused)))
+NEW(_ZnwmSt11align_val_t, malloc_aligned(alignment, size), alignment, 0, size_t size, size_t alignment)
+NEW(_ZnamSt11align_val_t, malloc_aligned(alignment, size), alignment, 0, size_t size, size_t alignment)
+NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), alignment, 1, size_t size, size_t alignment,
+    const void *tag __attribute__((unused)))
+NEW(_ZnamSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), alignment, 1, size_t size, size_t alignment,
+    const void *tag __attribute__((unused)))
+
+#define DELETE(name, ...)                                                                                    \
+	EXPORT void name(void *object, ##__VA_ARGS__);                                                       \
+	EXPORT void name(void *object, ##__VA_ARGS__)                                                        \
+	{                                                                                                    \
+		free(object);                                                                                \
+	}
+
+/* operator delete and delete[], plain, sized, aligned, sized and aligned, nothrow, nothrow and aligned */
+#define UNUSED __attribute__((unused))
+DELETE(_ZdlPv)
+DELETE(_ZdaPv)
+DELETE(_ZdlPvm, size_t size UNUSED)
+DELETE(_ZdaPvm, size_t size UNUSED)
+DELETE(_ZdlPvSt11align_val_t, size_t alignment UNUSED)
+DELETE(_ZdaPvSt11align_val_t, size_t alignment UNUSED)
+DELETE(_ZdlPvmSt11align_val_t, size_t size UNUSED, size_t alignment UNUSED)
+DELETE(_ZdaPvmSt11align_val_t, size_t size UNUSED, size_t alignment UNUSED)
+DELETE(_ZdlPvRKSt9nothrow_t, const void *tag UNUSED)
+DELETE(_ZdaPvRKSt9nothrow_t, const void *tag UNUSED)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t alignment UNUSED, const void *tag UNUSED)
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t alignment UNUSED, const void *tag UNUSED)

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+#include "malloc/process.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "check/corruption.h"
+#include "magazine/magazine.h"
+#include "malloc/size_class.h"
+#include "options/options.h"
+#include "os/os.h"
+#include "page/page.h"
+#include "vcpu/vcpu.h"
+
+/*
+ * The states of the word: 0 in a process that has not started and in a child that has just been forked,
+ * SETTLING while one thread does what is needed, ALIVE from then on.
+ */
+enum { ALIVE = 1, SETTLING = 2 };
+
+static uint32_t before_start;
+static uint32_t *alive_word = &before_start;
+const uint32_t *process_alive = &before_start;
+static bool started;
+
+static void in_child(void)
+{
+	__atomic_store_n(alive_word, 0, __ATOMIC_RELEASE);
+}
+
+static void print_statistics(void)
+{
+	malloc_stats();
+}
+
+static void start(void)
+{
+	options_init();
+	if (!page_init())
+		corruption_abort(NULL, NULL, "the system gives no memory to start with");
+	vcpu_init();
+	size_class_init();
+
+	/* A word that forked children find zeroed; a whole page, because the kernel does it by pages. */
+	uint32_t *word = os_map(NULL, PAGE_BYTES);
+
+	if (word && os_wipe_on_fork(word, PAGE_BYTES) != 0) {
+		/* Old kernel, or a sandbox: a handler does as well, except for a bare _Fork. */
+		os_unmap(word, PAGE_BYTES);
+		word = NULL;
+	}
+	started = true;
+	if (word) {
+		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
+		alive_word = word;
+		__atomic_store_n(&process_alive, word, __ATOMIC_RELEASE);
+		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
+	} else {
+		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
+		pthread_atfork(NULL, NULL, in_child);
+	}
+	size_class_open();
+	if (options.stats_at_exit)
+		atexit(print_statistics);
+}
+
+__attribute__((noinline, cold)) void process_settle(void)
+{
+	uint32_t *word = (uint32_t *)process_alive;
+	uint32_t expected = 0;
+
+	/* One thread settles; others, which a forked child may have by its first slow path, wait for it. */
+	if (__atomic_compare_exchange_n(word, &expected, SETTLING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+		if (!started) {
+			start();
+		} else {
+			magazine_repair();
+			__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
+		}
+		return;
+	}
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != ALIVE)
+		sched_yield();
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * process: starts the library at the first call, whenever that is, and repairs it in a forked child.
+ *
+ * There is no constructor and no atfork handler to come too late, too early, or between other locks: every
+ * slow path asks process_enter(), whose one word the kernel itself clears in a forked child
+ * (MADV_WIPEONFORK).  Until the library has started the same word is zero, and the limits that admit calls
+ * to the fast paths are zero too.
+ */
+#ifndef CPUSLAB_PROCESS_H
+#define CPUSLAB_PROCESS_H
+
+#include <stdint.h>
+
+extern const uint32_t *process_alive;
+
+void process_settle(void);
+
+/* First thing in every slow path. */
+static inline void process_enter(void)
+{
+	if (__builtin_expect(__atomic_load_n(process_alive, __ATOMIC_ACQUIRE) != 1, 0))
+		process_settle();
+}
+
+#endif

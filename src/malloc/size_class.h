@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * size_class: which cache serves a size.
+ *
+ * Multiples of 16 up to 128, then eight classes for each doubling up to 256 KiB, so that above 128 bytes a
+ * class is at most an eighth larger than the request it serves.  All of it follows from size_class_bytes();
+ * the table that the fast path reads is made from it at start.
+ */
+#ifndef CPUSLAB_SIZE_CLASS_H
+#define CPUSLAB_SIZE_CLASS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "magazine/magazine.h"
+
+enum {
+	SIZE_CLASS_STEP = 16,
+	SIZE_CLASS_LINEAR = 128,   /* up to here in steps */
+	SIZE_CLASS_SMALL = 1024,   /* up to here by table */
+	SIZE_CLASS_MAX = 256 << 10, /* beyond: page runs */
+	SIZE_CLASSES = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11,
+};
+
+/* What malloc's fast path reads; `small_limit` is zero until the library has started. */
+struct malloc_front {
+	size_t small_limit;
+	uint16_t offset[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
+};
+extern struct malloc_front malloc_front;
+extern struct cache size_classes[SIZE_CLASSES];
+
+static inline uint32_t size_class_bytes(unsigned index)
+{
+	if (index < SIZE_CLASS_LINEAR / SIZE_CLASS_STEP)
+		return (index + 1) * SIZE_CLASS_STEP;
+	index -= SIZE_CLASS_LINEAR / SIZE_CLASS_STEP;
+	return (9 + index % 8) << (4 + index / 8);
+}
+
+/* The smallest class that holds `size` bytes, for sizes up to SIZE_CLASS_MAX. */
+static inline unsigned size_class_index(size_t size)
+{
+	if (size <= SIZE_CLASS_LINEAR)
+		return size ? (unsigned)(size - 1) / SIZE_CLASS_STEP : 0;
+	unsigned last = (unsigned)size - 1;
+	unsigned log = 31 - (unsigned)__builtin_clz(last); /* 7 for 129 to 256 */
+
+	return SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + (log - 7) * 8 + ((last >> (log - 3)) & 7);
+}
+
+/* Creates the caches. */
+void size_class_init(void);
+/* Opens the fast path. */
+void size_class_open(void);
+
+#endif

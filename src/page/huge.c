@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/page.h"
+
+#include "cpuslab/lock.h"
+#include "options/options.h"
+
+/*
+ * Objects with a mapping of their own, found by address in an open-addressing table.
+ *
+ * An entry is two words: the address, and the bytes mapped.  The address is stored last when an entry is
+ * made, and replaced by a tombstone first when it is dropped, each by one store: a forked child finds the
+ * table whole whatever the parent's other threads were doing.  The table grows into a new block that is put
+ * in place by one store as well.
+ *
+ * A few freed mappings are kept for a while, because mapping and touching them anew costs a page fault for
+ * each page; they go back after the decay time or beyond the limit.
+ */
+struct huge {
+	uintptr_t address;
+	size_t bytes;
+};
+
+struct table {
+	size_t slots; /* a power of two */
+	struct huge huge[];
+};
+
+enum { CACHED = 8, TOMBSTONE = 1 };
+
+static struct cpuslab_spinlock huge_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+static struct table *table;
+static size_t filled, live, mapped; /* slots taken (tombstones too), mappings, their bytes */
+static struct cached {
+	uintptr_t address;
+	size_t bytes;
+	uint64_t freed_at;
+} cached[CACHED];
+static size_t cached_bytes;
+
+static size_t round_to_pages(size_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
+static size_t slot_of(const struct table *t, uintptr_t address)
+{
+	return (size_t)((address >> PAGE_SHIFT) * 0x9e3779b97f4a7c15u >> 20) & (t->slots - 1);
+}
+
+static struct huge *find(uintptr_t address)
+{
+	if (!table)
+		return NULL;
+	for (size_t slot = slot_of(table, address);; slot = (slot + 1) & (table->slots - 1)) {
+		struct huge *huge = &table->huge[slot];
+
+		if (huge->address == address)
+			return huge;
+		if (!huge->address)
+			return NULL;
+	}
+}
+
+static void put(struct table *t, uintptr_t address, size_t bytes)
+{
+	size_t slot = slot_of(t, address);
+
+	while (t->huge[slot].address > TOMBSTONE)
+		slot = (slot + 1) & (t->slots - 1);
+	t->huge[slot].bytes = bytes;
+	__atomic_store_n(&t->huge[slot].address, address, __ATOMIC_RELEASE);
+}
+
+static size_t table_bytes(size_t slots)
+{
+	return sizeof(struct table) + slots * sizeof(struct huge);
+}
+
+/* Room for one more entry: a table at most three quarters full, tombstones counted. */
+static bool make_room(void)
+{
+	if (table && (filled + 1) * 4 <= table->slots * 3)
+		return true;
+
+	size_t slots = 64;
+	while (slots < live * 4)
+		slots *= 2;
+	struct table *larger = os_map(NULL, round_to_pages(table_bytes(slots)));
+
+	if (!larger)
+		return false;
+	larger->slots = slots;
+	for (size_t slot = 0; table && slot < table->slots; slot++)
+		if (table->huge[slot].address > TOMBSTONE)
+			put(larger, table->huge[slot].address, table->huge[slot].bytes);
+
+	struct table *old = table;
+
+	filled = live;
+	__atomic_store_n(&table, larger, __ATOMIC_RELEASE);
+	if (old)
+		os_unmap(old, round_to_pages(table_bytes(old->slots)));
+	return true;
+}
+
+static bool enter(uintptr_t address, size_t bytes)
+{
+	if (!make_room())
+		return false;
+	put(table, address, bytes);
+	filled++;
+	live++;
+	mapped += bytes;
+	return true;
+}
+
+static void drop(struct huge *huge)
+{
+	mapped -= huge->bytes;
+	live--;
+	__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
+}
+
+/* A cached mapping of at least `bytes` that wastes at most a quarter; the caller has the lock. */
+static struct cached take_cached(size_t bytes, size_t alignment)
+{
+	struct cached *best = NULL;
+
+	for (struct cached *c = cached; c < cached + CACHED; c++)
+		if (c->address && c->bytes >= bytes && c->bytes - bytes <= c->bytes / 4 &&
+		    (c->address & (alignment - 1)) == 0 && (!best || c->bytes < best->bytes))
+			best = c;
+	if (!best)
+		return (struct cached){0};
+
+	struct cached taken = *best;
+
+	best->address = 0;
+	cached_bytes -= taken.bytes;
+	return taken;
+}
+
+/* A new mapping at an aligned address. */
+static void *map_aligned(size_t bytes, size_t alignment)
+{
+	if (alignment <= PAGE_BYTES)
+		return os_map(NULL, bytes);
+	if (bytes + alignment < bytes)
+		return NULL;
+
+	char *wide = os_map(NULL, bytes + alignment);
+
+	if (!wide)
+		return NULL;
+	char *start = (char *)(((uintptr_t)wide + alignment - 1) & ~(alignment - 1));
+	char *end = start + bytes;
+
+	if (start > wide)
+		os_unmap(wide, (size_t)(start - wide));
+	if (wide + bytes + alignment > end)
+		os_unmap(end, (size_t)(wide + bytes + alignment - end));
+	return start;
+}
+
+void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
+{
+	size_t bytes = round_to_pages(wanted);
+
+	cpuslab_spin_lock(&huge_lock);
+	struct cached reused = take_cached(bytes, alignment);
+
+	if (reused.address && !enter(reused.address, reused.bytes)) {
+		cpuslab_spin_unlock(&huge_lock);
+		os_unmap((void *)reused.address, reused.bytes);
+		return NULL;
+	}
+	cpuslab_spin_unlock(&huge_lock);
+	*zeroed = !reused.address;
+	if (reused.address)
+		return (void *)reused.address;
+
+	void *address = map_aligned(bytes, alignment);
+
+	if (!address) {
+		/* Whatever is hoarded may be what is missing. */
+		page_purge(true);
+		address = map_aligned(bytes, alignment);
+		if (!address)
+			return NULL;
+	}
+	cpuslab_spin_lock(&huge_lock);
+	bool entered = enter((uintptr_t)address, bytes);
+
+	cpuslab_spin_unlock(&huge_lock);
+	if (!entered) {
+		os_unmap(address, bytes);
+		return NULL;
+	}
+	return address;
+}
+
+size_t huge_bytes(const void *address)
+{
+	cpuslab_spin_lock(&huge_lock);
+	struct huge *huge = find((uintptr_t)address);
+	size_t bytes = huge ? huge->bytes : 0;
+
+	cpuslab_spin_unlock(&huge_lock);
+	return bytes;
+}
+
+bool huge_free(void *address)
+{
+	uint64_t now = os_milliseconds();
+	struct cached expelled = {0};
+
+	cpuslab_spin_lock(&huge_lock);
+	struct huge *huge = (uintptr_t)address > TOMBSTONE ? find((uintptr_t)address) : NULL;
+
+	if (!huge) {
+		cpuslab_spin_unlock(&huge_lock);
+		return false;
+	}
+	size_t bytes = huge->bytes;
+
+	drop(huge);
+	if (options.decay && bytes <= options.dirty) {
+		/* Into the cache, in place of the oldest where it is full or would hold too much. */
+		struct cached *place = NULL;
+
+		for (struct cached *c = cached; c < cached + CACHED; c++)
+			if (!c->address)
+				place = c;
+		if (!place || cached_bytes + bytes > options.dirty) {
+			for (struct cached *c = cached; c < cached + CACHED; c++)
+				if (c->address && (!place || !place->address || c->freed_at < place->freed_at))
+					place = c;
+			expelled = *place;
+			cached_bytes -= expelled.address ? expelled.bytes : 0;
+		}
+		if (cached_bytes + bytes <= options.dirty) {
+			*place = (struct cached){(uintptr_t)address, bytes, now};
+			cached_bytes += bytes;
+			address = NULL;
+		} else {
+			place->address = 0;
+		}
+	}
+	cpuslab_spin_unlock(&huge_lock);
+	if (expelled.address)
+		os_unmap((void *)expelled.address, expelled.bytes);
+	if (address)
+		os_unmap(address, bytes);
+	return true;
+}
+
+void *huge_resize(void *address, size_t wanted)
+{
+	size_t bytes = round_to_pages(wanted);
+
+	cpuslab_spin_lock(&huge_lock);
+	struct huge *huge = find((uintptr_t)address);
+
+	if (!huge || !make_room()) {
+		cpuslab_spin_unlock(&huge_lock);
+		return NULL;
+	}
+	/*
+	 * make_room() may have moved the entry.  The lock stays while the mapping moves: nobody else may be
+	 * given the old address before the table has forgotten it.
+	 */
+	huge = find((uintptr_t)address);
+	size_t old = huge->bytes;
+	void *moved = old == bytes ? address : os_remap(address, old, bytes);
+
+	if (moved == address) {
+		mapped += bytes - old;
+		huge->bytes = bytes;
+	} else if (moved) {
+		drop(huge);
+		enter((uintptr_t)moved, bytes);
+	}
+	cpuslab_spin_unlock(&huge_lock);
+	return moved;
+}
+
+void huge_purge(bool all)
+{
+	uint64_t now = os_milliseconds();
+
+	for (struct cached *c = cached; c < cached + CACHED; c++) {
+		struct cached expelled = {0};
+
+		/* A glance without the lock, for the common case of nothing to do. */
+		if (!__atomic_load_n(&c->address, __ATOMIC_RELAXED))
+			continue;
+		cpuslab_spin_lock(&huge_lock);
+		if (c->address && (all || now - c->freed_at >= options.decay)) {
+			expelled = *c;
+			c->address = 0;
+			cached_bytes -= expelled.bytes;
+		}
+		cpuslab_spin_unlock(&huge_lock);
+		if (expelled.address)
+			os_unmap((void *)expelled.address, expelled.bytes);
+	}
+}
+
+void huge_repair(void)
+{
+	if (!cpuslab_spin_is_locked(&huge_lock))
+		return;
+	cpuslab_spin_reset(&huge_lock);
+	filled = live = mapped = 0;
+	for (size_t slot = 0; table && slot < table->slots; slot++) {
+		if (!table->huge[slot].address)
+			continue;
+		filled++;
+		if (table->huge[slot].address > TOMBSTONE) {
+			live++;
+			mapped += table->huge[slot].bytes;
+		}
+	}
+	cached_bytes = 0;
+	for (struct cached *c = cached; c < cached + CACHED; c++)
+		cached_bytes += c->address ? c->bytes : 0;
+}
+
+void huge_statistics(struct page_statistics *statistics)
+{
+	cpuslab_spin_lock(&huge_lock);
+	statistics->huge_bytes = mapped;
+	statistics->huge_mappings = live;
+	statistics->huge_cached_bytes = cached_bytes;
+	cpuslab_spin_unlock(&huge_lock);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/layout.h"
+
+#include "options/options.h"
+#include "page/page.h"
+#include "page/run.h"
+
+struct layout layout;
+struct page_front page_front;
+
+static enum { WHOLE, COMMIT, MAP } growth;
+
+enum { ADDRESS_BITS = 47 };
+/* The heap starts on 8 MiB: a huge page's boundary, and a page's in the page map. */
+static const size_t GRAIN = 8ul << 20;
+static const size_t SMALLEST_PLAN = 8ul << 20;
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+	return (bytes + unit - 1) & ~(unit - 1);
+}
+
+/*
+ * A number that differs from process to process as much as the kernel's own placement of libraries and
+ * stacks does (and not at all where that is switched off).
+ */
+static uintptr_t placement_entropy(void)
+{
+	uintptr_t x = (uintptr_t)&layout ^ ((uintptr_t)__builtin_frame_address(0) << 16);
+
+	x *= 0x9e3779b97f4a7c15u;
+	return x ^ (x >> 29);
+}
+
+/* The regions beside the heap, for a heap of `plan` bytes that ends at `heap_end`. */
+struct sizes {
+	size_t below_map; /* the vCPU table */
+	size_t map, slab_of, runs, metadata, total;
+};
+
+static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
+{
+	struct sizes sizes = {
+		.below_map = round_up(ARCH_TABLE_BYTES, PAGE_BYTES),
+		.map = round_up((heap_end >> PAGE_SHIFT) * sizeof(uint16_t), PAGE_BYTES),
+		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
+		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
+		/* Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor. */
+		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
+	};
+	sizes.total = round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata, GRAIN);
+	return sizes;
+}
+
+static void *obtain(void *hint, size_t bytes)
+{
+	switch (growth) {
+	case WHOLE:
+		return os_map(hint, bytes);
+	case COMMIT:
+		return os_reserve(hint, bytes);
+	default:
+		/* Only a probe: is this stretch of the address space free?  The regions map it piece by piece. */
+		return hint;
+	}
+}
+
+/*
+ * The vCPU table must be writable from the start, and the page map readable from its very beginning:
+ * free(NULL) and frees of foreign pointers read there.
+ */
+static bool open_tables(char *start, const struct sizes *sizes, size_t map_below_heap)
+{
+	switch (growth) {
+	case WHOLE:
+		return true;
+	case COMMIT:
+		return os_commit(start, sizes->below_map) == 0 &&
+		       os_show_zeros(start + sizes->below_map, map_below_heap) == 0;
+	default:
+		return os_map_at(start, sizes->below_map + map_below_heap) != NULL;
+	}
+}
+
+static bool try_layout(size_t plan, uintptr_t hint, size_t step)
+{
+	char *heap = obtain((void *)hint, plan);
+
+	if (!heap)
+		return false;
+
+	uintptr_t heap_end = (uintptr_t)heap + plan;
+	struct sizes sizes = sizes_for(plan, heap_end);
+	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)heap_end, sizes.total);
+
+	size_t map_below_heap = ((uintptr_t)heap >> PAGE_SHIFT) * sizeof(uint16_t);
+
+	if (!tables || !open_tables(tables, &sizes, map_below_heap)) {
+		if (growth != MAP) {
+			os_unmap(heap, plan);
+			if (tables)
+				os_unmap(tables, sizes.total);
+		}
+		return false;
+	}
+
+	char *map = tables + sizes.below_map;
+	char *slab_of = map + sizes.map;
+	char *runs = slab_of + sizes.slab_of;
+	char *metadata = runs + sizes.runs;
+	bool whole = growth == WHOLE;
+
+	layout.heap = (struct region){heap, plan, whole ? plan : 0, step};
+	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap,
+				     whole ? sizes.map - map_below_heap : 0, PAGE_BYTES};
+	layout.slab_of = (struct region){slab_of, sizes.slab_of, whole ? sizes.slab_of : 0, PAGE_BYTES * 4};
+	layout.runs = (struct region){runs, sizes.runs, whole ? sizes.runs : 0, PAGE_BYTES * 4};
+	layout.metadata = (struct region){metadata, sizes.metadata, whole ? sizes.metadata : 0, step / 4};
+
+	page_front.map = (uint16_t *)map;
+	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;
+	page_front.slab_of = (uint32_t *)slab_of - page_front.heap_page;
+	page_front.metadata = metadata;
+	/* Last: it opens the fast path of free. */
+	__atomic_store_n(&page_front.limit, heap_end >> PAGE_SHIFT, __ATOMIC_RELEASE);
+	return true;
+}
+
+/*
+ * The heap lies low in the address space, where neither programs, libraries nor stacks are: the page map
+ * then takes little, since it starts at address zero.  `span` is both the lowest address and the width of
+ * the random choice above it.
+ */
+static bool try_low(size_t plan, uintptr_t span, size_t step)
+{
+	uintptr_t entropy = placement_entropy();
+
+	for (int attempt = 0; attempt < 4; attempt++) {
+		uintptr_t hint = span + (entropy & (span - 1) & ~(uintptr_t)(GRAIN - 1));
+
+		if (try_layout(plan, hint, step))
+			return true;
+		entropy = entropy * 0x2545f4914f6cdd1du + 1;
+		entropy ^= entropy >> 31;
+	}
+	return false;
+}
+
+static uintptr_t power_of_two_above(uintptr_t x)
+{
+	return x <= 1 ? 1 : (uintptr_t)1 << (64 - __builtin_clzl(x - 1));
+}
+
+bool layout_init(void)
+{
+	size_t limit = os_limit_address_space();
+
+	if (limit == SIZE_MAX) {
+		for (size_t plan = power_of_two_above(options.reserve); plan >= SMALLEST_PLAN; plan /= 2) {
+			growth = WHOLE;
+			if (try_low(plan, plan, 1ul << 20))
+				return true;
+			growth = COMMIT;
+			if (try_low(plan, plan, 1ul << 20))
+				return true;
+		}
+		return false;
+	}
+
+	/*
+	 * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a
+	 * 64th of it, and map as the heap grows, in steps that waste another 64th at most.
+	 */
+	size_t plan = power_of_two_above(limit < options.reserve ? limit : options.reserve);
+	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
+
+	if (plan < SMALLEST_PLAN)
+		plan = SMALLEST_PLAN;
+	growth = MAP;
+	for (uintptr_t span = plan * 8; span >> 46 == 0; span *= 2)
+		if (try_low(plan, span, step))
+			return true;
+	return false;
+}
+
+bool region_grow(struct region *region, size_t bytes)
+{
+	if (bytes <= region->committed)
+		return true;
+	if (bytes > region->planned)
+		return false;
+
+	size_t target = round_up(bytes, region->step);
+	if (target > region->planned)
+		target = region->planned;
+
+	char *from = region->base + region->committed;
+	size_t length = target - region->committed;
+
+	/* The step is a convenience; where the system is that short, the bytes themselves must do. */
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (growth == COMMIT ? os_commit(from, length) == 0 : os_map_at(from, length) != NULL) {
+			region->committed += length;
+			return true;
+		}
+		length = round_up(bytes, PAGE_BYTES) - region->committed;
+	}
+	return false;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout: where the page room's regions lie, and how much of each the system has been asked for so far.
+ *
+ * A region is a stretch of address space of which the first `committed` bytes are usable.  How it grows
+ * depends on what the system let us have at start:
+ *   WHOLE    mapped from the start; growing costs nothing (the normal case)
+ *   COMMIT   reserved without access, made usable in steps: overcommit=2 and RLIMIT_DATA count only what
+ *            is writable
+ *   MAP      not even reserved: mapped in steps at the planned addresses, because RLIMIT_AS counts every
+ *            reservation
+ */
+#ifndef CPUSLAB_LAYOUT_H
+#define CPUSLAB_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct region {
+	char *base;
+	size_t planned;
+	size_t committed;
+	size_t step;
+};
+
+struct layout {
+	struct region heap, map, slab_of, runs, metadata; /* `map`: the page map's part for the heap */
+};
+extern struct layout layout;
+
+/* Chooses and maps the layout, and sets the addresses in page_front. */
+bool layout_init(void);
+/* Makes the first `bytes` of the region usable.  The caller has the lock that guards the region. */
+bool region_grow(struct region *region, size_t bytes);
+
+#endif

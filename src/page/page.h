@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page: memory in pages; the only room that asks the system for any.
+ *
+ * Owns, in address order of one plan made at start (layout.c):
+ *   the page map    16 bits for each page of the address space up to the heap's end: the offset of the word
+ *                   that frees into this page, so that free() needs no range check but one.  Below it, in
+ *                   the same mapping, the vCPU table (see arch.h).
+ *   slab_of         32 bits for each heap page: which slab descriptor it belongs to, 0 for none
+ *   runs            what the run allocator knows of each free or large run, at the run's first page
+ *   metadata        descriptors, magazines, vCPU areas; never purged, never next to a user's object
+ *   the heap        page runs: slabs, and objects too large for a slab
+ *
+ * Called by the rooms above it, from any thread.  Locks: page_lock for runs and page ids, metadata_lock for
+ * metadata, huge_lock for mappings outside the heap; all three are leaves, taken one at a time.  Lock-free:
+ * reading the page map and slab_of, which change only while the reader's object cannot (the page belongs to
+ * a slab as long as one of its objects is allocated).
+ *
+ * Fork.  A forked child gets the memory as it was, with locks held by threads that it does not have.  The
+ * page map is the truth, written by single stores; free lists, bins and counts follow from it, and
+ * page_repair() makes them anew where a lock was held.
+ */
+#ifndef CPUSLAB_PAGE_H
+#define CPUSLAB_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/arch.h"
+#include "os/os.h"
+
+enum { PAGE_SHIFT = OS_PAGE_SHIFT, PAGE_BYTES = 1 << PAGE_SHIFT };
+
+/*
+ * What a page map entry can say besides "a slab of the cache whose word is at this offset".  The words at
+ * these offsets are void in every area: a free through them always misses into the checks.
+ */
+enum page_id {
+	PAGE_FREE = 0,	      /* free, or not ours at all */
+	PAGE_LARGE = 8,	      /* first page of a large run */
+	PAGE_LARGE_TAIL = 16, /* last page of a large run of more than one page */
+	PAGE_TRANSIT = 24,    /* first and last page of a free run that is being purged */
+	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
+};
+
+/* The fast path's view: written once at start. */
+struct page_front {
+	uint16_t *map;	     /* indexed by address >> PAGE_SHIFT, valid below `limit` */
+	uintptr_t limit;     /* the first page number after the heap; 0 until the library has started */
+	uintptr_t heap_page; /* the first page number of the heap */
+	uint32_t *slab_of;   /* indexed by page number, as the map */
+	char *metadata;	     /* slab_of counts units of METADATA_UNIT from here */
+};
+extern struct page_front page_front;
+
+/* Makes the plan and maps it; false when the system gives nothing at all. */
+bool page_init(void);
+/*
+ * In a forked child: frees the locks and repairs what a dead thread left half done; `orphans` when the rooms
+ * above have marked pages as free behind this room's back.
+ */
+void page_repair(bool orphans);
+/* Pages between the heap's start and the highest ever used; without a lock, for a forked child. */
+size_t page_heap_pages(void);
+
+static inline uintptr_t page_of(const void *address)
+{
+	return (uintptr_t)address >> PAGE_SHIFT;
+}
+
+static inline bool page_is_heap(const void *address)
+{
+	return page_of(address) - page_front.heap_page < page_front.limit - page_front.heap_page;
+}
+
+static inline uint16_t page_id(const void *address)
+{
+	return __atomic_load_n(&page_front.map[page_of(address)], __ATOMIC_ACQUIRE);
+}
+
+/* ---- runs: `pages` pages in a row ------------------------------------------------------------------- */
+
+/*
+ * A run of pages aligned to `alignment` pages (a power of two).  Every page of it gets `id`, except for
+ * PAGE_LARGE, which marks first and last page alone.  *zeroed: whether all of it reads as zero.
+ */
+void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
+void page_free(void *run, size_t pages);
+
+/* The length of the large run that starts at `run`. */
+size_t page_large_pages(const void *run);
+/* Grows or shrinks a large run where it is; false when the pages after it are not free. */
+bool page_large_resize(void *run, size_t pages);
+
+/* Returns free runs to the system: those older than the decay time, or all of them. */
+void page_purge(bool all);
+/*
+ * Pages that were taken from the system, rather than from freed ones, since the last call: the rooms above
+ * give back what they hoard before the heap grows much further.
+ */
+bool page_has_grown(void);
+
+struct page_statistics {
+	size_t heap_pages;  /* between the heap's start and the highest page ever used */
+	size_t used_pages;  /* in slabs and large runs */
+	size_t large_pages; /* in large runs */
+	size_t large_runs;
+	size_t dirty_pages; /* free and resident */
+	size_t purged_pages_total;
+	size_t metadata_bytes;
+	size_t huge_bytes, huge_mappings, huge_cached_bytes;
+	size_t lock_acquires;
+};
+void page_statistics(struct page_statistics *statistics);
+
+/* ---- metadata --------------------------------------------------------------------------------------- */
+
+enum { METADATA_UNIT = 64 };
+
+/* Zeroed the first time it is handed out, aligned to METADATA_UNIT; NULL when the system has no more. */
+void *metadata_alloc(size_t bytes);
+/* `bytes` as it was asked for.  Goes to the next request of the same size. */
+void metadata_free(void *block, size_t bytes);
+
+static inline uint32_t metadata_reference(const void *block)
+{
+	return (uint32_t)((size_t)((const char *)block - page_front.metadata) / METADATA_UNIT);
+}
+
+static inline void *metadata_block(uint32_t reference)
+{
+	return page_front.metadata + (size_t)reference * METADATA_UNIT;
+}
+
+/* ---- huge: mappings of their own, outside the heap -------------------------------------------------- */
+
+/* Zeroed when *zeroed says so.  Alignment in bytes, a power of two. */
+void *huge_alloc(size_t bytes, size_t alignment, bool *zeroed);
+/* The bytes mapped for the object at `address`; 0 when there is no such mapping. */
+size_t huge_bytes(const void *address);
+/* False when there is no such mapping. */
+bool huge_free(void *address);
+/* Resizes, moving the mapping where it must; NULL when the system has no more (the old one then stays). */
+void *huge_resize(void *address, size_t bytes);
+/* Returns cached mappings to the system: those older than the decay time, or all of them. */
+void huge_purge(bool all);
+void huge_repair(void);
+void huge_statistics(struct page_statistics *statistics);
+
+#endif

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/page.h"
+
+#include <assert.h>
+
+#include "cpuslab/lock.h"
+#include "options/options.h"
+#include "page/layout.h"
+#include "page/metadata.h"
+#include "page/run.h"
+
+/*
+ * Free runs lie in bins by length: one bin for each length up to EXACT pages, then four for each doubling.
+ * Dirty and clean runs have bins of their own and do not coalesce with each other, so that a request is
+ * served from resident memory first and a clean run stays known to read as zero.
+ */
+enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
+
+struct bins {
+	uint64_t filled[BITMAP_WORDS];
+	uint32_t head[BINS];
+};
+
+static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+static struct bins bins[2];
+static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
+static uint32_t top;				      /* pages from here on have never been used */
+static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
+
+static void lock_pages(void)
+{
+	cpuslab_spin_lock(&page_lock);
+	lock_acquires++;
+}
+
+static void unlock_pages(void)
+{
+	cpuslab_spin_unlock(&page_lock);
+}
+
+static struct run *run_at(uint32_t page)
+{
+	return (struct run *)layout.runs.base + page;
+}
+
+static uint16_t *map_at(uint32_t page)
+{
+	return page_front.map + page_front.heap_page + page;
+}
+
+static char *address_of(uint32_t page)
+{
+	return layout.heap.base + ((size_t)page << PAGE_SHIFT);
+}
+
+static uint32_t number_of(const void *address)
+{
+	return (uint32_t)(page_of(address) - page_front.heap_page);
+}
+
+static void set_id(uint32_t page, uint16_t id)
+{
+	__atomic_store_n(map_at(page), id, __ATOMIC_RELEASE);
+}
+
+/* Marks a run as used (or free again): every page for slabs, both ends for the others. */
+static void mark(uint32_t first, uint32_t pages, uint16_t id)
+{
+	switch (id) {
+	case PAGE_LARGE:
+		run_at(first)->pages = pages;
+		set_id(first + pages - 1, PAGE_LARGE_TAIL);
+		set_id(first, PAGE_LARGE);
+		break;
+	case PAGE_TRANSIT:
+		set_id(first + pages - 1, id);
+		set_id(first, id);
+		break;
+	default:
+		for (uint32_t page = first; page < first + pages; page++)
+			set_id(page, id);
+	}
+}
+
+/* ---- bins ------------------------------------------------------------------------------------------- */
+
+static unsigned bin_of(uint32_t pages)
+{
+	if (pages <= EXACT)
+		return pages - 1;
+	unsigned log = 31 - (unsigned)__builtin_clz(pages);
+	unsigned bin = EXACT + (log - 6) * 4 + ((pages >> (log - 2)) & 3) - 1;
+
+	return bin < BINS ? bin : BINS - 1;
+}
+
+static void insert(uint32_t first, uint32_t pages, enum run_state state, uint32_t freed_at)
+{
+	struct run *run = run_at(first), *last = run_at(first + pages - 1);
+	unsigned bin = bin_of(pages);
+	uint32_t *head = &bins[state].head[bin];
+
+	last->pages = run->pages = pages;
+	last->state = run->state = state;
+	run->freed_at = freed_at;
+	run->previous = RUN_NONE;
+	run->next = *head;
+	if (*head != RUN_NONE)
+		run_at(*head)->previous = first;
+	*head = first;
+	bins[state].filled[bin / 64] |= 1ul << bin % 64;
+	free_pages[state] += pages;
+	if (state == RUN_DIRTY) {
+		run->newer = RUN_NONE;
+		run->older = newest;
+		if (newest != RUN_NONE)
+			run_at(newest)->newer = first;
+		else
+			oldest = first;
+		newest = first;
+	}
+}
+
+static void remove_run(uint32_t first)
+{
+	struct run *run = run_at(first);
+	unsigned bin = bin_of(run->pages);
+	struct bins *set = &bins[run->state];
+
+	if (run->next != RUN_NONE)
+		run_at(run->next)->previous = run->previous;
+	if (run->previous != RUN_NONE)
+		run_at(run->previous)->next = run->next;
+	else {
+		set->head[bin] = run->next;
+		if (run->next == RUN_NONE)
+			set->filled[bin / 64] &= ~(1ul << bin % 64);
+	}
+	free_pages[run->state] -= run->pages;
+	if (run->state == RUN_DIRTY) {
+		if (run->newer != RUN_NONE)
+			run_at(run->newer)->older = run->older;
+		else
+			newest = run->older;
+		if (run->older != RUN_NONE)
+			run_at(run->older)->newer = run->newer;
+		else
+			oldest = run->newer;
+	}
+}
+
+/* The smallest run of at least `pages` pages, as far as a short look into its bin tells; RUN_NONE if there is none. */
+static uint32_t best_fit(const struct bins *set, uint32_t pages)
+{
+	unsigned bin = bin_of(pages);
+
+	for (unsigned word = bin / 64; word < BITMAP_WORDS; word++) {
+		uint64_t filled = set->filled[word];
+
+		if (word == bin / 64)
+			filled &= ~0ul << bin % 64;
+		for (; filled; filled &= filled - 1) {
+			unsigned candidate = word * 64 + (unsigned)__builtin_ctzl(filled);
+			uint32_t best = RUN_NONE;
+			int looks = 32;
+
+			for (uint32_t first = set->head[candidate]; first != RUN_NONE && looks > 0;
+			     first = run_at(first)->next, looks--) {
+				uint32_t length = run_at(first)->pages;
+
+				if (length >= pages &&
+				    (best == RUN_NONE || length < run_at(best)->pages ||
+				     (length == run_at(best)->pages && first < best)))
+					best = first;
+			}
+			if (best != RUN_NONE)
+				return best;
+		}
+	}
+	return RUN_NONE;
+}
+
+/* Puts a free run back, together with its free neighbours of the same state. */
+static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state state, uint32_t freed_at)
+{
+	if (first > 0 && *map_at(first - 1) == PAGE_FREE && run_at(first - 1)->state == state) {
+		uint32_t before = first - run_at(first - 1)->pages;
+
+		pages += run_at(before)->pages;
+		remove_run(before);
+		first = before;
+	}
+	if (first + pages < top && *map_at(first + pages) == PAGE_FREE &&
+	    run_at(first + pages)->state == state) {
+		uint32_t after = first + pages;
+
+		pages += run_at(after)->pages;
+		remove_run(after);
+	}
+	insert(first, pages, state, freed_at);
+}
+
+/* Takes never-used pages from the end of the heap, aligned; what alignment skips becomes a clean run. */
+static uint32_t extend(uint32_t pages, uint32_t alignment)
+{
+	uint32_t first = (top + alignment - 1) & ~(alignment - 1);
+	size_t end = (size_t)first + pages;
+
+	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
+	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
+	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
+	    !region_grow(&layout.runs, end * sizeof(struct run)))
+		return RUN_NONE;
+
+	uint32_t skipped = top;
+
+	top = (uint32_t)end;
+	if (skipped < first)
+		insert_coalesced(skipped, first - skipped, RUN_CLEAN, 0);
+	return first;
+}
+
+/* Cuts an aligned part out of the free run at `found` and puts the rest back. */
+static uint32_t carve(uint32_t found, uint32_t pages, uint32_t alignment)
+{
+	struct run run = *run_at(found);
+	uint32_t first = (found + alignment - 1) & ~(alignment - 1);
+	uint32_t before = first - found, after = run.pages - before - pages;
+
+	assert(before + pages <= run.pages);
+	remove_run(found);
+	if (before)
+		insert(found, before, run.state, run.freed_at);
+	if (after)
+		insert(first + pages, after, run.state, run.freed_at);
+	return first;
+}
+
+void *page_alloc(size_t wanted, size_t aligned, uint16_t id, bool *zeroed)
+{
+	if (wanted == 0 || wanted + aligned > layout.heap.planned >> PAGE_SHIFT)
+		return NULL;
+
+	uint32_t pages = (uint32_t)wanted, alignment = (uint32_t)aligned;
+	uint32_t first = RUN_NONE;
+
+	lock_pages();
+	/* Resident memory first; only then memory that must be taken from the system. */
+	for (enum run_state state = RUN_DIRTY; first == RUN_NONE; state = RUN_CLEAN) {
+		uint32_t found = best_fit(&bins[state], pages + alignment - 1);
+
+		if (found != RUN_NONE) {
+			first = carve(found, pages, alignment);
+			*zeroed = state == RUN_CLEAN;
+		}
+		if (state == RUN_CLEAN)
+			break;
+	}
+	if (first == RUN_NONE) {
+		first = extend(pages, alignment);
+		*zeroed = true;
+	}
+	if (first != RUN_NONE) {
+		if (*zeroed)
+			taken_fresh += pages;
+		if (id == PAGE_LARGE) {
+			large_pages += pages;
+			large_runs++;
+		}
+		mark(first, pages, id);
+	}
+	unlock_pages();
+	return first == RUN_NONE ? NULL : address_of(first);
+}
+
+void page_free(void *address, size_t length)
+{
+	uint32_t first = number_of(address), pages = (uint32_t)length;
+	uint32_t now = (uint32_t)os_milliseconds();
+
+	lock_pages();
+	if (*map_at(first) == PAGE_LARGE) {
+		large_pages -= pages;
+		large_runs--;
+		/* The end first: page_repair() trusts the beginning of a large run. */
+		set_id(first + pages - 1, PAGE_FREE);
+		set_id(first, PAGE_FREE);
+	} else {
+		mark(first, pages, PAGE_FREE);
+	}
+	insert_coalesced(first, pages, RUN_DIRTY, now);
+
+	bool over = free_pages[RUN_DIRTY] > options.dirty >> PAGE_SHIFT ||
+		    (oldest != RUN_NONE && now - run_at(oldest)->freed_at > options.decay);
+	unlock_pages();
+	if (over)
+		page_purge(false);
+}
+
+size_t page_large_pages(const void *address)
+{
+	return run_at(number_of(address))->pages;
+}
+
+bool page_large_resize(void *address, size_t wanted)
+{
+	uint32_t first = number_of(address), pages = (uint32_t)wanted;
+	bool done = false;
+
+	if (wanted > layout.heap.planned >> PAGE_SHIFT)
+		return false;
+	lock_pages();
+	uint32_t old = run_at(first)->pages;
+
+	if (pages < old) {
+		run_at(first)->pages = pages;
+		set_id(first + old - 1, PAGE_FREE);
+		if (pages > 1)
+			set_id(first + pages - 1, PAGE_LARGE_TAIL);
+		insert_coalesced(first + pages, old - pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+		large_pages -= old - pages;
+		done = true;
+	} else {
+		uint32_t next = first + old, needed = pages - old;
+
+		if (needed == 0) {
+			done = true;
+		} else if (next == top) {
+			done = extend(needed, 1) == next;
+			taken_fresh += done ? needed : 0;
+		} else if (*map_at(next) == PAGE_FREE && run_at(next)->pages >= needed) {
+			if (run_at(next)->state == RUN_CLEAN)
+				taken_fresh += needed;
+			carve(next, needed, 1);
+			done = true;
+		}
+		if (done && needed) {
+			/* The new end first: a repair in between sees the old, shorter run. */
+			set_id(first + pages - 1, PAGE_LARGE_TAIL);
+			run_at(first)->pages = pages;
+			if (old > 1)
+				set_id(first + old - 1, PAGE_FREE);
+			large_pages += needed;
+		}
+	}
+	unlock_pages();
+	return done;
+}
+
+void page_purge(bool all)
+{
+	uint32_t now = (uint32_t)os_milliseconds();
+
+	for (;;) {
+		lock_pages();
+		uint32_t first = oldest;
+		struct run *run = first == RUN_NONE ? NULL : run_at(first);
+
+		if (!run || !(all || now - run->freed_at >= options.decay ||
+			      free_pages[RUN_DIRTY] > options.dirty >> PAGE_SHIFT)) {
+			unlock_pages();
+			break;
+		}
+		uint32_t pages = run->pages;
+
+		/* Neither free nor used while the lock is away and the system at work. */
+		remove_run(first);
+		mark(first, pages, PAGE_TRANSIT);
+		unlock_pages();
+
+		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
+
+		lock_pages();
+		set_id(first + pages - 1, PAGE_FREE);
+		set_id(first, PAGE_FREE);
+		if (purged)
+			purged_total += pages;
+		insert_coalesced(first, pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
+		unlock_pages();
+		if (!purged)
+			break;
+	}
+	huge_purge(all);
+}
+
+bool page_has_grown(void)
+{
+	/* A glance without the lock: a late answer costs little, and the next caller sees it. */
+	size_t fresh = __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED);
+	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED);
+	size_t threshold = used / 16 > 256 ? used / 16 : 256;
+
+	if (fresh < threshold)
+		return false;
+	lock_pages();
+	bool grown = taken_fresh >= threshold;
+
+	if (grown)
+		taken_fresh = 0;
+	unlock_pages();
+	return grown;
+}
+
+void run_init(void)
+{
+	for (int state = 0; state < 2; state++)
+		for (unsigned bin = 0; bin < BINS; bin++)
+			bins[state].head[bin] = RUN_NONE;
+}
+
+/*
+ * Makes bins, lists and counts anew from the page map.  What is not marked as used is free, and dirty for
+ * all we know; a run whose owner died between taking and using it keeps its marks and is the loss.
+ */
+void run_repair(bool orphans)
+{
+	if (!cpuslab_spin_is_locked(&page_lock) && !orphans)
+		return;
+	cpuslab_spin_reset(&page_lock);
+
+	run_init();
+	for (int state = 0; state < 2; state++) {
+		for (unsigned word = 0; word < BITMAP_WORDS; word++)
+			bins[state].filled[word] = 0;
+		free_pages[state] = 0;
+	}
+	oldest = newest = RUN_NONE;
+	large_pages = large_runs = 0;
+
+	uint32_t now = (uint32_t)os_milliseconds(), start = 0;
+	for (uint32_t page = 0; page <= top;) {
+		uint16_t id = page < top ? *map_at(page) : PAGE_ID_RESERVED;
+
+		if (id == PAGE_FREE || id == PAGE_TRANSIT || id == PAGE_LARGE_TAIL) {
+			set_id(page++, PAGE_FREE);
+			continue;
+		}
+		if (start < page)
+			insert(start, page - start, RUN_DIRTY, now);
+		if (id == PAGE_LARGE) {
+			large_pages += run_at(page)->pages;
+			large_runs++;
+			page += run_at(page)->pages;
+		} else {
+			page++;
+		}
+		start = page;
+	}
+}
+
+size_t page_heap_pages(void)
+{
+	return __atomic_load_n(&top, __ATOMIC_RELAXED);
+}
+
+void page_statistics(struct page_statistics *statistics)
+{
+	*statistics = (struct page_statistics){0};
+	lock_pages();
+	statistics->heap_pages = top;
+	statistics->used_pages = top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY];
+	statistics->large_pages = large_pages;
+	statistics->large_runs = large_runs;
+	statistics->dirty_pages = free_pages[RUN_DIRTY];
+	statistics->purged_pages_total = purged_total;
+	statistics->lock_acquires = lock_acquires;
+	statistics->metadata_bytes = metadata_bytes();
+	unlock_pages();
+	huge_statistics(statistics);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/statistics.h"
+
+#include "arch/arch.h"
+#include "cpuslab/cpuslab.h"
+
+enum { FIRST_CACHE = PAGE_ID_RESERVED / 8 };
+
+bool report_cache(unsigned number, struct cache_report *report)
+{
+	struct cache *cache = magazine_cache_number(FIRST_CACHE + number);
+
+	if (!cache)
+		return false;
+
+	struct depot_statistics depot;
+	struct slab_statistics slabs;
+	uint64_t loaded = magazine_objects_loaded(cache);
+
+	depot_statistics(&cache->depot, &depot);
+	slab_statistics(&cache->depot.slabs, &slabs);
+
+	uint64_t hoarded = loaded + depot.objects;
+
+	*report = (struct cache_report){
+		.name = cache->depot.slabs.name,
+		.size = cache->depot.slabs.size,
+		.objects_per_slab = cache->depot.slabs.objects,
+		.pages_per_slab = cache->depot.slabs.pages,
+		.capacity = cache->depot.capacity,
+		/* The two counts are of different instants: never below nothing. */
+		.live = slabs.allocated > hoarded ? slabs.allocated - hoarded : 0,
+		.hoarded = hoarded,
+		.total = slabs.capacity,
+		.slabs = slabs.slabs,
+		.slabs_created = slabs.created,
+		.slabs_freed = slabs.freed,
+		.refills = depot.refills,
+		.drains = depot.drains,
+		.lock_acquires = depot.lock_acquires + slabs.lock_acquires,
+	};
+	magazine_misses(cache, &report->alloc_misses, &report->free_misses);
+	return true;
+}
+
+void report_all(struct report *report)
+{
+	struct cache_report cache;
+
+	*report = (struct report){0};
+	page_statistics(&report->pages);
+	report->lock_acquires = report->pages.lock_acquires;
+	for (unsigned number = 0; report_cache(number, &cache); number++) {
+		report->live_bytes += cache.live * cache.size;
+		report->hoarded_bytes += cache.hoarded * cache.size;
+		report->slab_bytes += cache.slabs * cache.pages_per_slab * PAGE_BYTES;
+		report->alloc_misses += cache.alloc_misses;
+		report->free_misses += cache.free_misses;
+		report->refills += cache.refills;
+		report->drains += cache.drains;
+		report->slabs_created += cache.slabs_created;
+		report->slabs_freed += cache.slabs_freed;
+		report->lock_acquires += cache.lock_acquires;
+	}
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report/statistics: what the rooms know about themselves, added up.
+ *
+ * Reads counters under each room's own lock, one at a time, so that a running program gives figures that
+ * belong to slightly different instants.  Allocates nothing.  The library must have started.
+ */
+#ifndef CPUSLAB_STATISTICS_H
+#define CPUSLAB_STATISTICS_H
+
+#include <stdint.h>
+
+#include "magazine/magazine.h"
+#include "page/page.h"
+
+struct cache_report {
+	const char *name;
+	uint32_t size, objects_per_slab, pages_per_slab, capacity;
+	uint64_t live;	   /* objects that the program has */
+	uint64_t hoarded;  /* objects in magazines, loaded, spare or in the depot */
+	uint64_t total;	   /* objects that the slabs hold */
+	uint64_t slabs, slabs_created, slabs_freed;
+	uint64_t alloc_misses, free_misses, refills, drains, lock_acquires;
+};
+
+struct report {
+	struct page_statistics pages;
+	uint64_t live_bytes, hoarded_bytes, slab_bytes; /* of all caches */
+	uint64_t alloc_misses, free_misses, refills, drains, slabs_created, slabs_freed, lock_acquires;
+};
+
+/* One cache; false past the last (numbers count from 0 over all caches). */
+bool report_cache(unsigned number, struct cache_report *report);
+void report_all(struct report *report);
+
+#endif

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/slab.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "check/corruption.h"
+#include "page/page.h"
+
+struct slab {
+	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
+	char *base;
+	uint16_t in_use, bump, head; /* head: the first free object below bump, or NO_INDEX */
+	uint16_t bin;
+	struct slab_cache *cache;
+	union {
+		uint8_t narrow[0];
+		uint16_t wide[0];
+	} index;
+};
+
+enum {
+	NO_INDEX = UINT16_MAX,
+	ALLOCATED_NARROW = UINT8_MAX,
+	ALLOCATED_WIDE = UINT16_MAX,
+	IN_NO_BIN = SLAB_BINS,
+	/* Slabs aim at this many objects and this size; larger objects have a slab each. */
+	TARGET_OBJECTS = 64,
+	TARGET_BYTES = 64 << 10,
+	ALONE_FROM = 32 << 10,
+};
+
+/* ---- geometry --------------------------------------------------------------------------------------- */
+
+static void choose_geometry(struct slab_cache *cache)
+{
+	uint32_t size = cache->size;
+	uint32_t pages = (size + PAGE_BYTES - 1) / PAGE_BYTES, objects = 1;
+
+	if (size < ALONE_FROM) {
+		uint32_t wanted = TARGET_BYTES / size < TARGET_OBJECTS ? TARGET_BYTES / size : TARGET_OBJECTS;
+
+		for (;; pages++) {
+			uint32_t bytes = pages * PAGE_BYTES;
+
+			objects = bytes / size;
+			if (objects > UINT8_MAX)
+				objects = UINT8_MAX;
+			if (objects >= wanted && bytes - objects * size <= bytes / 32)
+				break;
+			if (bytes >= 2 * TARGET_BYTES)
+				break;
+		}
+	}
+	cache->pages = (uint16_t)pages;
+	cache->objects = (uint16_t)objects;
+	cache->wide = objects > UINT8_MAX;
+	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
+}
+
+void slab_cache_init(struct slab_cache *cache, const char *name, uint32_t size, uint16_t id)
+{
+	assert(size % 16 == 0 && size > 0);
+	*cache = (struct slab_cache){.size = size, .id = id};
+	strncpy(cache->name, name, sizeof cache->name - 1);
+	choose_geometry(cache);
+}
+
+static size_t descriptor_bytes(const struct slab_cache *cache)
+{
+	return sizeof(struct slab) + (cache->wide ? 2u : 1u) * cache->objects;
+}
+
+/* ---- indexes ---------------------------------------------------------------------------------------- */
+
+static inline bool is_allocated(const struct slab *slab, unsigned i, bool wide)
+{
+	return wide ? slab->index.wide[i] == ALLOCATED_WIDE : slab->index.narrow[i] == ALLOCATED_NARROW;
+}
+
+static inline unsigned next_of(const struct slab *slab, unsigned i, bool wide)
+{
+	unsigned next = wide ? slab->index.wide[i] : slab->index.narrow[i];
+
+	return next == i ? NO_INDEX : next;
+}
+
+static inline void set_index(struct slab *slab, unsigned i, unsigned value, bool wide)
+{
+	if (wide)
+		slab->index.wide[i] = (uint16_t)value;
+	else
+		slab->index.narrow[i] = (uint8_t)value;
+}
+
+static inline void link_free(struct slab *slab, unsigned i, bool wide)
+{
+	set_index(slab, i, slab->head == NO_INDEX ? i : slab->head, wide);
+	slab->head = (uint16_t)i;
+}
+
+static inline struct slab *slab_of_object(const void *object)
+{
+	uint32_t reference = __atomic_load_n(&page_front.slab_of[page_of(object)], __ATOMIC_ACQUIRE);
+
+	return reference ? metadata_block(reference) : NULL;
+}
+
+static inline unsigned index_of(const struct slab_cache *cache, const struct slab *slab, const void *object)
+{
+	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------ */
+
+static void leave_bin(struct slab_cache *cache, struct slab *slab)
+{
+	if (slab->bin == IN_NO_BIN)
+		return;
+	if (slab->next)
+		slab->next->previous = slab->previous;
+	if (slab->previous)
+		slab->previous->next = slab->next;
+	else
+		cache->partial[slab->bin] = slab->next;
+	slab->bin = IN_NO_BIN;
+}
+
+static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
+{
+	slab->bin = (uint16_t)bin;
+	slab->previous = NULL;
+	slab->next = cache->partial[bin];
+	if (slab->next)
+		slab->next->previous = slab;
+	cache->partial[bin] = slab;
+}
+
+/* After in_use changed: the bin that the slab belongs in now. */
+static void settle(struct slab_cache *cache, struct slab *slab)
+{
+	unsigned bin = slab->in_use == cache->objects || slab->in_use == 0
+			       ? IN_NO_BIN
+			       : slab->in_use * SLAB_BINS / cache->objects;
+
+	if (bin == slab->bin)
+		return;
+	leave_bin(cache, slab);
+	if (bin != IN_NO_BIN)
+		enter_bin(cache, slab, bin);
+}
+
+static struct slab *fullest_partial(const struct slab_cache *cache)
+{
+	for (int bin = SLAB_BINS - 1; bin >= 0; bin--)
+		if (cache->partial[bin])
+			return cache->partial[bin];
+	return NULL;
+}
+
+/* ---- slabs ------------------------------------------------------------------------------------------ */
+
+static struct slab *create_slab(struct slab_cache *cache)
+{
+	struct slab *slab = metadata_alloc(descriptor_bytes(cache));
+
+	if (!slab)
+		return NULL;
+	bool zeroed;
+	char *base = page_alloc(cache->pages, 1, cache->id, &zeroed);
+
+	if (!base) {
+		metadata_free(slab, descriptor_bytes(cache));
+		return NULL;
+	}
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = IN_NO_BIN, .cache = cache};
+	/* The descriptor is whole before anyone, a repair included, can find it. */
+	for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
+		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
+	cache->slabs++;
+	cache->created++;
+	return slab;
+}
+
+/* Gives back slabs, linked through `next`, that are in no list any more.  Without the lock. */
+static void release_slabs(const struct slab_cache *cache, struct slab *slab)
+{
+	while (slab) {
+		struct slab *next = slab->next;
+		char *base = slab->base;
+
+		for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
+			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
+		page_free(base, cache->pages);
+		metadata_free(slab, descriptor_bytes(cache));
+		slab = next;
+	}
+}
+
+/* Takes up to `count` objects of one slab, filling `end` downwards. */
+static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count, bool wide)
+{
+	unsigned taken = 0;
+	char *base = slab->base;
+
+	while (taken < count && slab->head != NO_INDEX) {
+		unsigned i = slab->head;
+
+		slab->head = (uint16_t)next_of(slab, i, wide);
+		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
+		*--end = base + (size_t)i * cache->size;
+		taken++;
+	}
+
+	unsigned fresh = cache->objects - slab->bump;
+
+	if (fresh > count - taken)
+		fresh = count - taken;
+	for (unsigned i = slab->bump; i < slab->bump + fresh; i++) {
+		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
+		*--end = base + (size_t)i * cache->size;
+	}
+	/* The marks before the bump that makes them count: a repair must not read what was never written. */
+	__atomic_store_n(&slab->bump, (uint16_t)(slab->bump + fresh), __ATOMIC_RELEASE);
+	taken += fresh;
+	slab->in_use = (uint16_t)(slab->in_use + taken);
+	return taken;
+}
+
+static void lock_cache(struct slab_cache *cache)
+{
+	cpuslab_spin_lock(&cache->lock);
+	cache->lock_acquires++;
+}
+
+unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
+{
+	unsigned taken = 0;
+
+	lock_cache(cache);
+	while (taken < count) {
+		struct slab *slab = fullest_partial(cache);
+
+		if (!slab) {
+			slab = cache->empty;
+			cache->empty = NULL;
+		}
+		if (!slab)
+			slab = create_slab(cache);
+		if (!slab)
+			break;
+
+		void **end = objects + count - taken;
+
+		taken += cache->wide ? take(cache, slab, end, count - taken, true)
+				     : take(cache, slab, end, count - taken, false);
+		if (slab->in_use == cache->objects)
+			cache->full_slabs++;
+		settle(cache, slab);
+	}
+	cache->allocated += taken;
+	cpuslab_spin_unlock(&cache->lock);
+	if (taken < count)
+		memmove(objects, objects + count - taken, taken * sizeof *objects);
+	return taken;
+}
+
+/* Marks one object free; says what is wrong with it, or NULL. */
+static inline const char *mark_free(struct slab_cache *cache, struct slab *slab, const void *object, bool wide)
+{
+	unsigned i = index_of(cache, slab, object);
+
+	if (slab->base + (size_t)i * cache->size != (const char *)object || i >= cache->objects)
+		return "free of a pointer that is not the start of an object";
+	if (i >= slab->bump)
+		return "free of an object that was never allocated";
+	if (!is_allocated(slab, i, wide))
+		return "free of an object that is already free";
+	link_free(slab, i, wide);
+	slab->in_use--;
+	return NULL;
+}
+
+/* After frees into `slab`: its new bin, or the list of empty slabs to give back. */
+static void settle_freed(struct slab_cache *cache, struct slab *slab, bool was_full, struct slab **surplus)
+{
+	if (was_full)
+		cache->full_slabs--;
+	settle(cache, slab);
+	if (slab->in_use)
+		return;
+	if (!cache->empty && cache->objects > 1) {
+		/* Starts again from its lowest address. */
+		slab->bump = 0;
+		slab->head = NO_INDEX;
+		cache->empty = slab;
+	} else {
+		cache->slabs--;
+		cache->freed++;
+		slab->next = *surplus;
+		*surplus = slab;
+	}
+}
+
+void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
+{
+	struct slab *surplus = NULL, *slab = NULL;
+	bool was_full = false;
+	enum { AHEAD = 8 };
+
+	for (unsigned n = 0; n < count && n < AHEAD; n++)
+		__builtin_prefetch(slab_of_object(objects[n]), 1);
+	lock_cache(cache);
+	for (unsigned n = 0; n < count; n++) {
+		struct slab *owner = slab_of_object(objects[n]);
+
+		if (n + AHEAD < count)
+			__builtin_prefetch(slab_of_object(objects[n + AHEAD]), 1);
+		if (!owner || owner->cache != cache)
+			corruption_abort(cache->name, objects[n], "free of an object that is already free");
+		if (owner != slab) {
+			if (slab)
+				settle_freed(cache, slab, was_full, &surplus);
+			slab = owner;
+			was_full = slab->in_use == cache->objects;
+		}
+		const char *wrong = cache->wide ? mark_free(cache, slab, objects[n], true)
+						: mark_free(cache, slab, objects[n], false);
+		if (wrong)
+			corruption_abort(cache->name, objects[n], wrong);
+	}
+	if (slab)
+		settle_freed(cache, slab, was_full, &surplus);
+	cache->allocated -= count;
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+}
+
+void slab_cache_shrink(struct slab_cache *cache)
+{
+	lock_cache(cache);
+	struct slab *surplus = cache->empty;
+
+	if (surplus) {
+		cache->empty = NULL;
+		cache->slabs--;
+		cache->freed++;
+		surplus->next = NULL;
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+}
+
+bool slab_is_object(const struct slab_cache *cache, const void *object)
+{
+	const struct slab *slab = slab_of_object(object);
+
+	if (!slab || slab->cache != cache)
+		return false;
+	unsigned i = index_of(cache, slab, object);
+
+	return slab->base + (size_t)i * cache->size == (const char *)object && i < slab->bump &&
+	       is_allocated(slab, i, cache->wide);
+}
+
+void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics)
+{
+	cpuslab_spin_lock(&cache->lock);
+	*statistics = (struct slab_statistics){
+		.slabs = cache->slabs,
+		.allocated = cache->allocated,
+		.capacity = (uint64_t)cache->slabs * cache->objects,
+		.created = cache->created,
+		.freed = cache->freed,
+		.lock_acquires = cache->lock_acquires,
+	};
+	cpuslab_spin_unlock(&cache->lock);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------- */
+
+bool slab_repair_begin(struct slab_cache *cache)
+{
+	if (!cpuslab_spin_is_locked(&cache->lock))
+		return false;
+	cpuslab_spin_reset(&cache->lock);
+	memset(cache->partial, 0, sizeof cache->partial);
+	cache->empty = NULL;
+	cache->slabs = cache->full_slabs = 0;
+	cache->allocated = 0;
+	return true;
+}
+
+/* Makes list, counts and bin of one slab anew from its marks. */
+static void repair_slab(struct slab_cache *cache, struct slab *slab)
+{
+	slab->head = NO_INDEX;
+	slab->in_use = 0;
+	for (unsigned i = slab->bump; i-- > 0;) {
+		if (is_allocated(slab, i, cache->wide))
+			slab->in_use++;
+		else
+			link_free(slab, i, cache->wide);
+	}
+	slab->bin = IN_NO_BIN;
+	cache->slabs++;
+	cache->allocated += slab->in_use;
+	if (slab->in_use == cache->objects)
+		cache->full_slabs++;
+	else /* an empty one goes to the sparsest bin, and leaves it the usual way */
+		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
+}
+
+bool slab_repair_pages(struct slab_cache *(*under_repair)(uint16_t id))
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+	bool orphans = false;
+
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		uint16_t id = page_front.map[page];
+		struct slab_cache *cache = id >= PAGE_ID_RESERVED ? under_repair(id) : NULL;
+
+		if (!cache)
+			continue;
+
+		const char *address = (const char *)(page << PAGE_SHIFT);
+		struct slab *slab = slab_of_object(address);
+
+		/* A slab that was being made or given back: nobody is left to finish it. */
+		if (!slab || page_front.map[page_of(slab->base)] != id) {
+			page_front.map[page] = PAGE_FREE;
+			orphans = true;
+		} else if (slab->base == address) {
+			repair_slab(cache, slab);
+		}
+	}
+	return orphans;
+}

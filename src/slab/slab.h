@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slab: page runs cut into objects of one size.
+ *
+ * Owns slab caches and their slabs.  A slab is a page run; its descriptor, with the free list, lies in
+ * metadata, never in the run.  The free list is an array of indexes, one for each object: 8 bits wide for up
+ * to 255 objects, else 16.
+ *
+ *   next[i] == ALLOCATED   object i is allocated (in use, or in a magazine)
+ *   next[i] == i           object i is free and the last of the list
+ *   next[i] == j           object i is free, and j after it
+ *
+ * Objects from `bump` on were never handed out: neither they nor their indexes have been touched.
+ *
+ * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest index first, so that sparse
+ * slabs drain.  One empty slab is kept for each cache; the others return to the page room.
+ *
+ * Called by the depot, in batches, from any thread.  Lock: slab_cache.lock for everything of that cache;
+ * under it the page room's locks.  Lock-free: slab_of_object() and the index arithmetic, for an object that
+ * the caller holds allocated.
+ *
+ * Fork: next[], bump and the page map are the truth, each changed by single stores; lists and counts follow
+ * (slab_repair).
+ */
+#ifndef CPUSLAB_SLAB_H
+#define CPUSLAB_SLAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpuslab/lock.h"
+
+enum { SLAB_BINS = 8, SLAB_NAME = 24 };
+
+struct slab;
+
+struct slab_cache {
+	char name[SLAB_NAME];
+	uint32_t size;	     /* of an object, a multiple of 16 */
+	uint32_t reciprocal; /* offset * reciprocal >> 32 is the index */
+	uint16_t objects;    /* in a slab */
+	uint16_t pages;	     /* of a slab */
+	uint16_t id;	     /* what the page map says of its pages */
+	bool wide;	     /* indexes of 16 bits */
+
+	struct cpuslab_spinlock lock __attribute__((aligned(64)));
+	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
+	struct slab *empty;		 /* the one that is kept */
+	uint32_t slabs, full_slabs;
+	uint64_t allocated; /* objects, those in magazines included */
+	uint64_t created, freed, lock_acquires;
+};
+
+/* Sets up a cache of objects of `size` bytes (a multiple of 16) whose pages are marked with `id`. */
+void slab_cache_init(struct slab_cache *cache, const char *name, uint32_t size, uint16_t id);
+
+/*
+ * Takes up to `count` objects into objects[0..], the lowest addresses last, so that a magazine filled with
+ * them is popped upwards.  Returns how many; fewer only when the system has no more memory.
+ */
+unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count);
+
+/* Gives objects of this cache back.  Aborts on one that is not allocated, or not the start of an object. */
+void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
+
+/* Gives the kept empty slab back to the page room. */
+void slab_cache_shrink(struct slab_cache *cache);
+
+/* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast path. */
+bool slab_is_object(const struct slab_cache *cache, const void *object);
+
+struct slab_statistics {
+	uint64_t slabs, allocated, capacity, created, freed, lock_acquires;
+};
+void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics);
+
+/*
+ * In a forked child, where only the caller's thread is left.  For each cache slab_repair_begin, which tells
+ * whether the lock was held and then forgets all lists; then, once, slab_repair_pages with a function that
+ * finds a page id's cache if it is under repair.  Returns whether pages were found that no slab owns; the
+ * page room must then repair its runs.
+ */
+bool slab_repair_begin(struct slab_cache *cache);
+bool slab_repair_pages(struct slab_cache *(*under_repair)(uint16_t id));
+
+#endif

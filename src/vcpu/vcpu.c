@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+#include "vcpu/vcpu.h"
+
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/rseq.h>
+
+#include "cpuslab/lock.h"
+#include "options/options.h"
+#include "os/os.h"
+#include "page/page.h"
+
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE 27
+#endif
+
+/* Older C libraries do not define these; they then say nothing, and the library registers for itself. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+/*
+ * The two special words: each points at a slot that holds NULL, with an end mark above it.  A pop takes it
+ * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is on top already.
+ */
+static const uintptr_t void_slots[2] = {0, 1}, closed_slots[2] = {0, 1};
+const uintptr_t vcpu_void = (uintptr_t)void_slots, vcpu_closed = (uintptr_t)closed_slots;
+
+/* The last id of the table is never anybody's: it belongs to threads that have no id (yet, or any more). */
+enum { NOBODY = ARCH_VCPUS - 1 };
+
+struct arch_self vcpu_self;
+static __thread struct arch_rseq own = {.cpu_id = NOBODY, .mm_cid = NOBODY};
+static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
+
+static enum cpuslab_vcpu_mode mode;
+static bool registers_itself;	  /* restartable sequences without libc's registration */
+static unsigned ids;		  /* possible ids, or slots taken so far */
+static uintptr_t closed_area;
+static uintptr_t areas[ARCH_VCPUS]; /* by id; 0 for none */
+static uint8_t slot_taken[ARCH_VCPUS];
+static unsigned open_words;
+static uint64_t fences;
+static pthread_key_t end_of_thread;
+static struct cpuslab_spinlock vcpu_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+
+static uintptr_t *table(void)
+{
+	return (uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES);
+}
+
+static intptr_t distance(const void *address)
+{
+	return (const char *)address - (const char *)__builtin_thread_pointer();
+}
+
+/* ---- who am I --------------------------------------------------------------------------------------- */
+
+static void leave(void *unused)
+{
+	(void)unused;
+	cpuslab_spin_lock(&vcpu_lock);
+	standing = ENDED;
+	if (registers_itself) {
+		/* The kernel must forget the area before the thread's memory is another's. */
+		os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
+	} else {
+		/* The slot's magazines stay for the next thread that takes it, or are drained as idle. */
+		__atomic_store_n(&slot_taken[own.mm_cid], 0, __ATOMIC_RELEASE);
+	}
+	own.cpu_id = own.mm_cid = NOBODY;
+	cpuslab_spin_unlock(&vcpu_lock);
+}
+
+/* What the kernel offers a thread of this process: an id that is safe to use, or nothing. */
+static bool choose_restartable(void)
+{
+	bool adopted = &__rseq_size && __rseq_size > 0;
+	intptr_t area = adopted ? (intptr_t)__rseq_offset : distance(&own);
+
+	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || os_possible_cpus() > NOBODY)
+		return false;
+	if (!adopted) {
+		if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
+			return false;
+		if (pthread_key_create(&end_of_thread, leave) != 0) {
+			os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
+			own.cpu_id = own.mm_cid = NOBODY;
+			return false;
+		}
+		registers_itself = true;
+		standing = INSIDE;
+		pthread_setspecific(end_of_thread, &own);
+	}
+
+	const struct arch_rseq *rseq =
+		(const struct arch_rseq *)((const char *)__builtin_thread_pointer() + area);
+
+	/* Registered or not, a negative id means that the kernel does not keep it up to date. */
+	if ((int32_t)__atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED) < 0)
+		return false;
+	mode = options.vcpu != OPTION_VCPU_CPU_ID &&
+			       getauxval(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
+		       ? CPUSLAB_VCPU_MM_CID
+		       : CPUSLAB_VCPU_CPU_ID;
+	vcpu_self.rseq = area;
+	vcpu_self.id = area + (intptr_t)(mode == CPUSLAB_VCPU_MM_CID ? offsetof(struct arch_rseq, mm_cid)
+								      : offsetof(struct arch_rseq, cpu_id));
+	return true;
+}
+
+static void choose_slots(void)
+{
+	mode = CPUSLAB_VCPU_THREAD_SLOT;
+	vcpu_self.rseq = distance(&own);
+	vcpu_self.id = distance(&own.mm_cid);
+	/* Without a key a slot is never free again; later threads then do without. */
+	(void)pthread_key_create(&end_of_thread, leave);
+}
+
+void vcpu_init(void)
+{
+	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
+	if (choose_restartable()) {
+		ids = os_possible_cpus();
+	} else {
+		choose_slots();
+	}
+	for (unsigned id = 0; id < ids; id++)
+		table()[id] = closed_area;
+	if (registers_itself || mode == CPUSLAB_VCPU_THREAD_SLOT)
+		table()[NOBODY] = closed_area;
+}
+
+enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void)
+{
+	return mode;
+}
+
+const char *cpuslab_vcpu_mode_name(void)
+{
+	static const char *const names[] = {
+		[CPUSLAB_VCPU_THREAD_SLOT] = "slot",
+		[CPUSLAB_VCPU_CPU_ID] = "cpu_id",
+		[CPUSLAB_VCPU_MM_CID] = "mm_cid",
+	};
+	return names[mode];
+}
+
+/* ---- areas ------------------------------------------------------------------------------------------ */
+
+static void open_words_of(uintptr_t area, unsigned from, unsigned to)
+{
+	bool closed = area == closed_area;
+
+	for (unsigned cache = from; cache < to; cache++) {
+		uintptr_t *word = vcpu_word(area, vcpu_offset(cache));
+
+		word[0] = closed ? vcpu_closed : vcpu_void;
+		/* A closed spare is neither a magazine nor a place for one. */
+		word[VCPU_ROW] = closed ? vcpu_closed : 0;
+	}
+}
+
+void vcpu_open_words(unsigned caches)
+{
+	cpuslab_spin_lock(&vcpu_lock);
+	if (caches > open_words) {
+		open_words_of(closed_area, open_words, caches);
+		for (unsigned id = 0; id < ids; id++)
+			if (areas[id])
+				open_words_of(areas[id], open_words, caches);
+		open_words = caches;
+	}
+	cpuslab_spin_unlock(&vcpu_lock);
+}
+
+/* With the lock. */
+static bool make_area(unsigned id)
+{
+	if (!areas[id]) {
+		uintptr_t area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
+
+		if (!area)
+			return false;
+		open_words_of(area, 0, open_words);
+		areas[id] = area;
+		__atomic_store_n(&table()[id], area, __ATOMIC_RELEASE);
+	}
+	return true;
+}
+
+/* With the lock: a slot for this thread, an old one before a new one. */
+static bool take_slot(void)
+{
+	unsigned id = 0;
+
+	while (id < ids && slot_taken[id])
+		id++;
+	if (id == NOBODY)
+		return false;
+	if (id == ids) {
+		table()[id] = closed_area;
+		ids++;
+	}
+	if (!make_area(id))
+		return false;
+	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
+	return true;
+}
+
+bool vcpu_enter(void)
+{
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT && !registers_itself) {
+		unsigned id = arch_id(vcpu_self);
+
+		if (id >= ids || areas[id])
+			return false;
+		cpuslab_spin_lock(&vcpu_lock);
+		bool made = make_area(id);
+
+		cpuslab_spin_unlock(&vcpu_lock);
+		return made;
+	}
+
+	/* A thread without a place, or one that has lost it: destructors may allocate after `leave`. */
+	if (standing == OUTSIDE) {
+		standing = ENTERING;
+		/* May allocate, and then finds ENTERING. */
+		bool noted = pthread_setspecific(end_of_thread, &own) == 0;
+		bool placed = false;
+
+		if (noted && registers_itself)
+			placed = os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) == 0;
+		else if (noted) {
+			cpuslab_spin_lock(&vcpu_lock);
+			placed = take_slot();
+			cpuslab_spin_unlock(&vcpu_lock);
+		}
+		if (!placed && noted)
+			pthread_setspecific(end_of_thread, NULL);
+		standing = placed ? INSIDE : ENDED;
+	}
+	if (standing != INSIDE)
+		return false;
+	if (registers_itself) {
+		unsigned id = arch_id(vcpu_self);
+
+		if (id < ids && !areas[id]) {
+			cpuslab_spin_lock(&vcpu_lock);
+			make_area(id);
+			cpuslab_spin_unlock(&vcpu_lock);
+		}
+	}
+	return table()[arch_id(vcpu_self)] != closed_area;
+}
+
+uintptr_t vcpu_close(unsigned id)
+{
+	uintptr_t area = 0;
+
+	cpuslab_spin_lock(&vcpu_lock);
+	if (id < ids && areas[id] && table()[id] == areas[id]) {
+		if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
+			/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section. */
+			if (!slot_taken[id] || id == arch_id(vcpu_self)) {
+				slot_taken[id] |= 2;
+				area = areas[id];
+				__atomic_store_n(&table()[id], closed_area, __ATOMIC_RELEASE);
+			}
+		} else {
+			/*
+			 * A section that read the table before this store is aborted by the fence, and
+			 * starts again with the closed area; one that was already committed is visible.
+			 */
+			__atomic_store_n(&table()[id], closed_area, __ATOMIC_SEQ_CST);
+			if (os_fence_sections() == 0) {
+				fences++;
+				area = areas[id];
+			} else {
+				__atomic_store_n(&table()[id], areas[id], __ATOMIC_RELEASE);
+			}
+		}
+	}
+	cpuslab_spin_unlock(&vcpu_lock);
+	return area;
+}
+
+void vcpu_reopen(unsigned id)
+{
+	cpuslab_spin_lock(&vcpu_lock);
+	slot_taken[id] &= (uint8_t)~2u;
+	__atomic_store_n(&table()[id], areas[id], __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&vcpu_lock);
+}
+
+uintptr_t vcpu_area(unsigned id)
+{
+	return id < ids ? __atomic_load_n(&areas[id], __ATOMIC_ACQUIRE) : 0;
+}
+
+unsigned vcpu_ids(void)
+{
+	return __atomic_load_n(&ids, __ATOMIC_ACQUIRE);
+}
+
+uint64_t vcpu_fences(void)
+{
+	return __atomic_load_n(&fences, __ATOMIC_RELAXED);
+}
+
+void vcpu_repair(void)
+{
+	cpuslab_spin_reset(&vcpu_lock);
+	for (unsigned id = 0; id < ids; id++) {
+		/* Whoever was draining this area is gone; what it had already taken out is lost. */
+		table()[id] = areas[id] ? areas[id] : closed_area;
+		slot_taken[id] = 0;
+	}
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT && own.mm_cid != NOBODY)
+		slot_taken[own.mm_cid] = 1;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vcpu: who am I, and which area is mine.
+ *
+ * A vCPU id is the kernel's concurrency id (mm_cid), else the CPU number, else a slot that belongs to one
+ * thread at a time.  Each id that was ever used owns an area: pages of four rows of VCPU_ROW words,
+ *
+ *   words      what the fast path pops from and pushes to, one for each cache
+ *   spares     the spare magazine, 0 for none
+ *   allocs     allocations that missed
+ *   frees      frees that missed
+ *
+ * and cache number n has its word at vcpu_offset(n), the others one, two and three rows further on.
+ *
+ * The fast path finds its area through the vCPU table.  Two areas are special.  An id that has no area yet,
+ * or whose area is being drained by another thread, has the CLOSED area in the table: its words look empty
+ * to a pop and full to a push, and a slow path recognises them.  In a real area a word without a magazine is
+ * VOID, which looks the same to the fast path.  So closing an area for everyone takes one store and a fence,
+ * and the fast path knows nothing of it.
+ *
+ * Called by the magazine room.  Lock: vcpu_lock for making, closing and opening areas.  Lock-free: the words,
+ * by the rules of arch.h; the table, which only ever goes between CLOSED and the one area of its id.
+ *
+ * vfork.  The child runs on the parent's memory, but the kernel drops its registration for restartable
+ * sequences: its sections would never abort, and the id that they read could by then be another thread's.
+ * The library's own vfork registers the child on the suspended parent's area again (src/vcpu/vfork.S
+ * tells how), so that its sections work as any thread's.
+ */
+#ifndef CPUSLAB_VCPU_H
+#define CPUSLAB_VCPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/arch.h"
+#include "cpuslab/cpuslab.h"
+
+enum {
+	VCPU_ROW = 128,			      /* words in a row */
+	VCPU_ROW_BYTES = VCPU_ROW * 8,	      /* from a word to its spare, and so on */
+	VCPU_GROUP_BYTES = 4 * VCPU_ROW_BYTES, /* 128 caches */
+	VCPU_GROUPS = 16,
+	VCPU_AREA_BYTES = VCPU_GROUPS * VCPU_GROUP_BYTES,
+	VCPU_CACHES = VCPU_GROUPS * VCPU_ROW,
+};
+
+extern struct arch_self vcpu_self;
+extern const uintptr_t vcpu_void, vcpu_closed; /* what such words hold */
+
+static inline uint16_t vcpu_offset(unsigned cache)
+{
+	return (uint16_t)(cache / VCPU_ROW * VCPU_GROUP_BYTES + cache % VCPU_ROW * 8);
+}
+
+static inline unsigned vcpu_cache(uint16_t offset)
+{
+	return offset / VCPU_GROUP_BYTES * VCPU_ROW + offset % VCPU_GROUP_BYTES / 8;
+}
+
+/* Chooses the mode.  After page_init. */
+void vcpu_init(void);
+
+/* Makes the words of caches below `caches` void in every area, now and in areas to come. */
+void vcpu_open_words(unsigned caches);
+
+/*
+ * For a slow path that met the CLOSED area: gives the calling thread's vCPU an area if it has none.  False
+ * when it cannot have one now (it is being drained, or the thread ends, or there is no memory); the caller
+ * must then do without.
+ */
+bool vcpu_enter(void);
+
+/*
+ * Takes the area of another (or the own) vCPU out of use: after it returns, no thread is in a section on it
+ * and none will be until vcpu_reopen.  NULL when the id has no area, or the kernel offers no fence; slots in
+ * use by other threads cannot be closed.
+ */
+uintptr_t vcpu_close(unsigned id);
+void vcpu_reopen(unsigned id);
+
+/* The area of an id, for glances from outside; 0 if it has none.  Ids are below vcpu_ids(). */
+uintptr_t vcpu_area(unsigned id);
+unsigned vcpu_ids(void);
+
+/* Fences issued so far. */
+uint64_t vcpu_fences(void);
+
+/* In a forked child. */
+void vcpu_repair(void);
+
+static inline uintptr_t *vcpu_word(uintptr_t area, uintptr_t offset)
+{
+	return (uintptr_t *)(area + offset);
+}
+
+#endif
