@@ -54,8 +54,14 @@ struct arch_self {
 	intptr_t id;
 };
 
+/*
+ * Data that several files share and no other library may see: without this the compiler would fetch its
+ * address from a table before each use, because another library might define it too.
+ */
+#define ARCH_INTERNAL __attribute__((visibility("hidden")))
+
 /* Sections that were sent to their abort handler, all threads together. */
-extern uint64_t arch_section_aborts;
+extern ARCH_INTERNAL uint64_t arch_section_aborts;
 
 #if defined(__x86_64__)
 #include "arch/x86_64.h"

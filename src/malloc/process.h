@@ -12,7 +12,9 @@
 
 #include <stdint.h>
 
-extern const uint32_t *process_alive;
+#include "arch/arch.h"
+
+extern ARCH_INTERNAL const uint32_t *process_alive;
 
 void process_settle(void);
 

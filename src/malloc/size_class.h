@@ -27,8 +27,8 @@ struct malloc_front {
 	size_t small_limit;
 	uint16_t offset[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 };
-extern struct malloc_front malloc_front;
-extern struct cache size_classes[SIZE_CLASSES];
+extern ARCH_INTERNAL struct malloc_front malloc_front;
+extern ARCH_INTERNAL struct cache size_classes[SIZE_CLASSES];
 
 static inline uint32_t size_class_bytes(unsigned index)
 {

@@ -52,7 +52,7 @@ struct page_front {
 	uint32_t *slab_of;   /* indexed by page number, as the map */
 	char *metadata;	     /* slab_of counts units of METADATA_UNIT from here */
 };
-extern struct page_front page_front;
+extern ARCH_INTERNAL struct page_front page_front;
 
 /* Makes the plan and maps it; false when the system gives nothing at all. */
 bool page_init(void);

@@ -45,8 +45,8 @@ enum {
 	VCPU_CACHES = VCPU_GROUPS * VCPU_ROW,
 };
 
-extern struct arch_self vcpu_self;
-extern const uintptr_t vcpu_void, vcpu_closed; /* what such words hold */
+extern ARCH_INTERNAL struct arch_self vcpu_self;
+extern ARCH_INTERNAL const uintptr_t vcpu_void, vcpu_closed; /* what such words hold */
 
 static inline uint16_t vcpu_offset(unsigned cache)
 {
