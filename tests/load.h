@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * load: threads that allocate, stamp, verify and free for as long as a test forks beside them.
+ */
+#ifndef CPUSLAB_TESTS_LOAD_H
+#define CPUSLAB_TESTS_LOAD_H
+
+#include "check.h"
+
+enum { LOAD_OWNED = 300, LOAD_THREADS = 8 };
+
+struct load {
+	pthread_t threads[LOAD_THREADS];
+	unsigned count;
+	bool stop;
+};
+
+struct load_objects {
+	void *memory[LOAD_OWNED];
+	size_t sizes[LOAD_OWNED];
+};
+
+/* One step of a program's life: an object verified and freed, allocated, or resized. */
+static inline void load_step(struct load_objects *objects, uint64_t *random)
+{
+	size_t i = check_below(random, LOAD_OWNED), dice = check_below(random, 200);
+	size_t size = 1 + check_below(random, dice < 160 ? 700 : dice < 198 ? 20000 : 1500000);
+	if (objects->memory[i]) {
+		CHECK_STAMP(objects->memory[i], objects->sizes[i], i);
+		if (dice % 4) {
+			free(objects->memory[i]);
+			objects->memory[i] = NULL;
+			return;
+		}
+		objects->memory[i] = realloc(objects->memory[i], size);
+	} else {
+		objects->memory[i] = dice % 16 ? malloc(size) : aligned_alloc(256, size);
+	}
+	CHECK(objects->memory[i], "%zu bytes", size);
+	objects->sizes[i] = size;
+	check_stamp(objects->memory[i], size, i);
+}
+
+static inline void load_release(struct load_objects *objects)
+{
+	for (size_t i = 0; i < LOAD_OWNED; i++) {
+		if (objects->memory[i])
+			CHECK_STAMP(objects->memory[i], objects->sizes[i], i);
+		free(objects->memory[i]);
+		objects->memory[i] = NULL;
+	}
+}
+
+static inline void *load_run(void *argument)
+{
+	struct load *load = (struct load *)argument;
+	struct load_objects objects = {{NULL}, {0}};
+	uint64_t random = 0x5bd1e995 + (uint64_t)pthread_self();
+	while (!__atomic_load_n(&load->stop, __ATOMIC_RELAXED))
+		for (int i = 0; i < 50; i++)
+			load_step(&objects, &random);
+	load_release(&objects);
+	return NULL;
+}
+
+static inline void load_start(struct load *load, unsigned threads, void *(*function)(void *))
+{
+	CHECK(threads <= LOAD_THREADS);
+	load->stop = false;
+	for (load->count = 0; load->count < threads; load->count++)
+		load->threads[load->count] = check_thread(function, load);
+}
+
+static inline void load_stop(struct load *load)
+{
+	__atomic_store_n(&load->stop, true, __ATOMIC_RELAXED);
+	while (load->count)
+		check_join(load->threads[--load->count]);
+}
+
+#endif
