@@ -134,9 +134,13 @@ static int fill_case(size_t limit, const char *name)
 	unsigned count = kind->threads ? kind->threads : 1;
 
 	size_t first = fill_all(fillers, kind->threads);
-	if (limit >= 64 * MIB)
-		CHECK(first >= limit / 2, "%s: %zu MiB of payload under a limit of %zu MiB", name,
-		      first / MIB, limit / MIB);
+	/*
+	 * Below 64 MiB the program's own mappings are a part of the limit that counts; with threads glibc,
+	 * for comparison, gets a fifth.
+	 */
+	if (check_cpuslab() || !kind->threads)
+		CHECK(first >= (limit >= 64 * MIB ? limit / 2 : limit / 16),
+		      "%s: %zu KiB of payload under a limit of %zu MiB", name, first / KIB, limit / MIB);
 	for (unsigned i = 0; i < count; i++)
 		if (fillers[i].blocks && fillers[i].blocks->size > 2 * sizeof(struct block)) {
 			struct block *block = fillers[i].blocks;
