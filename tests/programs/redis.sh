@@ -98,7 +98,7 @@ stop plain
 
 start preload
 prove_mapped "$pid"
-preloaded redis-benchmark -s "$scratch/redis.sock" -q -n 30000 -c 20 -P 8 -r 20000 -d 200 --threads 2 \
+preloaded redis-benchmark -s "$scratch/redis.sock" -q -n 10000 -c 20 -P 8 -r 20000 -d 200 --threads 2 \
 	-t ping,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,lrange_100,lrange_600,mset \
 	>"$scratch/benchmark" 2>&1 || fail "redis-benchmark: $(cat "$scratch/benchmark")"
 ! grep -iE '(^|[^a-z])(error|err)[^a-z]' "$scratch/benchmark" || fail "redis-benchmark saw errors"
