@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+//
+// The locks of <cpuslab/lock.h> for C++: spinlock meets Lockable, pagelock meets TimedLockable, so that
+// std::lock_guard, std::unique_lock and std::scoped_lock work.  mcs comes with its own guard, since its
+// holder brings a node along.  Nothing here throws or allocates; all of it is constant-initialized.
+#ifndef CPUSLAB_LOCK_HPP
+#define CPUSLAB_LOCK_HPP
+
+#include <cpuslab/lock.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace cpuslab
+{
+
+class CPUSLAB_CAPABILITY("spinlock") spinlock
+{
+      public:
+	constexpr spinlock() noexcept = default;
+	// For locks that mostly migrate between CPUs: unlock also gives the cache line away.
+	struct demoting {
+	};
+	constexpr explicit spinlock(demoting) noexcept : lock_(CPUSLAB_SPINLOCK_INITIALIZER_DEMOTE)
+	{
+	}
+	spinlock(const spinlock &) = delete;
+	spinlock &operator=(const spinlock &) = delete;
+
+	void lock() noexcept CPUSLAB_ACQUIRE() CPUSLAB_IS_A_LOCK
+	{
+		cpuslab_spin_lock(&lock_);
+	}
+	bool try_lock() noexcept CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
+	{
+		return cpuslab_spin_trylock(&lock_);
+	}
+	void unlock() noexcept CPUSLAB_RELEASE() CPUSLAB_IS_A_LOCK
+	{
+		cpuslab_spin_unlock(&lock_);
+	}
+	bool is_locked() const noexcept
+	{
+		return cpuslab_spin_is_locked(&lock_);
+	}
+	using native_handle_type = cpuslab_spinlock *;
+	native_handle_type native_handle() noexcept
+	{
+		return &lock_;
+	}
+
+      private:
+	cpuslab_spinlock lock_ = CPUSLAB_SPINLOCK_INITIALIZER;
+};
+
+class CPUSLAB_CAPABILITY("pagelock") pagelock
+{
+      public:
+	constexpr pagelock() noexcept = default;
+	// With these user flags set.
+	constexpr explicit pagelock(std::uint8_t flags) noexcept
+	    : lock_{static_cast<std::uint8_t>(flags & CPUSLAB_PAGELOCK_FLAGS)}
+	{
+	}
+	pagelock(const pagelock &) = delete;
+	pagelock &operator=(const pagelock &) = delete;
+
+	void lock() noexcept CPUSLAB_ACQUIRE() CPUSLAB_IS_A_LOCK
+	{
+		cpuslab_pagelock_lock(&lock_);
+	}
+	bool try_lock() noexcept CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
+	{
+		return cpuslab_pagelock_trylock(&lock_);
+	}
+	template <class Rep, class Period>
+	bool try_lock_for(const std::chrono::duration<Rep, Period> &duration)
+		CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
+	{
+		return lock_within(duration);
+	}
+	template <class Clock, class Duration>
+	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &deadline)
+		CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
+	{
+		// Another clock than the lock's may be set, or run at another pace: looked at again after
+		// each wait.
+		for (;;) {
+			auto left = deadline - Clock::now();
+			if (lock_within(left))
+				return true;
+			if (left <= left.zero() || Clock::now() >= deadline)
+				return false;
+		}
+	}
+	void unlock() noexcept CPUSLAB_RELEASE() CPUSLAB_IS_A_LOCK
+	{
+		cpuslab_pagelock_unlock(&lock_);
+	}
+	// Unlocks and flips user flags in one atomic operation.
+	void unlock_flip(std::uint8_t flags) noexcept CPUSLAB_RELEASE() CPUSLAB_IS_A_LOCK
+	{
+		cpuslab_pagelock_unlock_flip(&lock_, flags);
+	}
+	bool is_locked() const noexcept
+	{
+		return cpuslab_pagelock_is_locked(&lock_);
+	}
+	std::uint8_t flags() const noexcept
+	{
+		return cpuslab_pagelock_flags(&lock_);
+	}
+	void set_flags(std::uint8_t flags) noexcept
+	{
+		cpuslab_pagelock_set_flags(&lock_, flags);
+	}
+	void clear_flags(std::uint8_t flags) noexcept
+	{
+		cpuslab_pagelock_clear_flags(&lock_, flags);
+	}
+	void flip_flags(std::uint8_t flags) noexcept
+	{
+		cpuslab_pagelock_flip_flags(&lock_, flags);
+	}
+	// Until a bit of `mask` differs from `seen`; see cpuslab_pagelock_wait.
+	void wait(std::uint8_t mask, std::uint8_t seen) noexcept
+	{
+		cpuslab_pagelock_wait(&lock_, mask, seen, nullptr);
+	}
+	void wait_unlocked() noexcept
+	{
+		cpuslab_pagelock_wait_unlocked(&lock_, nullptr);
+	}
+	using native_handle_type = cpuslab_pagelock *;
+	native_handle_type native_handle() noexcept
+	{
+		return &lock_;
+	}
+
+      private:
+	template <class Rep, class Period>
+	bool lock_within(const std::chrono::duration<Rep, Period> &duration)
+	{
+		using std::chrono::duration_cast;
+		using std::chrono::nanoseconds;
+		using std::chrono::seconds;
+
+		// Longer than this is for ever, and must not overflow on the way.
+		constexpr std::chrono::hours ever(24 * 365 * 30);
+		std::timespec deadline;
+		clock_gettime(CLOCK_MONOTONIC, &deadline);
+		if (duration > duration.zero()) {
+			// Rounded up: never a shorter wait than was asked for.
+			nanoseconds left = duration > ever ? nanoseconds(ever)
+							   : std::chrono::ceil<nanoseconds>(duration);
+			seconds whole = duration_cast<seconds>(left);
+			deadline.tv_sec += static_cast<std::time_t>(whole.count());
+			deadline.tv_nsec += static_cast<long>((left - whole).count());
+			if (deadline.tv_nsec >= 1000000000) {
+				deadline.tv_nsec -= 1000000000;
+				deadline.tv_sec++;
+			}
+		}
+		return cpuslab_pagelock_timedlock(&lock_, &deadline) == 0;
+	}
+
+	cpuslab_pagelock lock_ = CPUSLAB_PAGELOCK_INITIALIZER;
+};
+
+class CPUSLAB_CAPABILITY("mcs") mcs
+{
+      public:
+	constexpr mcs() noexcept = default;
+	mcs(const mcs &) = delete;
+	mcs &operator=(const mcs &) = delete;
+
+	// Holds the lock while it lives.
+	class CPUSLAB_SCOPED_CAPABILITY guard
+	{
+	      public:
+		explicit guard(mcs &of) noexcept CPUSLAB_ACQUIRE(of) CPUSLAB_IS_A_LOCK : mcs_(of)
+		{
+			cpuslab_mcs_lock(&mcs_.lock_, &node_);
+		}
+		~guard() CPUSLAB_RELEASE() CPUSLAB_IS_A_LOCK
+		{
+			cpuslab_mcs_unlock(&mcs_.lock_, &node_);
+		}
+		guard(const guard &) = delete;
+		guard &operator=(const guard &) = delete;
+
+	      private:
+		mcs &mcs_;
+		cpuslab_mcs_node node_;
+	};
+
+	bool is_locked() const noexcept
+	{
+		return cpuslab_mcs_is_locked(&lock_);
+	}
+
+      private:
+	cpuslab_mcs lock_ = CPUSLAB_MCS_INITIALIZER;
+};
+
+} // namespace cpuslab
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// The C++ wrappers with the standard library's own guards, and against its clocks.
+#include "check.h"
+
+#include <cpuslab/lock.hpp>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+// Usable by whatever runs before main, since nothing runs to initialize them.
+static cpuslab::spinlock spin;
+static cpuslab::spinlock demoting{cpuslab::spinlock::demoting{}};
+static cpuslab::pagelock page;
+static cpuslab::mcs mcs;
+static unsigned long turns;
+
+static_assert(sizeof(cpuslab::pagelock) == 1 && sizeof(cpuslab::spinlock) == 4);
+
+static void take_turns(unsigned long rounds)
+{
+	for (unsigned long i = 0; i < rounds; i++) {
+		std::scoped_lock both(spin, page); // deadlock-free by trying
+		std::lock_guard<cpuslab::spinlock> third(demoting);
+		cpuslab::mcs::guard fourth(mcs);
+		turns++;
+	}
+}
+
+int main()
+{
+	check_watchdog(100);
+	{
+		std::unique_lock<cpuslab::pagelock> held(page);
+		CHECK(held.owns_lock() && page.is_locked() && !page.try_lock());
+
+		// Another thread's view of the deadlines; none may come early.
+		std::thread([] {
+			auto before = std::chrono::steady_clock::now();
+			std::unique_lock<cpuslab::pagelock> timed(page, 20ms);
+			CHECK(!timed.owns_lock() && std::chrono::steady_clock::now() - before >= 20ms);
+			auto deadline = std::chrono::system_clock::now() + 20ms;
+			CHECK(!timed.try_lock_until(deadline) &&
+			      std::chrono::system_clock::now() >= deadline);
+			auto steady = std::chrono::steady_clock::now() + 20ms;
+			CHECK(!timed.try_lock_until(steady) && std::chrono::steady_clock::now() >= steady);
+			CHECK(!timed.try_lock_for(-1h) && !timed.try_lock_for(0s));
+			CHECK(!timed.try_lock_until(std::chrono::steady_clock::time_point::min() + 1h));
+		}).join();
+
+		std::thread waiter([] {
+			std::unique_lock<cpuslab::pagelock> timed(page, std::chrono::hours::max());
+			CHECK(timed.owns_lock());
+		});
+		std::thread watcher([] { page.wait_unlocked(); });
+		std::this_thread::sleep_for(5ms);
+		held.unlock();
+		waiter.join();
+		watcher.join();
+	}
+	page.lock();
+	page.unlock_flip(0x02);
+	CHECK(page.flags() == 0x02 && !page.is_locked() && page.try_lock_for(0s));
+	page.unlock();
+	page.flip_flags(0x02);
+	page.set_flags(0x04);
+	page.wait(0x04, 0);
+	page.clear_flags(0x04);
+	CHECK(page.flags() == 0);
+
+	unsigned long rounds = check_rounds(2000, 200000, 100);
+	std::vector<std::thread> threads;
+	for (int i = 0; i < 6; i++)
+		threads.emplace_back(take_turns, rounds);
+	for (auto &thread : threads)
+		thread.join();
+	CHECK(turns == 6 * rounds && !spin.is_locked() && !page.is_locked() && !mcs.is_locked());
+	CHECK(page.native_handle()->byte == 0);
+	return 0;
+}
