@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <time.h>
 
+struct timespec; /* strict C99 has no such type; it can still include this file */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
