@@ -59,15 +59,14 @@ static inline __attribute__((always_inline)) void *arch_pop(struct arch_self sel
 {
 	void *object;
 
-	asm goto(ARCH_SECTION_BEGIN
-		 "movzwl %[offset], %%edx\n"
-		 "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-		 "movq (%%rdx), %%rcx\n"
-		 "movq (%%rcx), %[object]\n"
-		 "testq %[object], %[object]\n"
-		 "jz %l[miss]\n"
-		 "subq $8, (%%rdx)\n"
-		 "2:\n" ARCH_SECTION_EXIT(miss)
+	asm goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
+				    "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+				    "movq (%%rdx), %%rcx\n"
+				    "movq (%%rcx), %[object]\n"
+				    "testq %[object], %[object]\n"
+				    "jz %l[miss]\n"
+				    "subq $8, (%%rdx)\n"
+				    "2:\n" ARCH_SECTION_EXIT(miss)
 		 : [object] "=&a"(object)
 		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset)
 		 : "rcx", "rdx", "memory", "cc"
@@ -79,21 +78,21 @@ miss:
 	return NULL;
 }
 
-/* Puts an object on the word at *offset in this vCPU's area; false when it is full, closed, or on top already. */
+/* Puts an object on the word at *offset in this vCPU's area; false when it is full, closed, or on top
+ * already. */
 static inline __attribute__((always_inline)) bool arch_push(struct arch_self self, const void *map,
 							    const uint16_t *offset, void *object)
 {
-	asm goto(ARCH_SECTION_BEGIN
-		 "movzwl %[offset], %%edx\n"
-		 "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-		 "movq (%%rdx), %%rcx\n"
-		 "cmpq %[object], (%%rcx)\n"
-		 "je %l[miss]\n"
-		 "testb $1, 8(%%rcx)\n"
-		 "jnz %l[miss]\n"
-		 "movq %[object], 8(%%rcx)\n"
-		 "addq $8, (%%rdx)\n"
-		 "2:\n" ARCH_SECTION_EXIT(miss)
+	asm goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
+				    "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+				    "movq (%%rdx), %%rcx\n"
+				    "cmpq %[object], (%%rcx)\n"
+				    "je %l[miss]\n"
+				    "testb $1, 8(%%rcx)\n"
+				    "jnz %l[miss]\n"
+				    "movq %[object], 8(%%rcx)\n"
+				    "addq $8, (%%rdx)\n"
+				    "2:\n" ARCH_SECTION_EXIT(miss)
 		 :
 		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object)
 		 : "rcx", "rdx", "memory", "cc"
@@ -118,12 +117,11 @@ static inline uintptr_t arch_peek(struct arch_self self, const void *map, uintpt
 static inline bool arch_replace(struct arch_self self, const void *map, uintptr_t offset, uintptr_t expected,
 				uintptr_t desired)
 {
-	asm goto(ARCH_SECTION_BEGIN
-		 "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
-		 "cmpq %[expected], (%%rdx, %[offset])\n"
-		 "jne %l[differs]\n"
-		 "movq %[desired], (%%rdx, %[offset])\n"
-		 "2:\n" ARCH_SECTION_EXIT(differs)
+	asm goto(ARCH_SECTION_BEGIN "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+				    "cmpq %[expected], (%%rdx, %[offset])\n"
+				    "jne %l[differs]\n"
+				    "movq %[desired], (%%rdx, %[offset])\n"
+				    "2:\n" ARCH_SECTION_EXIT(differs)
 		 :
 		 : ARCH_SECTION_INPUTS(self, map), [offset] "r"(offset), [expected] "r"(expected),
 		   [desired] "r"(desired)
@@ -137,10 +135,9 @@ differs:
 /* Adds one to a word of this vCPU's area. */
 static inline void arch_count(struct arch_self self, const void *map, uintptr_t offset)
 {
-	asm volatile(ARCH_SECTION_BEGIN
-		     "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
-		     "incq (%%rdx, %[offset])\n"
-		     "2:\n"
+	asm volatile(ARCH_SECTION_BEGIN "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+					"incq (%%rdx, %[offset])\n"
+					"2:\n"
 		     : [aborts] "+m"(arch_section_aborts)
 		     : [rseq] "r"(self.rseq), [id] "r"(self.id), [map] "r"(map),
 		       [table] "i"(-(long)ARCH_TABLE_BYTES), [offset] "r"(offset)
@@ -155,6 +152,28 @@ static inline uint32_t arch_id(struct arch_self self)
 	asm volatile("movl %%fs:(%[id]), %[result]" : [result] "=r"(id) : [id] "r"(self.id));
 	return id;
 }
+
+/*
+ * Defines `vfork`, which calls `before` in the parent ahead of the system call and `after` in both parent and
+ * child behind it.  It cannot be a C function: the child returns through this frame first and overwrites it,
+ * so the return address must wait in a register, which the kernel keeps for each of the two.
+ */
+#define ARCH_DEFINE_VFORK(before, after)                                                                     \
+	__asm__(".pushsection .text\n"                                                                       \
+		".globl vfork\n"                                                                             \
+		".type vfork, @function\n"                                                                   \
+		"vfork:\n"                                                                                   \
+		"subq $8, %rsp\n"                                                                            \
+		"call " #before "\n"                                                                         \
+		"addq $8, %rsp\n"                                                                            \
+		"popq %rdi\n"                                                                                \
+		"movl $58, %eax\n" /* __NR_vfork */                                                          \
+		"syscall\n"                                                                                  \
+		"pushq %rdi\n"                                                                               \
+		"movq %rax, %rdi\n"                                                                          \
+		"jmp " #after "\n" /* returns the process id, or -1 with errno, to vfork's caller */         \
+		".size vfork, . - vfork\n"                                                                   \
+		".popsection\n")
 
 /* In a loop that waits for another CPU. */
 static inline void arch_pause(void)

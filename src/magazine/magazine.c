@@ -44,7 +44,8 @@ static struct hand hand_at(uintptr_t word)
 /*
  * Takes the loaded magazine off this vCPU's word.  *closed tells that the vCPU has no word to take from.
  * Reading the word and replacing it are two sections: what was read may belong to another vCPU, but the
- * replacement succeeds only on a word that still says the same, and only one word ever points into a magazine.
+ * replacement succeeds only on a word that still says the same, and only one word ever points into a
+ * magazine.
  */
 static struct hand detach(uintptr_t offset, bool *closed)
 {
@@ -83,8 +84,8 @@ static struct magazine *take_spare(uintptr_t offset)
 
 static void put_spare(struct cache *cache, struct magazine *magazine)
 {
-	if (magazine && !arch_replace(vcpu_self, page_front.map, cache->offset + VCPU_ROW_BYTES, 0,
-				      (uintptr_t)magazine))
+	if (magazine &&
+	    !arch_replace(vcpu_self, page_front.map, cache->offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
 		depot_put(&cache->depot, magazine);
 }
 
@@ -109,7 +110,8 @@ static void empty_area(uintptr_t area)
 		if (*word != vcpu_void && *word != vcpu_closed) {
 			struct hand hand = hand_at(*word);
 
-			/* The word first: a fork in between loses the magazine, rather than having it twice. */
+			/* The word first: a fork in between loses the magazine, rather than having it twice.
+			 */
 			__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
 			depot_put(&caches[number]->depot, hand.magazine);
 		}
@@ -213,7 +215,8 @@ static void *alloc_from_slab(struct cache *cache)
 	return slab_alloc_batch(&cache->depot.slabs, &object, 1) ? object : NULL;
 }
 
-/* A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of memory. */
+/* A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of memory.
+ */
 static struct magazine *filled_magazine(struct cache *cache, struct magazine *loaded, struct magazine *spare)
 {
 	struct depot *depot = &cache->depot;
@@ -306,7 +309,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	struct magazine *magazine = loaded.magazine;
 
 	if (magazine && magazine->count && *loaded.top == object)
-		corruption_abort(cache->depot.slabs.name, object, "free of an object that was freed just before");
+		corruption_abort(cache->depot.slabs.name, object,
+				 "free of an object that was freed just before");
 	if (!slab_is_object(&cache->depot.slabs, object))
 		corruption_abort(cache->depot.slabs.name, object,
 				 "free of a pointer that is not an allocated object");
@@ -319,7 +323,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			magazine = spare;
 		} else {
 			tick();
-			/* Of two filled ones the older goes to the depot, the loaded one becomes the spare. */
+			/* Of two filled ones the older goes to the depot, the loaded one becomes the spare.
+			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 
 			put_spare(cache, magazine ? magazine : spare);

@@ -12,8 +12,8 @@
  *                 else <-> an empty one from the depot
  *
  * Each step is one word: the loaded magazine is detached by storing VOID over it, and a magazine is installed
- * by storing its top over VOID.  Between the steps the magazine is in the thread's hand, and the thread may be
- * preempted, migrate, or find that another thread was quicker; it then leaves what it holds in the depot.
+ * by storing its top over VOID.  Between the steps the magazine is in the thread's hand, and the thread may
+ * be preempted, migrate, or find that another thread was quicker; it then leaves what it holds in the depot.
  *
  * Called by malloc and the object caches, from any thread.  Lock: cache_lock for creating caches; none is
  * held while a room below is called.

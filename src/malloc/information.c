@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What glibc lets a program ask and tell its malloc: mallinfo, malloc_info, malloc_stats, mallopt, malloc_trim. */
+/* What glibc lets a program ask and tell its malloc: mallinfo, malloc_info, malloc_stats, mallopt,
+ * malloc_trim. */
 #include "malloc/malloc.h"
 
 #include <errno.h>
@@ -64,12 +65,14 @@ EXPORT int malloc_info(int options, FILE *stream)
 		return -1;
 	}
 	process_enter();
-	fprintf(stream, "<malloc version=\"cpuslab-%s\" mode=\"%s\">\n", cpuslab_version(), cpuslab_vcpu_mode_name());
+	fprintf(stream, "<malloc version=\"cpuslab-%s\" mode=\"%s\">\n", cpuslab_version(),
+		cpuslab_vcpu_mode_name());
 	for (unsigned number = 0; report_cache(number, &cache); number++) {
 		if (!cache.slabs_created)
 			continue;
 		fprintf(stream,
-			"<cache name=\"%s\" size=\"%u\" live=\"%lu\" hoarded=\"%lu\" total=\"%lu\" slabs=\"%lu\" "
+			"<cache name=\"%s\" size=\"%u\" live=\"%lu\" hoarded=\"%lu\" total=\"%lu\" "
+			"slabs=\"%lu\" "
 			"pages_per_slab=\"%u\" alloc_misses=\"%lu\" free_misses=\"%lu\"/>\n",
 			cache.name, cache.size, cache.live, cache.hoarded, cache.total, cache.slabs,
 			cache.pages_per_slab, cache.alloc_misses, cache.free_misses);
@@ -78,7 +81,8 @@ EXPORT int malloc_info(int options, FILE *stream)
 	fprintf(stream,
 		"<system type=\"heap\" size=\"%zu\"/>\n<system type=\"used\" size=\"%zu\"/>\n"
 		"<system type=\"dirty\" size=\"%zu\"/>\n<system type=\"metadata\" size=\"%zu\"/>\n"
-		"<large runs=\"%zu\" size=\"%zu\"/>\n<huge mappings=\"%zu\" size=\"%zu\" cached=\"%zu\"/>\n</malloc>\n",
+		"<large runs=\"%zu\" size=\"%zu\"/>\n<huge mappings=\"%zu\" size=\"%zu\" "
+		"cached=\"%zu\"/>\n</malloc>\n",
 		report.pages.heap_pages << PAGE_SHIFT, report.pages.used_pages << PAGE_SHIFT,
 		report.pages.dirty_pages << PAGE_SHIFT, report.pages.metadata_bytes, report.pages.large_runs,
 		report.pages.large_pages << PAGE_SHIFT, report.pages.huge_mappings, report.pages.huge_bytes,
@@ -96,10 +100,9 @@ EXPORT void malloc_stats(void)
 
 	process_enter();
 	report_all(&report);
-	length = snprintf(line, sizeof line,
-			  "cpuslab %s, vCPU mode %s\n%-16s %10s %10s %10s %8s %12s %12s\n", cpuslab_version(),
-			  cpuslab_vcpu_mode_name(), "cache", "live", "hoarded", "total", "slabs", "alloc misses",
-			  "free misses");
+	length = snprintf(line, sizeof line, "cpuslab %s, vCPU mode %s\n%-16s %10s %10s %10s %8s %12s %12s\n",
+			  cpuslab_version(), cpuslab_vcpu_mode_name(), "cache", "live", "hoarded", "total",
+			  "slabs", "alloc misses", "free misses");
 	os_write_error(line, (size_t)length);
 	for (unsigned number = 0; report_cache(number, &cache); number++) {
 		if (!cache.slabs_created)
@@ -109,11 +112,12 @@ EXPORT void malloc_stats(void)
 				  cache.free_misses);
 		os_write_error(line, (size_t)length);
 	}
-	length = snprintf(line, sizeof line,
-			  "heap %zu KiB, used %zu, dirty %zu, large %zu, huge %zu (cached %zu), metadata %zu KiB\n",
-			  report.pages.heap_pages * 4, report.pages.used_pages * 4, report.pages.dirty_pages * 4,
-			  report.pages.large_pages * 4, report.pages.huge_bytes >> 10,
-			  report.pages.huge_cached_bytes >> 10, report.pages.metadata_bytes >> 10);
+	length = snprintf(
+		line, sizeof line,
+		"heap %zu KiB, used %zu, dirty %zu, large %zu, huge %zu (cached %zu), metadata %zu KiB\n",
+		report.pages.heap_pages * 4, report.pages.used_pages * 4, report.pages.dirty_pages * 4,
+		report.pages.large_pages * 4, report.pages.huge_bytes >> 10,
+		report.pages.huge_cached_bytes >> 10, report.pages.metadata_bytes >> 10);
 	os_write_error(line, (size_t)length);
 }
 

@@ -51,7 +51,8 @@ void large_free(void *object)
 	case PAGE_LARGE_TAIL:
 		corruption_abort("large", object, "free of a pointer into a large object");
 	default:
-		corruption_abort(NULL, object, "free of a pointer into no object (already free, or never ours)");
+		corruption_abort(NULL, object,
+				 "free of a pointer into no object (already free, or never ours)");
 	}
 }
 

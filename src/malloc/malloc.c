@@ -28,7 +28,8 @@ static void *out_of_memory(void)
 
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
-/* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs. */
+/* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
+ */
 static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
 	process_enter();
@@ -65,7 +66,8 @@ static __attribute__((noinline)) void free_slow(void *object)
 EXPORT void *malloc(size_t size)
 {
 	if (likely(size < malloc_front.small_limit)) {
-		void *object = magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
+		void *object =
+			magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
 
 		if (likely(object))
 			return object;
@@ -188,7 +190,8 @@ void *malloc_aligned(size_t alignment, size_t size)
 	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
 		return out_of_memory();
 	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
-		/* Slabs start on a page: a class whose size is a multiple of the alignment is aligned to it. */
+		/* Slabs start on a page: a class whose size is a multiple of the alignment is aligned to it.
+		 */
 		size_t wanted = size > alignment ? size : alignment;
 		unsigned index = size_class_index(wanted);
 

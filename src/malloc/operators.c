@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * C++'s operator new and delete, in C: the library depends on libc alone, and the operators are plain
- * functions with mangled names.  The two things that need C++ at run time, the new-handler and the throw, are
- * in the C++ runtime of a program that uses them, and absent from one that does not.
+ * functions with mangled names.  What needs C++ at run time, the new-handler, the throw and (in
+ * operators_nothrow.cc) the catch, is in the C++ runtime of a program that uses it, and absent from one that
+ * does not.
  *
  * Rules: C++17 [new.delete.single], [new.delete.array], [alloc.errors].
  */
@@ -11,15 +12,14 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "malloc/operators.h"
+
 typedef void (*new_handler)(void);
-extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak));	 /* std::get_new_handler */
+extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak));      /* std::get_new_handler */
 extern _Noreturn void _ZSt17__throw_bad_allocv(void) __attribute__((weak)); /* std::__throw_bad_alloc */
 
-/*
- * Calls the new-handler and tries again until there is memory or no handler.  A handler may throw: nothing
- * here needs unwinding.  Without a handler: bad_alloc, or NULL for the nothrow forms.
- */
-static __attribute__((noinline)) void *new_failed(size_t size, size_t alignment, int nothrow)
+/* A handler may throw: nothing here needs unwinding. */
+void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 {
 	for (;;) {
 		new_handler handler = &_ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
@@ -39,26 +39,29 @@ static __attribute__((noinline)) void *new_failed(size_t size, size_t alignment,
 	}
 }
 
-#define NEW(name, allocate, alignment, nothrow, ...)                                                         \
+#define NEW(name, allocate, failed, ...)                                                                     \
 	EXPORT void *name(__VA_ARGS__);                                                                      \
 	EXPORT void *name(__VA_ARGS__)                                                                       \
 	{                                                                                                    \
 		void *object = allocate;                                                                     \
                                                                                                              \
-		return __builtin_expect(!object, 0) ? new_failed(size, alignment, nothrow) : object;         \
+		return __builtin_expect(!object, 0) ? failed : object;                                       \
 	}
 
+#define THROW(alignment)   operators_new_again(size, alignment, false)
+#define NOTHROW(alignment) operators_new_nothrow(size, alignment)
+
 /* operator new(size_t), new[](size_t), and their nothrow and aligned forms */
-NEW(_Znwm, malloc(size), 0, 0, size_t size)
-NEW(_Znam, malloc(size), 0, 0, size_t size)
-NEW(_ZnwmRKSt9nothrow_t, malloc(size), 0, 1, size_t size, const void *tag __attribute__((unused)))
-NEW(_ZnamRKSt9nothrow_t, malloc(size), 0, 1, size_t size, const void *tag __attribute__((unused)))
-NEW(_ZnwmSt11align_val_t, malloc_aligned(alignment, size), alignment, 0, size_t size, size_t alignment)
-NEW(_ZnamSt11align_val_t, malloc_aligned(alignment, size), alignment, 0, size_t size, size_t alignment)
-NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), alignment, 1, size_t size, size_t alignment,
-    const void *tag __attribute__((unused)))
-NEW(_ZnamSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), alignment, 1, size_t size, size_t alignment,
-    const void *tag __attribute__((unused)))
+NEW(_Znwm, malloc(size), THROW(0), size_t size)
+NEW(_Znam, malloc(size), THROW(0), size_t size)
+NEW(_ZnwmRKSt9nothrow_t, malloc(size), NOTHROW(0), size_t size, const void *tag __attribute__((unused)))
+NEW(_ZnamRKSt9nothrow_t, malloc(size), NOTHROW(0), size_t size, const void *tag __attribute__((unused)))
+NEW(_ZnwmSt11align_val_t, malloc_aligned(alignment, size), THROW(alignment), size_t size, size_t alignment)
+NEW(_ZnamSt11align_val_t, malloc_aligned(alignment, size), THROW(alignment), size_t size, size_t alignment)
+NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW(alignment), size_t size,
+    size_t alignment, const void *tag __attribute__((unused)))
+NEW(_ZnamSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW(alignment), size_t size,
+    size_t alignment, const void *tag __attribute__((unused)))
 
 #define DELETE(name, ...)                                                                                    \
 	EXPORT void name(void *object, ##__VA_ARGS__);                                                       \

@@ -72,7 +72,8 @@ __attribute__((noinline, cold)) void process_settle(void)
 	uint32_t expected = 0;
 
 	/* One thread settles; others, which a forked child may have by its first slow path, wait for it. */
-	if (__atomic_compare_exchange_n(word, &expected, SETTLING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+	if (__atomic_compare_exchange_n(word, &expected, SETTLING, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_ACQUIRE)) {
 		if (!started) {
 			start();
 		} else {

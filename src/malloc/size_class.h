@@ -16,8 +16,8 @@
 
 enum {
 	SIZE_CLASS_STEP = 16,
-	SIZE_CLASS_LINEAR = 128,   /* up to here in steps */
-	SIZE_CLASS_SMALL = 1024,   /* up to here by table */
+	SIZE_CLASS_LINEAR = 128,    /* up to here in steps */
+	SIZE_CLASS_SMALL = 1024,    /* up to here by table */
 	SIZE_CLASS_MAX = 256 << 10, /* beyond: page runs */
 	SIZE_CLASSES = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11,
 };

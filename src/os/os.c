@@ -131,6 +131,11 @@ int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature)
 	return STATUS(syscall(SYS_rseq, area, bytes, RSEQ_FLAG_UNREGISTER, signature));
 }
 
+void os_signal_mask(const sigset_t *mask, sigset_t *old)
+{
+	(void)STATUS(syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, 8));
+}
+
 int os_fence_sections(void)
 {
 	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));

@@ -11,12 +11,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <signal.h>
 #include <stdint.h>
 #include <time.h>
 
 enum { OS_PAGE_SHIFT = 12, OS_PAGE_BYTES = 1 << OS_PAGE_SHIFT };
 
-/* Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us choose. */
+/* Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us choose.
+ */
 void *os_map(void *hint, size_t bytes);
 /* Address space alone: no access, no accounting, until os_commit. */
 void *os_reserve(void *hint, size_t bytes);
@@ -44,6 +46,8 @@ unsigned os_possible_cpus(void);
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
+/* Blocks (or restores) the calling thread's signals, those that libc keeps for itself included. */
+void os_signal_mask(const sigset_t *mask, sigset_t *old);
 /*
  * After it returns 0, every thread of the process that was inside a section when it was called has been
  * aborted, and sees all stores that the caller made before.
@@ -54,7 +58,8 @@ int os_fence_sections(void);
  */
 int os_barrier_all_threads(void);
 
-/* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come back. */
+/* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come
+ * back. */
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
 /* The same up to an instant of CLOCK_MONOTONIC (NULL: for ever), then ETIMEDOUT. */
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline);

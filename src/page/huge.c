@@ -233,7 +233,8 @@ bool huge_free(void *address)
 				place = c;
 		if (!place || cached_bytes + bytes > options.dirty) {
 			for (struct cached *c = cached; c < cached + CACHED; c++)
-				if (c->address && (!place || !place->address || c->freed_at < place->freed_at))
+				if (c->address &&
+				    (!place || !place->address || c->freed_at < place->freed_at))
 					place = c;
 			expelled = *place;
 			cached_bytes -= expelled.address ? expelled.bytes : 0;

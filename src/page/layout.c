@@ -45,10 +45,12 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		.map = round_up((heap_end >> PAGE_SHIFT) * sizeof(uint16_t), PAGE_BYTES),
 		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
-		/* Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor. */
+		/* Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
+		 */
 		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
 	};
-	sizes.total = round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata, GRAIN);
+	sizes.total =
+		round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata, GRAIN);
 	return sizes;
 }
 
@@ -60,7 +62,8 @@ static void *obtain(void *hint, size_t bytes)
 	case COMMIT:
 		return os_reserve(hint, bytes);
 	default:
-		/* Only a probe: is this stretch of the address space free?  The regions map it piece by piece. */
+		/* Only a probe: is this stretch of the address space free?  The regions map it piece by
+		 * piece. */
 		return hint;
 	}
 }

@@ -37,8 +37,8 @@ enum { PAGE_SHIFT = OS_PAGE_SHIFT, PAGE_BYTES = 1 << PAGE_SHIFT };
  * these offsets are void in every area: a free through them always misses into the checks.
  */
 enum page_id {
-	PAGE_FREE = 0,	      /* free, or not ours at all */
-	PAGE_LARGE = 8,	      /* first page of a large run */
+	PAGE_FREE = 0,        /* free, or not ours at all */
+	PAGE_LARGE = 8,       /* first page of a large run */
 	PAGE_LARGE_TAIL = 16, /* last page of a large run of more than one page */
 	PAGE_TRANSIT = 24,    /* first and last page of a free run that is being purged */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
@@ -46,11 +46,11 @@ enum page_id {
 
 /* The fast path's view: written once at start. */
 struct page_front {
-	uint16_t *map;	     /* indexed by address >> PAGE_SHIFT, valid below `limit` */
+	uint16_t *map;       /* indexed by address >> PAGE_SHIFT, valid below `limit` */
 	uintptr_t limit;     /* the first page number after the heap; 0 until the library has started */
 	uintptr_t heap_page; /* the first page number of the heap */
 	uint32_t *slab_of;   /* indexed by page number, as the map */
-	char *metadata;	     /* slab_of counts units of METADATA_UNIT from here */
+	char *metadata;      /* slab_of counts units of METADATA_UNIT from here */
 };
 extern ARCH_INTERNAL struct page_front page_front;
 

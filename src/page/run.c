@@ -24,7 +24,7 @@ struct bins {
 static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct bins bins[2];
 static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
-static uint32_t top;				      /* pages from here on have never been used */
+static uint32_t top;                                  /* pages from here on have never been used */
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
@@ -149,7 +149,8 @@ static void remove_run(uint32_t first)
 	}
 }
 
-/* The smallest run of at least `pages` pages, as far as a short look into its bin tells; RUN_NONE if there is none. */
+/* The smallest run of at least `pages` pages, as far as a short look into its bin tells; RUN_NONE if there is
+ * none. */
 static uint32_t best_fit(const struct bins *set, uint32_t pages)
 {
 	unsigned bin = bin_of(pages);
@@ -168,9 +169,8 @@ static uint32_t best_fit(const struct bins *set, uint32_t pages)
 			     first = run_at(first)->next, looks--) {
 				uint32_t length = run_at(first)->pages;
 
-				if (length >= pages &&
-				    (best == RUN_NONE || length < run_at(best)->pages ||
-				     (length == run_at(best)->pages && first < best)))
+				if (length >= pages && (best == RUN_NONE || length < run_at(best)->pages ||
+							(length == run_at(best)->pages && first < best)))
 					best = first;
 			}
 			if (best != RUN_NONE)

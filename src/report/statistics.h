@@ -16,9 +16,9 @@
 struct cache_report {
 	const char *name;
 	uint32_t size, objects_per_slab, pages_per_slab, capacity;
-	uint64_t live;	   /* objects that the program has */
-	uint64_t hoarded;  /* objects in magazines, loaded, spare or in the depot */
-	uint64_t total;	   /* objects that the slabs hold */
+	uint64_t live;    /* objects that the program has */
+	uint64_t hoarded; /* objects in magazines, loaded, spare or in the depot */
+	uint64_t total;   /* objects that the slabs hold */
 	uint64_t slabs, slabs_created, slabs_freed;
 	uint64_t alloc_misses, free_misses, refills, drains, lock_acquires;
 };

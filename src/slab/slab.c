@@ -198,7 +198,8 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 }
 
 /* Takes up to `count` objects of one slab, filling `end` downwards. */
-static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count, bool wide)
+static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
+			    bool wide)
 {
 	unsigned taken = 0;
 	char *base = slab->base;
@@ -266,7 +267,8 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 }
 
 /* Marks one object free; says what is wrong with it, or NULL. */
-static inline const char *mark_free(struct slab_cache *cache, struct slab *slab, const void *object, bool wide)
+static inline const char *mark_free(struct slab_cache *cache, struct slab *slab, const void *object,
+				    bool wide)
 {
 	unsigned i = index_of(cache, slab, object);
 

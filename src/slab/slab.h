@@ -37,16 +37,16 @@ struct slab;
 
 struct slab_cache {
 	char name[SLAB_NAME];
-	uint32_t size;	     /* of an object, a multiple of 16 */
+	uint32_t size;       /* of an object, a multiple of 16 */
 	uint32_t reciprocal; /* offset * reciprocal >> 32 is the index */
 	uint16_t objects;    /* in a slab */
-	uint16_t pages;	     /* of a slab */
-	uint16_t id;	     /* what the page map says of its pages */
-	bool wide;	     /* indexes of 16 bits */
+	uint16_t pages;      /* of a slab */
+	uint16_t id;         /* what the page map says of its pages */
+	bool wide;           /* indexes of 16 bits */
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
-	struct slab *empty;		 /* the one that is kept */
+	struct slab *empty;              /* the one that is kept */
 	uint32_t slabs, full_slabs;
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t created, freed, lock_acquires;
@@ -67,7 +67,8 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 /* Gives the kept empty slab back to the page room. */
 void slab_cache_shrink(struct slab_cache *cache);
 
-/* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast path. */
+/* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast
+ * path. */
 bool slab_is_object(const struct slab_cache *cache, const void *object);
 
 struct slab_statistics {

@@ -33,8 +33,8 @@ static __thread struct arch_rseq own = {.cpu_id = NOBODY, .mm_cid = NOBODY};
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 
 static enum cpuslab_vcpu_mode mode;
-static bool registers_itself;	  /* restartable sequences without libc's registration */
-static unsigned ids;		  /* possible ids, or slots taken so far */
+static bool registers_itself; /* restartable sequences without libc's registration */
+static unsigned ids;          /* possible ids, or slots taken so far */
 static uintptr_t closed_area;
 static uintptr_t areas[ARCH_VCPUS]; /* by id; 0 for none */
 static uint8_t slot_taken[ARCH_VCPUS];
@@ -104,7 +104,7 @@ static bool choose_restartable(void)
 		       : CPUSLAB_VCPU_CPU_ID;
 	vcpu_self.rseq = area;
 	vcpu_self.id = area + (intptr_t)(mode == CPUSLAB_VCPU_MM_CID ? offsetof(struct arch_rseq, mm_cid)
-								      : offsetof(struct arch_rseq, cpu_id));
+								     : offsetof(struct arch_rseq, cpu_id));
 	return true;
 }
 
@@ -262,7 +262,8 @@ uintptr_t vcpu_close(unsigned id)
 	cpuslab_spin_lock(&vcpu_lock);
 	if (id < ids && areas[id] && table()[id] == areas[id]) {
 		if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
-			/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section. */
+			/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section.
+			 */
 			if (!slot_taken[id] || id == arch_id(vcpu_self)) {
 				slot_taken[id] |= 2;
 				area = areas[id];
@@ -302,6 +303,12 @@ uintptr_t vcpu_area(unsigned id)
 unsigned vcpu_ids(void)
 {
 	return __atomic_load_n(&ids, __ATOMIC_ACQUIRE);
+}
+
+bool vcpu_registration(void **area)
+{
+	*area = (char *)__builtin_thread_pointer() + vcpu_self.rseq;
+	return mode != CPUSLAB_VCPU_THREAD_SLOT;
 }
 
 uint64_t vcpu_fences(void)

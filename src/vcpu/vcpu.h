@@ -23,8 +23,7 @@
  *
  * vfork.  The child runs on the parent's memory, but the kernel drops its registration for restartable
  * sequences: its sections would never abort, and the id that they read could by then be another thread's.
- * The library's own vfork registers the child on the suspended parent's area again (src/vcpu/vfork.S
- * tells how), so that its sections work as any thread's.
+ * The library's own vfork (vfork.c) registers the child in the parent's place while that is suspended.
  */
 #ifndef CPUSLAB_VCPU_H
 #define CPUSLAB_VCPU_H
@@ -37,8 +36,8 @@
 #include "cpuslab/cpuslab.h"
 
 enum {
-	VCPU_ROW = 128,			      /* words in a row */
-	VCPU_ROW_BYTES = VCPU_ROW * 8,	      /* from a word to its spare, and so on */
+	VCPU_ROW = 128,                        /* words in a row */
+	VCPU_ROW_BYTES = VCPU_ROW * 8,         /* from a word to its spare, and so on */
 	VCPU_GROUP_BYTES = 4 * VCPU_ROW_BYTES, /* 128 caches */
 	VCPU_GROUPS = 16,
 	VCPU_AREA_BYTES = VCPU_GROUPS * VCPU_GROUP_BYTES,
@@ -88,6 +87,12 @@ uint64_t vcpu_fences(void);
 
 /* In a forked child. */
 void vcpu_repair(void);
+
+/*
+ * The calling thread's registration for restartable sequences that libc made: the area and its length, for
+ * vfork.c; false in modes that have none.
+ */
+bool vcpu_registration(void **area);
 
 static inline uintptr_t *vcpu_word(uintptr_t area, uintptr_t offset)
 {
