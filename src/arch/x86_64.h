@@ -132,15 +132,15 @@ differs:
 	return false;
 }
 
-/* Adds one to a word of this vCPU's area. */
-static inline void arch_count(struct arch_self self, const void *map, uintptr_t offset)
+/* Adds to a word of this vCPU's area. */
+static inline void arch_add(struct arch_self self, const void *map, uintptr_t offset, uint64_t amount)
 {
 	asm volatile(ARCH_SECTION_BEGIN "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
-					"incq (%%rdx, %[offset])\n"
+					"addq %[amount], (%%rdx, %[offset])\n"
 					"2:\n"
 		     : [aborts] "+m"(arch_section_aborts)
 		     : [rseq] "r"(self.rseq), [id] "r"(self.id), [map] "r"(map),
-		       [table] "i"(-(long)ARCH_TABLE_BYTES), [offset] "r"(offset)
+		       [table] "i"(-(long)ARCH_TABLE_BYTES), [offset] "r"(offset), [amount] "r"(amount)
 		     : "rcx", "rdx", "memory", "cc");
 }
 

@@ -11,6 +11,7 @@ enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
 
 static struct cache *caches[VCPU_CACHES];
 static unsigned cache_count = FIRST_CACHE;
+static struct cpuslab_spinlock reclaiming = CPUSLAB_SPINLOCK_INITIALIZER; /* only ever tried */
 
 /* ---- words and magazines ------------------------------------------------------------------------------ */
 
@@ -20,6 +21,12 @@ struct hand {
 	void **top;
 };
 
+/* A misaligned pointer that was freed into a magazine is odd as well, but no address of metadata. */
+static bool is_end_mark(const void *slot)
+{
+	return ((uintptr_t)slot & 1) && metadata_contains(slot);
+}
+
 static struct magazine *magazine_at(void **top)
 {
 	/* The usual case first: an empty magazine's top is slot[0], just above the header's own end mark. */
@@ -27,7 +34,7 @@ static struct magazine *magazine_at(void **top)
 
 	if ((uintptr_t)top[-1] == (header | 1))
 		return (struct magazine *)header;
-	while (!((uintptr_t)*top & 1))
+	while (!is_end_mark(*top))
 		top++;
 	return (struct magazine *)((uintptr_t)*top & ~(uintptr_t)1);
 }
@@ -101,69 +108,79 @@ static void push_in_hand(struct magazine *magazine, void *object)
 
 /* ---- aging -------------------------------------------------------------------------------------------- */
 
-/* Moves everything in a closed area to the depots. */
-static void empty_area(uintptr_t area)
+/* Moves what a cache has in a closed area to its depot. */
+static void empty_words(uintptr_t area, unsigned number)
 {
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
-		uintptr_t *word = vcpu_word(area, vcpu_offset(number)), *spare = word + VCPU_ROW;
+	uintptr_t *word = vcpu_word(area, vcpu_offset(number)), *spare = word + VCPU_ROW;
 
-		if (*word != vcpu_void && *word != vcpu_closed) {
-			struct hand hand = hand_at(*word);
+	if (*word != vcpu_void && *word != vcpu_closed) {
+		struct hand hand = hand_at(*word);
 
-			/* The word first: a fork in between loses the magazine, rather than having it twice.
-			 */
-			__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
-			depot_put(&caches[number]->depot, hand.magazine);
-		}
-		if (*spare && *spare != vcpu_closed) {
-			struct magazine *magazine = (struct magazine *)*spare;
-
-			__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
-			depot_put(&caches[number]->depot, magazine);
-		}
+		/* The word first: a fork in between loses the magazine, rather than having it twice. */
+		__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
+		depot_put(&caches[number]->depot, hand.magazine);
 	}
-}
+	if (*spare && *spare != vcpu_closed) {
+		struct magazine *magazine = (struct magazine *)*spare;
 
-static void drain_vcpu(unsigned id)
-{
-	uintptr_t area = vcpu_close(id);
-
-	if (area) {
-		empty_area(area);
-		vcpu_reopen(id);
+		__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
+		depot_put(&caches[number]->depot, magazine);
 	}
 }
 
 /*
- * A vCPU is idle when its words have not moved since the last tick.  Nothing counts on the fast path, so the
- * words themselves are compared, by a sum; the tick that finds an equal sum drains what is left there.
+ * A cache is idle on a vCPU when its word has not moved since the last look.  Nothing counts on the fast
+ * path, so the word itself is compared with a copy; equal by chance, it costs a refill.
  */
-static void drain_idle_vcpus(void)
+static bool is_idle(const uintptr_t *word)
 {
-	static uint64_t seen[ARCH_VCPUS];
+	uintptr_t loaded = __atomic_load_n(word, __ATOMIC_RELAXED);
+	uintptr_t spare = __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
 
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t area = vcpu_area(id);
-		uint64_t sum = 0, present = 0;
+	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
+}
 
-		if (!area)
-			continue;
-		for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
-			const uintptr_t *word = vcpu_word(area, vcpu_offset(number));
-			uintptr_t loaded = __atomic_load_n(word, __ATOMIC_RELAXED);
-			uintptr_t spare = __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
+/* Empties the words of caches that are idle (or all words) on one vCPU. */
+static void drain_vcpu(unsigned id, bool all)
+{
+	uintptr_t area = vcpu_area(id);
+	unsigned count = magazine_caches();
+	bool any = all;
 
-			sum = sum * 31 + loaded + spare;
-			present |= (loaded ^ vcpu_void) | spare;
-		}
-		if (present && sum == seen[id])
-			drain_vcpu(id);
-		seen[id] = sum;
+	if (!area)
+		return;
+	/* A look from outside first: closing an area disturbs whoever runs there. */
+	for (unsigned number = FIRST_CACHE; number < count && !any; number++)
+		any = is_idle(vcpu_word(area, vcpu_offset(number)));
+	if (any && vcpu_close(id)) {
+		for (unsigned number = FIRST_CACHE; number < count; number++)
+			if (all || is_idle(vcpu_word(area, vcpu_offset(number))))
+				empty_words(area, number);
+		vcpu_reopen(id);
+	}
+	for (unsigned number = FIRST_CACHE; number < count; number++) {
+		uintptr_t *word = vcpu_word(area, vcpu_offset(number));
+
+		word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
 	}
 }
 
-/* At most every TICK_MILLISECONDS, by whichever thread comes first into a slow path. */
-static void tick(void)
+/*
+ * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and before the heap
+ * grows further instead of reusing it.  One thread at a time; another one has nothing to add.
+ */
+static void reclaim(void)
+{
+	if (!cpuslab_spin_trylock(&reclaiming))
+		return;
+	for (unsigned id = 0; id < vcpu_ids(); id++)
+		drain_vcpu(id, false);
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
+		depot_age(&caches[number]->depot);
+	cpuslab_spin_unlock(&reclaiming);
+}
+
+void magazine_tick(void)
 {
 	static uint64_t last_tick;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
@@ -174,24 +191,16 @@ static void tick(void)
 	/* The first slow path of the process: nothing can be old. */
 	if (!last)
 		return;
-	drain_idle_vcpus();
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
-		depot_age(&caches[number]->depot);
+	vcpu_bury_dead_slots();
+	reclaim();
 	page_purge(false);
-}
-
-/* Before the heap grows further: what no vCPU has asked for since it last grew goes back to the slabs. */
-static void reclaim(void)
-{
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
-		depot_age(&caches[number]->depot);
 }
 
 /* When the system has refused memory: everything goes back, from everywhere. */
 static void reclaim_all(void)
 {
 	for (unsigned id = 0; id < vcpu_ids(); id++)
-		drain_vcpu(id);
+		drain_vcpu(id, true);
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
 		depot_empty(&caches[number]->depot);
 }
@@ -250,7 +259,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 	const uint16_t offset = cache->offset;
 	bool closed;
 
-	arch_count(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES);
+	arch_add(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES, 1);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
 	void *object = magazine_alloc(&cache->offset);
 
@@ -272,7 +281,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 			put_spare(cache, magazine);
 			magazine = spare;
 		} else {
-			tick();
+			magazine_tick();
 			magazine = filled_magazine(cache, magazine, spare);
 			if (!magazine)
 				return alloc_from_slab(cache);
@@ -294,7 +303,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	const uint16_t offset = cache->offset;
 	bool closed;
 
-	arch_count(vcpu_self, page_front.map, offset + 3 * VCPU_ROW_BYTES);
+	arch_add(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (magazine_free(&cache->offset, object))
 		return;
 	struct hand loaded = detach(offset, &closed);
@@ -322,7 +331,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			put_spare(cache, magazine);
 			magazine = spare;
 		} else {
-			tick();
+			magazine_tick();
 			/* Of two filled ones the older goes to the depot, the loaded one becomes the spare.
 			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
@@ -401,8 +410,10 @@ void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *free
 		uintptr_t area = vcpu_area(id);
 
 		if (area) {
-			*allocs += vcpu_word(area, cache->offset)[2 * VCPU_ROW];
-			*frees += vcpu_word(area, cache->offset)[3 * VCPU_ROW];
+			uint64_t misses = vcpu_word(area, cache->offset)[2 * VCPU_ROW];
+
+			*allocs += misses % VCPU_MISSED_FREE;
+			*frees += misses / VCPU_MISSED_FREE;
 		}
 	}
 }
@@ -424,6 +435,7 @@ void magazine_repair(void)
 	bool any = false, orphans = false;
 
 	vcpu_repair();
+	cpuslab_spin_reset(&reclaiming);
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
 		uint8_t bit = (uint8_t)(1u << number % 8);
 

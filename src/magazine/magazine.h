@@ -55,6 +55,8 @@ struct cache *magazine_cache(uint16_t id);
 unsigned magazine_caches(void);
 struct cache *magazine_cache_number(unsigned number);
 
+/* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
+void magazine_tick(void);
 /* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */
 void magazine_trim(void);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "arch/arch.h"
+#include "malloc/large.h"
 #include "malloc/process.h"
 #include "os/os.h"
 #include "report/statistics.h"
@@ -148,15 +149,34 @@ EXPORT const char *cpuslab_version(void)
 	return CPUSLAB_VERSION;
 }
 
+EXPORT enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void)
+{
+	process_enter();
+	return vcpu_mode();
+}
+
+EXPORT const char *cpuslab_vcpu_mode_name(void)
+{
+	static const char *const names[] = {
+		[CPUSLAB_VCPU_THREAD_SLOT] = "slot",
+		[CPUSLAB_VCPU_CPU_ID] = "cpu_id",
+		[CPUSLAB_VCPU_MM_CID] = "mm_cid",
+	};
+	return names[cpuslab_vcpu_mode()];
+}
+
 EXPORT void cpuslab_counters(struct cpuslab_counters *counters)
 {
 	struct report report;
 
+	uint64_t large_allocs, large_frees;
+
 	process_enter();
 	report_all(&report);
+	large_calls(&large_allocs, &large_frees);
 	*counters = (struct cpuslab_counters){
-		.alloc_misses = report.alloc_misses,
-		.free_misses = report.free_misses,
+		.alloc_misses = report.alloc_misses + large_allocs,
+		.free_misses = report.free_misses + large_frees,
 		.refills = report.refills,
 		.drains = report.drains,
 		.slabs_created = report.slabs_created,

@@ -14,18 +14,38 @@ static size_t pages_for(size_t bytes)
 	return (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
 }
 
+/* Calls that no size class served; for the counters of misses. */
+static uint64_t allocs, frees;
+
+void large_calls(uint64_t *alloc_calls, uint64_t *free_calls)
+{
+	*alloc_calls = __atomic_load_n(&allocs, __ATOMIC_RELAXED);
+	*free_calls = __atomic_load_n(&frees, __ATOMIC_RELAXED);
+}
+
+static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
+{
+	if (alignment > RUN_ALIGNMENT_MAX)
+		return NULL;
+	return page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1, PAGE_LARGE, zeroed);
+}
+
+/* Where the size belongs; and, since a limit may leave room in the other place alone, there. */
 static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 {
-	void *object = NULL;
+	void *object = size <= LARGE_RUN_MAX ? run_alloc(size, alignment, zeroed) : NULL;
 
-	if (size <= LARGE_RUN_MAX && alignment <= RUN_ALIGNMENT_MAX)
-		object = page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
-				    PAGE_LARGE, zeroed);
-	return object ? object : huge_alloc(size, alignment, zeroed);
+	if (!object)
+		object = huge_alloc(size, alignment, zeroed);
+	if (!object && size > LARGE_RUN_MAX)
+		object = run_alloc(size, alignment, zeroed);
+	return object;
 }
 
 void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 {
+	__atomic_fetch_add(&allocs, 1, __ATOMIC_RELAXED);
+	magazine_tick();
 	void *object = alloc_once(size, alignment, zeroed);
 
 	if (!object) {
@@ -37,6 +57,8 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 
 void large_free(void *object)
 {
+	__atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED);
+	magazine_tick();
 	if (!page_is_heap(object)) {
 		if (!huge_free(object))
 			corruption_abort(NULL, object, "free of a pointer that is not ours");

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { LARGE_RUN_MAX = 32 << 20 };
 
@@ -19,5 +20,7 @@ void large_free(void *object);
 size_t large_bytes(const void *object);
 /* Resizes where it is, or by moving the mapping; NULL when the contents must be copied. */
 void *large_resize(void *object, size_t size);
+/* How many calls of large_alloc and large_free there were. */
+void large_calls(uint64_t *alloc_calls, uint64_t *free_calls);
 
 #endif

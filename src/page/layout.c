@@ -124,6 +124,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;
 	page_front.slab_of = (uint32_t *)slab_of - page_front.heap_page;
 	page_front.metadata = metadata;
+	page_front.metadata_bytes = sizes.metadata;
 	/* Last: it opens the fast path of free. */
 	__atomic_store_n(&page_front.limit, heap_end >> PAGE_SHIFT, __ATOMIC_RELEASE);
 	return true;

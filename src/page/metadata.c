@@ -10,11 +10,32 @@
  * A free block's first word links to the next one; taking and giving each commit by one store of the list's
  * head, so that a forked child finds the lists whole even if the lock was held.
  */
-enum { KEPT_UNITS = 64 };
+enum { KEPT_UNITS = 64, METADATA_FLOOR = 256 << 10 };
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static void **kept[KEPT_UNITS + 1];
 static size_t used;
+
+static void keep(void **block, size_t units)
+{
+	*block = kept[units];
+	__atomic_store_n(&kept[units], block, __ATOMIC_RELEASE);
+}
+
+/* When the system gives no more: the front of a larger block that came back.  With the lock. */
+static void **split_kept(size_t units)
+{
+	for (size_t larger = units + 1; larger <= KEPT_UNITS; larger++) {
+		void **block = kept[larger];
+
+		if (block) {
+			__atomic_store_n(&kept[larger], *block, __ATOMIC_RELEASE);
+			keep(block + units * METADATA_UNIT / sizeof *block, larger - units);
+			return block;
+		}
+	}
+	return NULL;
+}
 
 void *metadata_alloc(size_t bytes)
 {
@@ -32,6 +53,8 @@ void *metadata_alloc(size_t bytes)
 		if (region_grow(&layout.metadata, end)) {
 			__atomic_store_n(&used, end, __ATOMIC_RELEASE);
 			block = (void **)(layout.metadata.base + start);
+		} else {
+			block = split_kept(units);
 		}
 	}
 	cpuslab_spin_unlock(&metadata_lock);
@@ -46,8 +69,18 @@ void metadata_free(void *address, size_t bytes)
 	if (units > KEPT_UNITS)
 		return;
 	cpuslab_spin_lock(&metadata_lock);
-	*block = kept[units];
-	__atomic_store_n(&kept[units], block, __ATOMIC_RELEASE);
+	keep(block, units);
+	cpuslab_spin_unlock(&metadata_lock);
+}
+
+void metadata_provide(size_t heap_bytes)
+{
+	/* A slab of the smallest objects has a descriptor of a 13th of its size; most have far less. */
+	size_t bytes = METADATA_FLOOR + heap_bytes / 32;
+
+	cpuslab_spin_lock(&metadata_lock);
+	if (bytes > layout.metadata.committed)
+		(void)region_grow(&layout.metadata, bytes); /* if not, the heap itself may still do */
 	cpuslab_spin_unlock(&metadata_lock);
 }
 

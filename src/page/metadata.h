@@ -7,5 +7,10 @@
 
 void metadata_repair(void);
 size_t metadata_bytes(void);
+/*
+ * Where memory comes in steps: makes room for the descriptors of a heap of so many bytes, so that a full heap
+ * can still be cut anew when its objects are freed.
+ */
+void metadata_provide(size_t heap_bytes);
 
 #endif

@@ -12,9 +12,9 @@
  *   the heap        page runs: slabs, and objects too large for a slab
  *
  * Called by the rooms above it, from any thread.  Locks: page_lock for runs and page ids, metadata_lock for
- * metadata, huge_lock for mappings outside the heap; all three are leaves, taken one at a time.  Lock-free:
- * reading the page map and slab_of, which change only while the reader's object cannot (the page belongs to
- * a slab as long as one of its objects is allocated).
+ * metadata, huge_lock for mappings outside the heap; page_lock may be followed by metadata_lock; else one at
+ * a time.  Lock-free: reading the page map and slab_of, which change only while the reader's object cannot
+ * (the page belongs to a slab as long as one of its objects is allocated).
  *
  * Fork.  A forked child gets the memory as it was, with locks held by threads that it does not have.  The
  * page map is the truth, written by single stores; free lists, bins and counts follow from it, and
@@ -46,11 +46,12 @@ enum page_id {
 
 /* The fast path's view: written once at start. */
 struct page_front {
-	uint16_t *map;       /* indexed by address >> PAGE_SHIFT, valid below `limit` */
-	uintptr_t limit;     /* the first page number after the heap; 0 until the library has started */
-	uintptr_t heap_page; /* the first page number of the heap */
-	uint32_t *slab_of;   /* indexed by page number, as the map */
-	char *metadata;      /* slab_of counts units of METADATA_UNIT from here */
+	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `limit` */
+	uintptr_t limit;       /* the first page number after the heap; 0 until the library has started */
+	uintptr_t heap_page;   /* the first page number of the heap */
+	uint32_t *slab_of;     /* indexed by page number, as the map */
+	char *metadata;        /* slab_of counts units of METADATA_UNIT from here */
+	size_t metadata_bytes; /* planned, not used */
 };
 extern ARCH_INTERNAL struct page_front page_front;
 
@@ -126,6 +127,11 @@ void metadata_free(void *block, size_t bytes);
 static inline uint32_t metadata_reference(const void *block)
 {
 	return (uint32_t)((size_t)((const char *)block - page_front.metadata) / METADATA_UNIT);
+}
+
+static inline bool metadata_contains(const void *address)
+{
+	return (uintptr_t)address - (uintptr_t)page_front.metadata < page_front.metadata_bytes;
 }
 
 static inline void *metadata_block(uint32_t reference)

@@ -206,6 +206,8 @@ static uint32_t extend(uint32_t pages, uint32_t alignment)
 	uint32_t first = (top + alignment - 1) & ~(alignment - 1);
 	size_t end = (size_t)first + pages;
 
+	if (end << PAGE_SHIFT > layout.heap.committed)
+		metadata_provide(end << PAGE_SHIFT);
 	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
 	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
 	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||

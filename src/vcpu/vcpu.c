@@ -38,6 +38,9 @@ static unsigned ids;          /* possible ids, or slots taken so far */
 static uintptr_t closed_area;
 static uintptr_t areas[ARCH_VCPUS]; /* by id; 0 for none */
 static uint8_t slot_taken[ARCH_VCPUS];
+static uint32_t slot_generation[ARCH_VCPUS]; /* how many forks deep its thread took it */
+static uint32_t generation;
+static __thread uint32_t own_generation;
 static unsigned open_words;
 static uint64_t fences;
 static pthread_key_t end_of_thread;
@@ -131,19 +134,9 @@ void vcpu_init(void)
 		table()[NOBODY] = closed_area;
 }
 
-enum cpuslab_vcpu_mode cpuslab_vcpu_mode(void)
+enum cpuslab_vcpu_mode vcpu_mode(void)
 {
 	return mode;
-}
-
-const char *cpuslab_vcpu_mode_name(void)
-{
-	static const char *const names[] = {
-		[CPUSLAB_VCPU_THREAD_SLOT] = "slot",
-		[CPUSLAB_VCPU_CPU_ID] = "cpu_id",
-		[CPUSLAB_VCPU_MM_CID] = "mm_cid",
-	};
-	return names[mode];
 }
 
 /* ---- areas ------------------------------------------------------------------------------------------ */
@@ -205,6 +198,7 @@ static bool take_slot(void)
 	if (!make_area(id))
 		return false;
 	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
+	slot_generation[id] = own_generation = generation;
 	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
 }
@@ -322,8 +316,24 @@ void vcpu_repair(void)
 	for (unsigned id = 0; id < ids; id++) {
 		/* Whoever was draining this area is gone; what it had already taken out is lost. */
 		table()[id] = areas[id] ? areas[id] : closed_area;
-		slot_taken[id] = 0;
+		slot_taken[id] &= 1;
 	}
-	if (mode == CPUSLAB_VCPU_THREAD_SLOT && own.mm_cid != NOBODY)
-		slot_taken[own.mm_cid] = 1;
+	/*
+	 * Whose slots are free now?  All but that of the thread that forked; but it need not be the one that
+	 * comes here, for a child may make threads before its first slow path.
+	 */
+	generation++;
+}
+
+void vcpu_bury_dead_slots(void)
+{
+	if (own_generation == generation || mode != CPUSLAB_VCPU_THREAD_SLOT || standing != INSIDE)
+		return;
+	/* This thread has lived through the fork, so it is the one that made it. */
+	cpuslab_spin_lock(&vcpu_lock);
+	for (unsigned id = 0; id < ids; id++)
+		if (slot_generation[id] != generation && id != own.mm_cid)
+			slot_taken[id] &= (uint8_t)~1u;
+	slot_generation[own.mm_cid] = own_generation = generation;
+	cpuslab_spin_unlock(&vcpu_lock);
 }

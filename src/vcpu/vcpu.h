@@ -7,8 +7,8 @@
  *
  *   words      what the fast path pops from and pushes to, one for each cache
  *   spares     the spare magazine, 0 for none
- *   allocs     allocations that missed
- *   frees      frees that missed
+ *   misses     allocations that missed, and frees in units of VCPU_MISSED_FREE
+ *   glimpses   what the word was when the last tick looked
  *
  * and cache number n has its word at vcpu_offset(n), the others one, two and three rows further on.
  *
@@ -43,6 +43,7 @@ enum {
 	VCPU_AREA_BYTES = VCPU_GROUPS * VCPU_GROUP_BYTES,
 	VCPU_CACHES = VCPU_GROUPS * VCPU_ROW,
 };
+static const uint64_t VCPU_MISSED_FREE = 1ull << 32;
 
 extern ARCH_INTERNAL struct arch_self vcpu_self;
 extern ARCH_INTERNAL const uintptr_t vcpu_void, vcpu_closed; /* what such words hold */
@@ -59,6 +60,10 @@ static inline unsigned vcpu_cache(uint16_t offset)
 
 /* Chooses the mode.  After page_init. */
 void vcpu_init(void);
+enum cpuslab_vcpu_mode vcpu_mode(void);
+
+/* Slots of threads that a fork left behind become free.  Cheap when there was no fork. */
+void vcpu_bury_dead_slots(void);
 
 /* Makes the words of caches below `caches` void in every area, now and in areas to come. */
 void vcpu_open_words(unsigned caches);
