@@ -80,8 +80,26 @@ static pid_t checked_fork(void)
 	return child;
 }
 
-__attribute__((noreturn)) static void ordinary_child(void)
+/* So that the first slow path of the child is another thread's than the one that forked. */
+static void use_threads_first(void)
 {
+	pthread_t threads[2];
+	for (int i = 0; i < 2; i++)
+		threads[i] = check_thread(child_thread, NULL);
+	for (int i = 0; i < 20000; i++) {
+		uint64_t *object = malloc(64);
+		*object = (uint64_t)i;
+		CHECK(*(volatile uint64_t *)object == (uint64_t)i);
+		free(object);
+	}
+	for (int i = 0; i < 2; i++)
+		check_join(threads[i]);
+}
+
+__attribute__((noreturn)) static void ordinary_child(bool threads_first)
+{
+	if (threads_first)
+		use_threads_first();
 	use_heap();
 	use_threads();
 	use_streams();
@@ -111,7 +129,7 @@ static void run_fork(unsigned long forks)
 		refill_inherited(&random);
 		pid_t child = checked_fork();
 		if (child == 0)
-			ordinary_child();
+			ordinary_child(forks % 2);
 		CHECK_EXITED(check_wait(child), 0);
 	}
 	load_stop(&load);
@@ -250,7 +268,7 @@ static void *flush_load(void *argument)
 	struct load *load = argument;
 	while (!__atomic_load_n(&load->stop, __ATOMIC_RELAXED)) {
 		fflush(NULL);
-		usleep(50); /* the lock on the list is not fair: fork waits for it too */
+		usleep(200); /* the lock on the list is not fair: fork waits for it too */
 	}
 	return NULL;
 }
@@ -258,8 +276,8 @@ static void *flush_load(void *argument)
 static void run_stdio(unsigned long forks)
 {
 	struct load streams, lines, flushes, load;
-	load_start(&streams, 2, stream_load);
-	load_start(&lines, 2, line_load);
+	load_start(&streams, 1, stream_load);
+	load_start(&lines, 1, line_load);
 	load_start(&flushes, 1, flush_load);
 	load_start(&load, 1, load_run);
 	for (; forks; forks--) {
@@ -294,7 +312,7 @@ int main(int argc, char **argv)
 		unsigned everyday;
 	} variants[] = {
 		{"fork", run_fork, 120}, {"nested", run_nested, 40}, {"threads", run_threads, 250},
-		{"bare", run_bare, 150}, {"stdio", run_stdio, 150},
+		{"bare", run_bare, 150}, {"stdio", run_stdio, 60},
 	};
 	const char *name = argc > 1 ? argv[1] : "fork";
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
