@@ -1,0 +1,151 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The hit paths of malloc and free, instruction by instruction: at most 20 each, no lock prefix, no call, and the
+# word addressed without an index register.  They are pinned in golden/fast_path.x86_64.txt.
+#
+#   tests/fast_path_golden.sh            compare (release build by gcc on x86-64; skipped with 77 elsewhere)
+#   tests/fast_path_golden.sh --update   write the golden file anew
+#
+# CPUSLAB_BUILD is the build folder (default: build).
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+build=${CPUSLAB_BUILD:-$here/../build}
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+[ "$(uname -m)" = x86_64 ] || skip "not x86-64"
+[ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || skip "a ${CPUSLAB_BUILD_TYPE} build"
+[ "${CPUSLAB_COMPILER:-GNU}" = GNU ] || skip "compiled by ${CPUSLAB_COMPILER}"
+[ -z "${CPUSLAB_SANITIZE:-}" ] || skip "a sanitizer build"
+command -v objdump >/dev/null || skip "no objdump"
+command -v python3 >/dev/null || skip "no python3"
+[ -e "$build/libcpuslab.so" ] || { echo "no library in $build" >&2; exit 1; }
+
+exec python3 - "$build/libcpuslab.so" "$here/golden/fast_path.x86_64.txt" "${1:-}" <<'PYTHON'
+import difflib, re, subprocess, sys
+
+library, golden_path, update = sys.argv[1:4]
+FUNCTIONS, MOST = ["malloc", "free"], 20
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def fail(text):
+    print("fast path:", text, file=sys.stderr)
+    sys.exit(1)
+
+
+def disassemble(function):
+    """Address -> instruction text, for one function."""
+    text = output("objdump", "-d", "--no-show-raw-insn", "--disassemble=" + function, library)
+    code, inside = {}, False
+    for line in text.splitlines():
+        head = re.match(r"[0-9a-f]+ <(.*)>:$", line)
+        if head:
+            inside = head.group(1) == function
+        row = re.match(r"\s*([0-9a-f]+):\t(.*)$", line)
+        if inside and row:
+            code[int(row.group(1), 16)] = row.group(2).split("#")[0].strip()
+    if not code:
+        fail(f"no function {function} in {library}")
+    return code
+
+
+def walk(function):
+    """The instructions from the entry to ret when every conditional branch falls through."""
+    code = disassemble(function)
+    order = sorted(code)
+    following = dict(zip(order, order[1:]))
+    at, path, seen = order[0], [], set()
+    while True:
+        if at not in code:
+            fail(f"{function}: the straight path leaves the function at {at and hex(at)}")
+        if at in seen:
+            fail(f"{function}: the straight path loops at {hex(at)}")
+        seen.add(at)
+        text = code[at]
+        name = text.split()[0]
+        path.append(text)
+        if name.startswith("ret"):
+            return path
+        if name == "jmp":
+            target = re.search(r"\b([0-9a-f]+) <", text)
+            if not target:
+                fail(f"{function}: an indirect jump: {text}")
+            at = int(target.group(1), 16)
+        else:
+            at = following.get(at)
+
+
+def memory_operands(text):
+    """(segment, displacement, base, index) of each memory operand."""
+    return re.findall(r"(%[c-gs]s:)?(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+)(?:,\d)?)?\)", text)
+
+
+def check(function, path):
+    listing = "\n  ".join(path)
+    if len(path) > MOST:
+        fail(f"{function} takes {len(path)} instructions, more than {MOST}:\n  {listing}")
+    for text in path:
+        if re.search(r"\block\b|\bxchg\b.*\(", text):
+            fail(f"{function} locks the bus: {text}")
+        if text.startswith("call"):
+            fail(f"{function} calls: {text}")
+    # The commit is the last instruction that writes memory; it names the register that holds the word's address.
+    writes = [t for t in path if re.search(r"\)$", t) and not re.match(r"(cmp|test|lea|j|nop)", t)]
+    if not writes:
+        fail(f"{function} commits nothing:\n  {listing}")
+    commit = writes[-1]
+    segment, _, word, index = memory_operands(commit)[-1]
+    if segment or not word or index or word == "%rip":
+        fail(f"{function}: the commit has an index register or is not a word: {commit}")
+    loads = 0
+    for text in path:
+        for operand in memory_operands(text):
+            if word in operand[2:]:
+                if operand[3]:
+                    fail(f"{function}: the word is addressed with an index register: {text}")
+                loads += text is not commit
+    if not loads:
+        fail(f"{function}: never reads the word that it writes:\n  {listing}")
+
+
+def normal(text):
+    """Without what moves when unrelated code does: rip-relative distances, branch targets, symbols."""
+    text = re.sub(r"-?0x[0-9a-f]+\(%rip\)", "(%rip)", text)
+    text = re.sub(r"\b[0-9a-f]+ <.*>", "slow", text)
+    return re.sub(r"\s+", " ", text)
+
+
+# The compiler that made the library, not the one that is installed.
+comments = output("readelf", "-p", ".comment", library)
+made_by = re.search(r"GCC: .*? (\d+)\.", comments)
+compiler = "gcc " + (made_by.group(1) if made_by else "?")
+
+lines = [compiler]
+for function in FUNCTIONS:
+    path = walk(function)
+    check(function, path)
+    lines.append(f"{function}: {len(path)} instructions")
+    lines += ["  " + normal(text) for text in path]
+
+if update == "--update":
+    with open(golden_path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+    print("written:", golden_path)
+    sys.exit(0)
+with open(golden_path) as file:
+    golden = file.read().splitlines()
+if golden[0] != compiler:
+    # Another compiler may choose otherwise; the counts hold for all.
+    pick = lambda rows: [row for row in rows if not row.startswith("  ")][1:]
+    golden, lines = pick(golden), pick(lines)
+if golden != lines:
+    print("\n".join(difflib.unified_diff(golden, lines, "golden", "this build", lineterm="")), file=sys.stderr)
+    fail("it differs from the golden file (if that is meant: tests/fast_path_golden.sh --update)")
+print("\n".join(row for row in lines if not row.startswith("  ")))
+PYTHON
