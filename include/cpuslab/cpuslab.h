@@ -45,23 +45,23 @@ CPUSLAB_API const char *cpuslab_vcpu_mode_name(void);
  * path are not counted (that would cost what the fast path saves): subtract.
  */
 struct cpuslab_counters {
-	uint64_t alloc_misses;	/* allocations that found their vCPU's magazine empty */
-	uint64_t free_misses;	/* frees that found it full, and frees of large or foreign memory */
-	uint64_t refills;	/* magazines filled from slabs */
-	uint64_t drains;	/* magazines emptied into slabs */
-	uint64_t slabs_created; /* page runs turned into slabs */
-	uint64_t slabs_freed;	/* slabs given back to the page layer */
-	uint64_t section_aborts;/* restartable sequences that the kernel sent to their abort handler */
-	uint64_t fences;	/* remote drains of another vCPU */
-	uint64_t purged_bytes;	/* bytes returned to the system so far */
-	uint64_t lock_acquires; /* acquisitions of depot, slab and page locks */
+	uint64_t alloc_misses;   /* allocations that found their vCPU's magazine empty */
+	uint64_t free_misses;    /* frees that found it full, and frees of large or foreign memory */
+	uint64_t refills;        /* magazines filled from slabs */
+	uint64_t drains;         /* magazines emptied into slabs */
+	uint64_t slabs_created;  /* page runs turned into slabs */
+	uint64_t slabs_freed;    /* slabs given back to the page layer */
+	uint64_t section_aborts; /* restartable sequences that the kernel sent to their abort handler */
+	uint64_t fences;         /* remote drains of another vCPU */
+	uint64_t purged_bytes;   /* bytes returned to the system so far */
+	uint64_t lock_acquires;  /* acquisitions of depot, slab and page locks */
 };
 
 CPUSLAB_API void cpuslab_counters(struct cpuslab_counters *counters);
 
 /*
- * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare them.
- * The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
+ * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare
+ * them. The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
  */
 CPUSLAB_API void free_sized(void *object, size_t size);
 CPUSLAB_API void free_aligned_sized(void *object, size_t alignment, size_t size);

@@ -27,7 +27,8 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	if (alignment > RUN_ALIGNMENT_MAX)
 		return NULL;
-	return page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1, PAGE_LARGE, zeroed);
+	return page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1, PAGE_LARGE,
+			  zeroed);
 }
 
 /* Where the size belongs; and, since a limit may leave room in the other place alone, there. */

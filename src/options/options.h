@@ -13,11 +13,11 @@
 
 enum option_vcpu { OPTION_VCPU_AUTO, OPTION_VCPU_MM_CID, OPTION_VCPU_CPU_ID, OPTION_VCPU_SLOT };
 
-#define OPTION_TYPE_FLAG	 bool
-#define OPTION_TYPE_COUNT	 size_t
-#define OPTION_TYPE_BYTES	 size_t
+#define OPTION_TYPE_FLAG         bool
+#define OPTION_TYPE_COUNT        size_t
+#define OPTION_TYPE_BYTES        size_t
 #define OPTION_TYPE_MILLISECONDS size_t
-#define OPTION_TYPE_VCPU_MODE	 enum option_vcpu
+#define OPTION_TYPE_VCPU_MODE    enum option_vcpu
 
 struct options {
 #define OPTION(name, kind, initial, text) OPTION_TYPE_##kind name;
