@@ -528,7 +528,7 @@ struct contender {
 } OWN_LINES;
 
 static struct {
-	bool stop OWN_LINES;
+	uint64_t end OWN_LINES; /* of the window, in ticks */
 	uint64_t value OWN_LINES;
 	pthread_barrier_t start OWN_LINES;
 	const struct contended *kind;
@@ -546,14 +546,20 @@ static void *contend(void *argument)
 {
 	struct contender *me = argument;
 
+	/* The contenders end the window themselves: with real-time priority they leave no CPU to a
+	 * timekeeper. */
 	if (contest.pinned) {
 		pin(me->place);
 		prefer_me();
+	} else {
+		/* Not real-time priority, under which threads that outnumber the CPUs would not take turns.
+		 */
+		setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	}
 	pthread_barrier_wait(&contest.start);
 	struct window opened = open_window();
-	while (!__atomic_load_n(&contest.stop, __ATOMIC_RELAXED)) {
-		uint64_t before = ticks();
+	uint64_t end = __atomic_load_n(&contest.end, __ATOMIC_RELAXED);
+	for (uint64_t before; (before = ticks()) < end;) {
 		contest.kind->lock();
 		uint64_t waited = ticks() - before;
 		contest.value++;
@@ -571,7 +577,8 @@ static void *contend(void *argument)
 }
 
 /* One window; false when a thread lost its CPU. */
-static bool run_contest(struct contended *kind, unsigned threads, unsigned milliseconds)
+static bool run_contest(struct contended *kind, unsigned threads, unsigned milliseconds,
+			double ticks_a_second)
 {
 	struct contender *contenders = aligned_alloc(128, threads * sizeof *contenders);
 	pthread_t *thread = calloc(threads, sizeof *thread);
@@ -582,7 +589,6 @@ static bool run_contest(struct contended *kind, unsigned threads, unsigned milli
 	if (!contenders || !thread)
 		exit(1);
 	memset(contenders, 0, threads * sizeof *contenders);
-	contest.stop = false;
 	contest.kind = kind;
 	pthread_barrier_init(&contest.start, NULL, threads + 1);
 	pthread_attr_init(&attributes);
@@ -594,11 +600,10 @@ static bool run_contest(struct contended *kind, unsigned threads, unsigned milli
 			exit(1);
 		}
 	}
+	/* Nobody runs before this thread has said when the window ends. */
+	__atomic_store_n(&contest.end, ticks() + (uint64_t)(ticks_a_second * milliseconds / 1000),
+			 __ATOMIC_RELAXED);
 	pthread_barrier_wait(&contest.start);
-	double from = seconds_now();
-	usleep(milliseconds * 1000);
-	__atomic_store_n(&contest.stop, true, __ATOMIC_RELAXED);
-	double seconds = seconds_now() - from;
 	for (unsigned i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	for (unsigned i = 0; i < threads; i++) {
@@ -613,7 +618,7 @@ static bool run_contest(struct contended *kind, unsigned threads, unsigned milli
 	free(thread);
 	if (lost)
 		return false;
-	add_sample(&kind->rate, (double)turns / seconds);
+	add_sample(&kind->rate, (double)turns * 1000 / milliseconds);
 	add_sample(&kind->longest, (double)longest);
 	return true;
 }
@@ -659,7 +664,7 @@ static void measure_load(const struct load *load, unsigned threads, unsigned win
 			struct contended *kind = &kinds[(turn + window) % LENGTH(kinds)];
 
 			for (unsigned attempt = 0; kind->lock && attempt < ATTEMPTS; attempt++)
-				if (run_contest(kind, threads, milliseconds))
+				if (run_contest(kind, threads, milliseconds, rate))
 					break;
 		}
 	printf("\ncontended: %u threads on %u CPUs, %s; %u windows of %u ms%s\n", threads, available,

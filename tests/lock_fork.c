@@ -8,20 +8,7 @@
 
 #include <cpuslab/lock.h>
 
-enum { THREADS = 4, PAGES = 64 };
-
-/* ThreadSanitizer lets no threads start in the child of a process with threads. */
-#if defined(__SANITIZE_THREAD__)
-enum { CHILD_THREADS = 0 };
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-enum { CHILD_THREADS = 0 };
-#else
-enum { CHILD_THREADS = 2 };
-#endif
-#else
-enum { CHILD_THREADS = 2 };
-#endif
+enum { THREADS = 4, CHILD_THREADS = 2, PAGES = 64 };
 
 static struct cpuslab_spinlock spin;
 static struct cpuslab_mcs mcs;
