@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vcpu_single_step: malloc and free stopped at each of their instructions lose and double no object.
+ *
+ *   vcpu_single_step steps         a traced child is single-stepped k instructions into an operation, then
+ * let go, for k = 1, 2, … past the end of the hit path, and at strides through the slow paths
+ *   vcpu_single_step breakpoints   the child runs into a hardware breakpoint at every byte of every
+ * restartable section; those that are an instruction's first byte stop it there
+ *
+ * The kernel sends a thread that is stopped inside a section to the section's abort handler.  So stepping
+ * never gets further than a section's first instruction, and again and again; breakpoints are what reaches
+ * the others. Each operation runs on a heap that the child checks afterwards: no object is handed out twice,
+ * and at the end the allocator's own count of what is in use is what it was.
+ */
+#include "check.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+#ifndef __x86_64__
+
+int main(void)
+{
+	check_skip("debug registers and rflags are known here for x86-64 only");
+}
+
+#else
+
+/* ---- the traced child ------------------------------------------------------------------------------------
+ */
+
+enum operation { HIT_ALLOC, HIT_FREE, MISS_ALLOC, MISS_FREE, LARGE, RESIZE, TRIM, OPERATIONS };
+
+static const char *const operation_names[] = {"malloc that hits", "free that hits", "malloc that misses",
+					      "free that misses", "large block",    "realloc",
+					      "malloc_trim"};
+
+/* What tracer and child tell each other. */
+static struct shared {
+	enum operation operation;
+	bool stop;
+	uint64_t aborts, rounds;
+	int mode;
+} *shared;
+
+enum { SIZE = 96, LIVE = 600, BATCH = 600 };
+
+static uint64_t *live[LIVE];
+static uint64_t *batch[BATCH];
+
+/* The tracer sees SIGTRAP with the instruction pointer behind these. */
+#define TRAP() __asm__ volatile("int3" ::: "memory")
+
+static uint64_t *stamped(uint64_t **slot)
+{
+	uint64_t *object = malloc(SIZE);
+	CHECK(object);
+	for (size_t i = 0; i < SIZE / 8; i++)
+		object[i] = (uint64_t)(uintptr_t)slot ^ i;
+	return *slot = object;
+}
+
+static void verify(uint64_t **slot)
+{
+	for (size_t i = 0; i < SIZE / 8; i++)
+		CHECK((*slot)[i] == ((uint64_t)(uintptr_t)slot ^ i), "%p has two owners", (void *)*slot);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uint64_t *const *x = a, *const *y = b;
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Whatever the operation left behind, objects come out distinct, and those that live are untouched. */
+static void check_heap(size_t count)
+{
+	static uint64_t *sorted[LIVE + BATCH];
+	for (size_t i = 0; i < count; i++)
+		stamped(&batch[i]);
+	for (size_t i = 0; i < LIVE; i++)
+		verify(&live[i]);
+	memcpy(sorted, live, sizeof live);
+	memcpy(sorted + LIVE, batch, count * sizeof *batch);
+	qsort(sorted, LIVE + count, sizeof *sorted, by_address);
+	for (size_t i = 1; i < LIVE + count; i++)
+		CHECK(sorted[i - 1] != sorted[i], "%p was handed out twice", (void *)sorted[i]);
+	for (size_t i = 0; i < count; i++) {
+		verify(&batch[i]);
+		free(batch[i]);
+	}
+}
+
+static size_t in_use(void)
+{
+	struct mallinfo2 info = mallinfo2();
+	return info.uordblks + info.hblkhd;
+}
+
+static void operate(enum operation operation)
+{
+	void *object = NULL;
+	switch (operation) {
+	case HIT_ALLOC:
+		free(malloc(SIZE));
+		TRAP();
+		object = malloc(SIZE);
+		TRAP();
+		memset(object, 1, SIZE);
+		free(object);
+		break;
+	case HIT_FREE:
+		object = malloc(SIZE);
+		memset(object, 1, SIZE);
+		TRAP();
+		free(object);
+		TRAP();
+		break;
+	case MISS_ALLOC:
+		malloc_trim(0);
+		TRAP();
+		object = malloc(SIZE);
+		TRAP();
+		memset(object, 1, SIZE);
+		free(object);
+		break;
+	case MISS_FREE:
+		for (size_t i = 0; i < BATCH; i++)
+			stamped(&batch[i]);
+		malloc_trim(0);
+		TRAP();
+		free(batch[0]);
+		TRAP();
+		for (size_t i = 1; i < BATCH; i++) {
+			verify(&batch[i]);
+			free(batch[i]);
+		}
+		break;
+	case LARGE:
+		TRAP();
+		object = malloc(1 << 20);
+		free(object);
+		TRAP();
+		break;
+	case RESIZE:
+		object = malloc(SIZE);
+		check_stamp(object, SIZE, 4);
+		TRAP();
+		object = realloc(object, 5 * SIZE);
+		TRAP();
+		CHECK_STAMP(object, SIZE, 4);
+		free(object);
+		break;
+	case TRIM:
+		for (size_t i = 0; i < BATCH; i++)
+			stamped(&batch[i]);
+		for (size_t i = 0; i < BATCH; i++)
+			free(batch[i]);
+		TRAP();
+		malloc_trim(0);
+		TRAP();
+		break;
+	case OPERATIONS:
+		break;
+	}
+}
+
+__attribute__((noreturn)) static void be_traced(void)
+{
+	CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0);
+	if (check_cpuslab())
+		shared->mode = (int)cpuslab_vcpu_mode();
+	for (size_t i = 0; i < LIVE; i++)
+		stamped(&live[i]);
+	for (int operation = 0; operation < OPERATIONS; operation++)
+		check_heap(BATCH);
+	malloc_trim(0);
+	size_t start = in_use();
+	uint64_t aborts = check_counters().section_aborts;
+	raise(SIGSTOP);
+	while (!shared->stop) {
+		operate(shared->operation);
+		check_heap(16);
+		if (++shared->rounds % 64 == 0)
+			check_heap(BATCH);
+		shared->aborts = check_counters().section_aborts - aborts;
+	}
+	malloc_trim(0);
+	size_t end = in_use();
+	/* Nothing was lost: a lost object would stay in use for ever. */
+	if (check_cpuslab())
+		CHECK(end == start, "%zu bytes in use at the start, %zu at the end", start, end);
+	_exit(0);
+}
+
+/* ---- the tracer ------------------------------------------------------------------------------------------
+ */
+
+static pid_t child;
+
+/* Waits for the child's next stop by SIGTRAP; false when it has ended. */
+static bool wait_trap(void)
+{
+	int status;
+	for (;;) {
+		CHECK(waitpid(child, &status, 0) == child);
+		if (WIFEXITED(status) || WIFSIGNALED(status)) {
+			CHECK(shared->stop, "the child ended with wait status %#x in: %s, round %llu",
+			      (unsigned)status, operation_names[shared->operation],
+			      (unsigned long long)shared->rounds);
+			CHECK_EXITED(status, 0);
+			return false;
+		}
+		if (WSTOPSIG(status) == SIGTRAP)
+			return true;
+		CHECK(ptrace(PTRACE_CONT, child, NULL, (void *)(uintptr_t)WSTOPSIG(status)) == 0);
+	}
+}
+
+static bool go_on(void)
+{
+	CHECK(ptrace(PTRACE_CONT, child, NULL, NULL) == 0);
+	return wait_trap();
+}
+
+static uintptr_t instruction_pointer(void)
+{
+	struct user_regs_struct registers;
+	CHECK(ptrace(PTRACE_GETREGS, child, NULL, &registers) == 0);
+	return registers.rip;
+}
+
+/* Runs the operation once: to its first trap, then as `interrupt` likes, to its second trap. */
+static bool one_round(enum operation operation, bool (*interrupt)(unsigned long), unsigned long argument)
+{
+	shared->operation = operation;
+	CHECK(go_on()); /* the trap before the operation */
+	bool interrupted = interrupt(argument);
+	return interrupted;
+}
+
+/* The byte before the instruction pointer is int3: the operation's own end. */
+static bool at_own_trap(void)
+{
+	long text = ptrace(PTRACE_PEEKTEXT, child, (void *)(instruction_pointer() - 1), NULL);
+	return (text & 0xff) == 0xcc;
+}
+
+/* As the compiler and the kernel see a section. */
+struct section {
+	uint32_t version, flags;
+	uint64_t start, length, abort;
+};
+extern const struct section first_section[] __asm__("__start___rseq_cs") __attribute__((weak));
+extern const struct section last_section[] __asm__("__stop___rseq_cs") __attribute__((weak));
+
+/* Where a section may be left other than by its end: pairs of a section's start and such an address. */
+struct exit_point {
+	uint64_t start, address;
+};
+extern const struct exit_point first_exit[] __asm__("__start___rseq_exit_point_array") __attribute__((weak));
+extern const struct exit_point last_exit[] __asm__("__stop___rseq_exit_point_array") __attribute__((weak));
+
+static void set_debug_register(unsigned number, uintptr_t value)
+{
+	size_t offset = offsetof(struct user, u_debugreg) + number * sizeof(unsigned long);
+	if (ptrace(PTRACE_POKEUSER, child, (void *)offset, (void *)value) != 0)
+		check_skip("no hardware breakpoints: %s", strerror(errno));
+}
+
+static const struct section *section_at(uintptr_t address)
+{
+	for (const struct section *section = first_section; first_section && section < last_section;
+	     section++)
+		if (address - section->start < section->length)
+			return section;
+	return NULL;
+}
+
+/* As debuggers do: a stop at a section's start, and from there in one go to its end or to one of its exits.
+ */
+static void step_over(const struct section *section)
+{
+	uintptr_t targets[4] = {section->start + section->length}, control = 0;
+	unsigned breakpoints = 1;
+	for (const struct exit_point *point = first_exit; first_exit && point < last_exit; point++)
+		if (point->start == section->start && breakpoints < 4)
+			targets[breakpoints++] = point->address;
+	for (unsigned i = 0; i < breakpoints; i++) {
+		set_debug_register(i, targets[i]);
+		control |= 1ul << 2 * i;
+	}
+	set_debug_register(7, control);
+	CHECK(go_on());
+	set_debug_register(7, 0);
+}
+
+/* True when the operation had not ended after k steps. */
+static bool step(unsigned long k)
+{
+	bool crosses = shared->mode != CPUSLAB_VCPU_THREAD_SLOT;
+	for (; k; k--) {
+		CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
+		CHECK(wait_trap());
+		if (at_own_trap())
+			return false;
+		const struct section *section = crosses ? section_at(instruction_pointer()) : NULL;
+		if (section && k > 1)
+			step_over(section);
+	}
+	CHECK(go_on());
+	return true;
+}
+
+static void run_steps(void)
+{
+	/* The first, exhaustively; then at strides that share no divisor with any loop. */
+	enum { EVERY = 150, STEPS = 6000 };
+	for (int operation = 0; operation < OPERATIONS; operation++) {
+		unsigned long k = 1, interrupted = 0;
+		unsigned long stride = check_soak() ? 7 : operation < MISS_ALLOC ? 97 : 211;
+		while (k < STEPS && one_round((enum operation)operation, step, k)) {
+			interrupted++;
+			k += k < EVERY ? 1 : stride;
+		}
+		printf("  %s: stopped at %lu instructions\n", operation_names[operation], interrupted);
+		CHECK(interrupted >= 4);
+	}
+}
+
+/* True when the operation ran into the breakpoint; it may do so again and again until it is taken away. */
+static bool run_into(unsigned long address)
+{
+	set_debug_register(0, address);
+	set_debug_register(7, 1); /* execution, breakpoint 0 */
+	CHECK(go_on());
+	bool hit = !at_own_trap() && instruction_pointer() == address;
+	set_debug_register(7, 0);
+	if (hit)
+		CHECK(go_on());
+	return hit;
+}
+
+static void run_breakpoints(void)
+{
+	size_t sections = first_section ? (size_t)(last_section - first_section) : 0, reached = 0;
+	unsigned long stops = 0;
+	if (!sections)
+		check_skip("no restartable sections in this program");
+	for (size_t i = 0; i < sections; i++) {
+		const struct section *section = &first_section[i];
+		CHECK(section->length > 0 && section->length < 256);
+		/* The first instruction tells which operation comes along here. */
+		unsigned long stopped = 0;
+		for (int operation = 0; operation < OPERATIONS; operation++) {
+			if (!one_round((enum operation)operation, run_into, section->start))
+				continue;
+			for (uint64_t at = section->start; at < section->start + section->length; at++)
+				stopped += one_round((enum operation)operation, run_into, at);
+			/* And behind the commit, where nothing is undone any more. */
+			one_round((enum operation)operation, run_into, section->start + section->length);
+		}
+		reached += stopped > 0;
+		stops += stopped;
+	}
+	printf("  %zu of %zu sections reached, %lu stops inside them\n", reached, sections, stops);
+	CHECK(reached >= 3, "only %zu of %zu sections were reached", reached, sections);
+	if (shared->mode != CPUSLAB_VCPU_THREAD_SLOT)
+		CHECK(shared->aborts >= stops, "%lu stops in sections, but only %llu aborts", stops,
+		      (unsigned long long)shared->aborts);
+}
+
+int main(int argc, char **argv)
+{
+	const char *variant = argc > 1 ? argv[1] : "steps";
+	bool steps = strcmp(variant, "steps") == 0;
+	CHECK(steps || strcmp(variant, "breakpoints") == 0, "no variant '%s'", variant);
+	check_watchdog(250);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		be_traced();
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
+	      "the child cannot be traced: wait status %#x", (unsigned)status);
+	ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)PTRACE_O_EXITKILL);
+	if (steps)
+		run_steps();
+	else
+		run_breakpoints();
+	shared->stop = true;
+	/* Its last operation has two more traps to pass. */
+	while (go_on())
+		;
+	printf("%s: %llu operations, %llu aborted sections\n", check_mode(),
+	       (unsigned long long)shared->rounds, (unsigned long long)shared->aborts);
+	return 0;
+}
+
+#endif
