@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+#include "bench.h"
+
+#include "machine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct group {
+	const char *name, *text;
+	bool (*run)(struct bench *bench);
+} groups[] = {
+#define GROUP(name, text) {#name, text, group_##name},
+#include "groups.def"
+#undef GROUP
+};
+
+static const struct worker {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} workers[] = {
+#define WORKER(name) {#name, worker_##name},
+#include "workers.def"
+#undef WORKER
+};
+
+static const struct format {
+	const char *name;
+	void (*write)(const struct results *results, FILE *to);
+} formats[] = {
+	{"table", output_table},
+	{"csv", output_csv},
+	{"json", output_json},
+};
+
+enum {
+	GROUP_COUNT = sizeof(groups) / sizeof(groups[0]),
+	WORKER_COUNT = sizeof(workers) / sizeof(workers[0]),
+	FORMAT_COUNT = sizeof(formats) / sizeof(formats[0]),
+};
+
+static void print_usage(FILE *to)
+{
+	fputs("usage: cpuslab bench list | quick | all | GROUP... [OPTIONS]\n"
+	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
+	      "       cpuslab bench compare A.json B.json\n"
+	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
+	      "  --sizes N,...               object sizes, with K and M (group kmalloc)\n"
+	      "  --threads N                 threads of the parallel tests\n"
+	      "  --reps N                    rounds over all allocators\n"
+	      "  --format table|csv|json|html\n"
+	      "  --seed-lines                kmalloc: also in the line format of the kernel's test module\n"
+	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
+	      to);
+}
+
+void bench_progress(struct bench *bench, const char *test, const char *parameter)
+{
+	if (bench->terminal)
+		fprintf(stderr, "\r\033[K%s %s %s", bench->progress_group, test, parameter);
+}
+
+static void progress_end(struct bench *bench)
+{
+	if (bench->terminal)
+		fputs("\r\033[K", stderr);
+}
+
+unsigned bench_rounds(const struct bench *bench, unsigned usual)
+{
+	return bench->settings.rounds ? bench->settings.rounds : usual;
+}
+
+static FILE *open_in(const char *directory, const char *name)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	FILE *file = fopen(path, "we");
+	if (!file)
+		fprintf(stderr, "cpuslab bench: %s: %s\n", path, strerror(errno));
+	return file;
+}
+
+void bench_save(struct bench *bench)
+{
+	const char *directory = bench->settings.directory;
+	char from[PATH_MAX], to[PATH_MAX];
+	if (!directory)
+		return;
+	FILE *file = open_in(directory, "results.json.new");
+	if (!file)
+		return;
+	output_json(&bench->results, file);
+	/* Renamed when whole: a run that is stopped while it saves must find the older file. */
+	snprintf(from, sizeof(from), "%s/results.json.new", directory);
+	snprintf(to, sizeof(to), "%s/results.json", directory);
+	if (fclose(file) != 0 || rename(from, to) != 0)
+		fprintf(stderr, "cpuslab bench: %s: %s\n", to, strerror(errno));
+}
+
+static bool all_present(const struct bench *bench, const struct cell *cell, unsigned rounds)
+{
+	for (unsigned i = 0; i < bench->peers.count; i++)
+		if (!results_have(&bench->results, cell->group, cell->test, cell->parameter,
+				  bench->peers.list[i].name, rounds))
+			return false;
+	return true;
+}
+
+void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned rounds, measure *take_sample,
+		     void *context)
+{
+	unsigned count = bench->peers.count;
+	bool failed[sizeof(bench->peers.list) / sizeof(bench->peers.list[0])] = {false};
+	if (all_present(bench, cell, rounds))
+		return;
+	/* Rounds of an earlier run are not rounds of this one: pairs must have met the same moments. */
+	results_drop(&bench->results, cell->group, cell->test, cell->parameter);
+	bench_progress(bench, cell->test, cell->parameter);
+	for (unsigned round = 0; round <= rounds; round++)
+		for (unsigned turn = 0; turn < count; turn++) {
+			unsigned peer = (turn + round + count - 1) %
+					count; /* the first round that counts begins at 0 */
+			if (failed[peer] || take_sample(bench, peer, round == 0, context))
+				continue;
+			char name[RESULTS_NAME];
+			failed[peer] = true;
+			snprintf(name, sizeof(name), "%.16s failed", bench->peers.list[peer].name);
+			results_note(&bench->results, name, cell->test);
+		}
+	progress_end(bench);
+	bench_save(bench);
+}
+
+static bool parse_size(const char **text, size_t *size)
+{
+	char *end;
+	*size = strtoul(*text, &end, 10);
+	if (end == *text || *size == 0)
+		return false;
+	if (*end == 'K' || *end == 'k')
+		*size <<= 10, end++;
+	else if (*end == 'M' || *end == 'm')
+		*size <<= 20, end++;
+	*text = end;
+	return true;
+}
+
+static bool parse_sizes(struct settings *settings, const char *text)
+{
+	for (settings->size_count = 0; settings->size_count < SIZES_MAX; text++) {
+		if (!parse_size(&text, &settings->sizes[settings->size_count++]))
+			return false;
+		if (*text != ',')
+			return *text == '\0';
+	}
+	return false;
+}
+
+static bool parse_count(unsigned *count, const char *text)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+	*count = (unsigned)value;
+	return *text && !*end && value > 0 && value < 100000;
+}
+
+static const struct format *format_named(const char *name)
+{
+	for (unsigned i = 0; i < FORMAT_COUNT; i++)
+		if (strcmp(formats[i].name, name) == 0)
+			return &formats[i];
+	return NULL;
+}
+
+static const struct group *group_named(const char *name)
+{
+	for (unsigned i = 0; i < GROUP_COUNT; i++)
+		if (strcmp(groups[i].name, name) == 0)
+			return &groups[i];
+	return NULL;
+}
+
+/* What the command line asks for. */
+struct call {
+	struct settings settings;
+	const char *peers;
+	const struct group *groups[GROUP_COUNT];
+	unsigned group_count;
+};
+
+static bool parse_option(struct call *call, const char *option, const char *value)
+{
+	if (strcmp(option, "--peers") == 0)
+		return call->peers = value, true;
+	if (strcmp(option, "--sizes") == 0)
+		return parse_sizes(&call->settings, value);
+	if (strcmp(option, "--threads") == 0)
+		return parse_count(&call->settings.threads, value) && call->settings.threads <= 256;
+	if (strcmp(option, "--reps") == 0)
+		return parse_count(&call->settings.rounds, value);
+	if (strcmp(option, "--format") == 0)
+		return call->settings.format = value, format_named(value) != NULL;
+	if (strcmp(option, "--out") == 0)
+		return call->settings.directory = value, true;
+	return false;
+}
+
+static bool parse_word(struct call *call, const char *word)
+{
+	const struct group *group = group_named(word);
+	if (strcmp(word, "quick") == 0) {
+		call->settings.quick = true;
+		call->groups[call->group_count++] = group_named("kmalloc");
+		call->groups[call->group_count++] = group_named("start");
+		call->groups[call->group_count++] = group_named("programs");
+		return true;
+	}
+	if (strcmp(word, "all") == 0) {
+		for (unsigned i = 0; i < GROUP_COUNT; i++)
+			call->groups[call->group_count++] = &groups[i];
+		return true;
+	}
+	if (group)
+		call->groups[call->group_count++] = group;
+	return group != NULL;
+}
+
+static bool parse_call(struct call *call, int argc, char **argv)
+{
+	*call = (struct call){.settings = {.format = "table"}, .peers = "auto"};
+	for (int i = 1; i < argc; i++) {
+		bool well;
+		if (strcmp(argv[i], "--seed-lines") == 0)
+			well = call->settings.seed_lines = true;
+		else if (strncmp(argv[i], "--", 2) == 0)
+			well = i + 1 < argc && parse_option(call, argv[i], argv[i + 1]), i++;
+		else
+			well = call->group_count == 0 || group_named(argv[i]) ? parse_word(call, argv[i])
+									      : false;
+		if (!well || call->group_count == GROUP_COUNT + 1) {
+			fprintf(stderr, "cpuslab bench: cannot use '%s'\n", argv[i < argc ? i : argc - 1]);
+			return false;
+		}
+	}
+	return call->group_count > 0;
+}
+
+static void write_all_formats(const struct bench *bench)
+{
+	for (unsigned i = 0; i < FORMAT_COUNT; i++) {
+		char name[32];
+		if (strcmp(formats[i].name, "json") == 0)
+			continue; /* results.json is there */
+		snprintf(name, sizeof(name), "results.%s",
+			 strcmp(formats[i].name, "table") == 0 ? "txt" : formats[i].name);
+		FILE *file = open_in(bench->settings.directory, name);
+		if (!file)
+			continue;
+		formats[i].write(&bench->results, file);
+		fclose(file);
+	}
+}
+
+static void load_earlier(struct bench *bench)
+{
+	char path[PATH_MAX];
+	if (mkdir(bench->settings.directory, 0777) != 0 && errno != EEXIST)
+		fprintf(stderr, "cpuslab bench: %s: %s\n", bench->settings.directory, strerror(errno));
+	snprintf(path, sizeof(path), "%s/results.json", bench->settings.directory);
+	if (access(path, R_OK) == 0)
+		results_load(&bench->results, path);
+	bench->results.note_count = 0; /* this run makes its own */
+}
+
+static int run_groups(const struct call *call)
+{
+	static struct bench bench;
+	bench = (struct bench){.settings = call->settings, .terminal = isatty(STDERR_FILENO)};
+	if (bench.settings.directory)
+		load_earlier(&bench);
+	machine_describe(&bench.results);
+	if (!peers_find(&bench.peers, call->peers, &bench.results))
+		return 1;
+	struct machine_time start = machine_time();
+	bool well = true;
+	for (unsigned i = 0; i < call->group_count; i++) {
+		bench.progress_group = call->groups[i]->name;
+		well &= call->groups[i]->run(&bench);
+	}
+	machine_judge(&bench.results, start);
+	bench_save(&bench);
+	if (bench.settings.directory)
+		write_all_formats(&bench);
+	format_named(call->settings.format)->write(&bench.results, stdout);
+	if (strcmp(call->settings.format, "table") == 0)
+		verdict_print(&bench.results, stdout);
+	results_free(&bench.results);
+	return well ? 0 : 1;
+}
+
+static int show(int argc, char **argv)
+{
+	struct results results = {0};
+	struct call call = {.settings.format = "table"};
+	if (argc != 2 && (argc != 4 || !parse_option(&call, argv[2], argv[3]))) {
+		print_usage(stderr);
+		return 2;
+	}
+	if (!results_load(&results, argv[1]))
+		return 1;
+	format_named(call.settings.format)->write(&results, stdout);
+	if (strcmp(call.settings.format, "table") == 0)
+		verdict_print(&results, stdout);
+	results_free(&results);
+	return 0;
+}
+
+static int run_worker(int argc, char **argv)
+{
+	for (unsigned i = 0; argc > 1 && i < WORKER_COUNT; i++)
+		if (strcmp(argv[1], workers[i].name) == 0)
+			return workers[i].run(argc - 1, argv + 1);
+	return 2;
+}
+
+int command_bench(int argc, char **argv)
+{
+	struct call call;
+	if (argc > 1 && strcmp(argv[1], "worker") == 0)
+		return run_worker(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "compare") == 0)
+		return bench_compare(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "show") == 0)
+		return show(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "list") == 0) {
+		for (unsigned i = 0; i < GROUP_COUNT; i++)
+			printf("%-10s %s\n", groups[i].name, groups[i].text);
+		return 0;
+	}
+	if (!parse_call(&call, argc, argv)) {
+		print_usage(stderr);
+		return 2;
+	}
+	return run_groups(&call);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* launch: processes under one allocator or another, and what the kernel says they used. */
+#ifndef CPUSLAB_BENCH_LAUNCH_H
+#define CPUSLAB_BENCH_LAUNCH_H
+
+#include "peers.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct launch {
+	char *const *argv;
+	const struct peer *peer; /* NULL: the environment as it is */
+	const char *directory;   /* to run in; NULL: here */
+	const char *output;      /* file for stdout; NULL: /dev/null */
+	bool quiet;              /* stderr to /dev/null too */
+	/*
+	 * Debian links some programs against another allocator.  With this, the system's malloc is preloaded
+	 * by name instead of left out, and the program is handed the library in BENCH_PRELOAD, not
+	 * LD_PRELOAD.
+	 */
+	bool indirect;
+	int cpu;                 /* to pin to, or -1 */
+	int input_fd, output_fd; /* when not 0: stdin and stdout */
+};
+
+struct usage {
+	double wall, cpu;          /* seconds */
+	double peak_bytes, faults; /* of the largest process; of all */
+	double exit_status;        /* 0 for success */
+};
+
+/*
+ * The peak of a process that is started by fork counts the pages of the parent that it was copied from: the
+ * command therefore stays far smaller than anything that it measures.
+ */
+pid_t launch_start(const struct launch *launch);
+bool launch_wait(pid_t child, struct usage *usage);
+
+/* Starts, waits and times.  False when it did not end with status 0. */
+bool launch_run(const struct launch *launch, struct usage *usage);
+
+/* A worker of this command that answers requests one by one, under one allocator. */
+struct session {
+	pid_t child;
+	int to, from;
+	bool broken;
+};
+bool session_open(struct session *session, const struct peer *peer, const char *worker);
+bool session_ask(struct session *session, const void *request, size_t request_size, void *reply,
+		 size_t reply_size);
+void session_close(struct session *session);
+
+/* The worker's side: 0 when the other end has gone. */
+bool session_receive(void *request, size_t size);
+bool session_reply(const void *reply, size_t size);
+
+/* This command, to start workers with. */
+const char *launch_self(void);
+
+void pin_to_cpu(int cpu);
+
+/* Resident bytes of this process, exactly: summed over its page tables and not read from lazy counters. */
+double resident_bytes(void);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include "results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void copy_name(char to[static RESULTS_NAME], const char *from)
+{
+	snprintf(to, RESULTS_NAME, "%s", from);
+}
+
+static struct series *find(const struct results *results, const struct cell *cell, const char *peer)
+{
+	for (unsigned i = 0; i < results->count; i++) {
+		struct series *s = &results->series[i];
+		if (strcmp(s->parameter, cell->parameter) == 0 && strcmp(s->metric, cell->metric) == 0 &&
+		    strcmp(s->peer, peer) == 0 && strcmp(s->test, cell->test) == 0 &&
+		    strcmp(s->group, cell->group) == 0)
+			return s;
+	}
+	return NULL;
+}
+
+const struct series *results_find(const struct results *results, const struct cell *cell, const char *peer)
+{
+	return find(results, cell, peer);
+}
+
+static void *grow(void *array, unsigned *capacity, size_t element)
+{
+	*capacity = *capacity ? 2 * *capacity : 16;
+	array = realloc(array, *capacity * element);
+	if (!array) {
+		perror("cpuslab bench");
+		exit(1);
+	}
+	return array;
+}
+
+static struct series *append(struct results *results, const struct cell *cell, const char *peer,
+			     enum role role)
+{
+	if (results->count == results->capacity)
+		results->series = grow(results->series, &results->capacity, sizeof(*results->series));
+	struct series *s = &results->series[results->count++];
+	*s = (struct series){.better = cell->better, .role = role};
+	copy_name(s->group, cell->group);
+	copy_name(s->test, cell->test);
+	copy_name(s->parameter, cell->parameter);
+	copy_name(s->metric, cell->metric);
+	copy_name(s->unit, cell->unit);
+	copy_name(s->peer, peer);
+	return s;
+}
+
+void results_add(struct results *results, const struct cell *cell, const char *peer, enum role role,
+		 double sample)
+{
+	struct series *s = find(results, cell, peer);
+	if (!s)
+		s = append(results, cell, peer, role);
+	if (s->count == s->capacity)
+		s->samples = grow(s->samples, &s->capacity, sizeof(*s->samples));
+	s->samples[s->count++] = sample;
+}
+
+static bool in_test(const struct series *s, const char *group, const char *test, const char *parameter)
+{
+	return strcmp(s->group, group) == 0 && strcmp(s->test, test) == 0 &&
+	       strcmp(s->parameter, parameter) == 0;
+}
+
+bool results_have(const struct results *results, const char *group, const char *test, const char *parameter,
+		  const char *peer, unsigned rounds)
+{
+	for (unsigned i = 0; i < results->count; i++) {
+		const struct series *s = &results->series[i];
+		if (s->count >= rounds && strcmp(s->peer, peer) == 0 && in_test(s, group, test, parameter))
+			return true;
+	}
+	return false;
+}
+
+void results_drop(struct results *results, const char *group, const char *test, const char *parameter)
+{
+	unsigned kept = 0;
+	for (unsigned i = 0; i < results->count; i++) {
+		if (in_test(&results->series[i], group, test, parameter))
+			free(results->series[i].samples);
+		else
+			results->series[kept++] = results->series[i];
+	}
+	results->count = kept;
+}
+
+void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text)
+{
+	unsigned i = 0;
+	while (i < *count && strcmp(facts[i].name, name) != 0)
+		i++;
+	if (i == limit)
+		return;
+	if (i == *count)
+		++*count;
+	copy_name(facts[i].name, name);
+	snprintf(facts[i].text, sizeof(facts[i].text), "%s", text);
+}
+
+void results_note(struct results *results, const char *name, const char *text)
+{
+	results_fact(results->notes, &results->note_count, sizeof(results->notes) / sizeof(results->notes[0]),
+		     name, text);
+}
+
+void results_free(struct results *results)
+{
+	for (unsigned i = 0; i < results->count; i++)
+		free(results->series[i].samples);
+	free(results->series);
+	*results = (struct results){0};
+}
+
+static bool same_table(const struct series *a, const struct series *b)
+{
+	return strcmp(a->metric, b->metric) == 0 && strcmp(a->test, b->test) == 0 &&
+	       strcmp(a->group, b->group) == 0;
+}
+
+static void add_once(const char **names, unsigned *count, unsigned limit, const char *name)
+{
+	for (unsigned i = 0; i < *count; i++)
+		if (strcmp(names[i], name) == 0)
+			return;
+	if (*count < limit)
+		names[(*count)++] = name;
+}
+
+bool results_table(const struct results *results, unsigned index, struct table *table)
+{
+	/* A table begins at its first series. */
+	unsigned seen = 0, first = 0;
+	for (; first < results->count; first++) {
+		unsigned earlier = 0;
+		while (earlier < first && !same_table(&results->series[earlier], &results->series[first]))
+			earlier++;
+		if (earlier == first && seen++ == index)
+			break;
+	}
+	if (first == results->count)
+		return false;
+	const struct series *s = &results->series[first];
+	*table = (struct table){.cell = {s->group, s->test, "", s->metric, s->unit, s->better}};
+	for (unsigned i = first; i < results->count; i++) {
+		const struct series *next = &results->series[i];
+		if (!same_table(s, next))
+			continue;
+		add_once(table->parameters, &table->parameter_count, 64, next->parameter);
+		unsigned columns = table->column_count;
+		add_once(table->columns, &table->column_count, 32, next->peer);
+		if (table->column_count > columns)
+			table->roles[columns] = next->role;
+	}
+	return true;
+}
+
+const struct series *table_at(const struct results *results, const struct table *table, unsigned row,
+			      unsigned column)
+{
+	struct cell cell = table->cell;
+	cell.parameter = table->parameters[row];
+	return results_find(results, &cell, table->columns[column]);
+}

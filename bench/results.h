@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * results: everything that was measured, as flat series of samples.
+ *
+ * A series is one metric of one allocator in one test.  The samples of all allocators in a test are taken in
+ * turn, round by round, so that sample i of one series and sample i of another saw the same moments of the
+ * machine: ratios are taken pair by pair.
+ */
+#ifndef CPUSLAB_BENCH_RESULTS_H
+#define CPUSLAB_BENCH_RESULTS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { RESULTS_NAME = 40 };
+
+/* What the samples are of.  FLOOR: empty functions called the same way.  PUBLISHED: a figure from a seed. */
+enum role { ROLE_MEASURED, ROLE_FLOOR, ROLE_PUBLISHED };
+enum better { BETTER_LOWER, BETTER_HIGHER };
+
+/* Which cell of which table: all that names a series but the allocator. */
+struct cell {
+	const char *group, *test, *parameter, *metric, *unit;
+	enum better better;
+};
+
+struct series {
+	char group[RESULTS_NAME], test[RESULTS_NAME], parameter[RESULTS_NAME], metric[RESULTS_NAME],
+		unit[RESULTS_NAME], peer[RESULTS_NAME];
+	enum better better;
+	enum role role;
+	unsigned count, capacity;
+	double *samples;
+};
+
+/* A pair of texts about the machine or an allocator, as they stand at the top of every report. */
+struct fact {
+	char name[RESULTS_NAME], text[200];
+};
+
+struct results {
+	struct series *series;
+	unsigned count, capacity;
+	struct fact machine[24], peers[24]; /* peers: the name, and version and path */
+	unsigned machine_count, peer_count;
+	struct fact notes[16]; /* warnings and skipped peers */
+	unsigned note_count;
+};
+
+void results_add(struct results *results, const struct cell *cell, const char *peer, enum role role,
+		 double sample);
+const struct series *results_find(const struct results *results, const struct cell *cell, const char *peer);
+
+/* Whether `peer` has `rounds` samples or more in some metric of this test: a resumed run need not repeat it.
+ */
+bool results_have(const struct results *results, const char *group, const char *test, const char *parameter,
+		  const char *peer, unsigned rounds);
+
+void results_drop(struct results *results, const char *group, const char *test, const char *parameter);
+void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text);
+void results_note(struct results *results, const char *name, const char *text);
+void results_free(struct results *results);
+
+/* The tables that a report shows: one for each group, test and metric, in the order of measuring. */
+struct table {
+	struct cell cell; /* parameter unset */
+	const char *parameters[64], *columns[32];
+	enum role roles[32];
+	unsigned parameter_count, column_count;
+};
+bool results_table(const struct results *results, unsigned index, struct table *table);
+const struct series *table_at(const struct results *results, const struct table *table, unsigned row,
+			      unsigned column);
+
+/* ---- the formats: one file each ---- */
+void output_table(const struct results *results, FILE *to);
+void output_csv(const struct results *results, FILE *to);
+void output_json(const struct results *results, FILE *to);
+void output_html(const struct results *results, FILE *to);
+
+/* Reads what output_json wrote.  False, with a line on stderr, when it cannot. */
+bool results_load(struct results *results, const char *path);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * start: what an allocator costs a process that only starts and ends.
+ *
+ * Time: /bin/true, a hundred times a round.  Memory: this command as a worker that allocates once, and then
+ * sums its page tables; the command's own pages are the same under every allocator.
+ */
+#include "bench.h"
+
+#include "launch.h"
+#include "machine.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int worker_start(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	free(malloc(16));
+	double bytes = resident_bytes();
+	return session_reply(&bytes, sizeof(bytes)) ? 0 : 1;
+}
+
+static bool read_resident(const struct peer *peer, double *bytes)
+{
+	struct usage usage;
+	char *argv[] = {(char *)launch_self(), "bench", "worker", "start", NULL};
+	int answer[2];
+	if (pipe2(answer, O_CLOEXEC) != 0)
+		return false;
+	struct launch launch = {
+		.argv = argv, .peer = peer, .cpu = machine_pinned_cpu(), .output_fd = answer[1]};
+	pid_t child = launch_start(&launch);
+	close(answer[1]);
+	bool well = child > 0 && read(answer[0], bytes, sizeof(*bytes)) == sizeof(*bytes);
+	close(answer[0]);
+	return child > 0 && launch_wait(child, &usage) && well;
+}
+
+static bool measure_start(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	const struct peer *p = &bench->peers.list[peer];
+	struct cell *cell = context;
+	char *argv[] = {"true", NULL};
+	struct launch launch = {.argv = argv, .peer = p, .cpu = machine_pinned_cpu()};
+	unsigned starts = bench->settings.quick ? 30 : 100;
+	double wall = 0, bytes = 0;
+	for (unsigned i = 0; i < starts; i++) {
+		struct usage usage;
+		if (!launch_run(&launch, &usage))
+			return false;
+		wall += usage.wall;
+	}
+	if (!read_resident(p, &bytes))
+		return false;
+	if (warm_up)
+		return true;
+	cell->metric = "start to end";
+	cell->unit = "ms";
+	results_add(&bench->results, cell, p->name, ROLE_MEASURED, 1000 * wall / starts);
+	cell->metric = "resident";
+	cell->unit = "B";
+	results_add(&bench->results, cell, p->name, ROLE_MEASURED, bytes);
+	return true;
+}
+
+bool group_start(struct bench *bench)
+{
+	struct cell cell = {"start", "start and end", "process", "start to end", "ms", BETTER_LOWER};
+	bench_rounds_of(bench, &cell, bench_rounds(bench, bench->settings.quick ? 9 : 15), measure_start,
+			&cell);
+	return true;
+}
