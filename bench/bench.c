@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
 
+#include "launch.h"
 #include "machine.h"
 
 #include <errno.h>
@@ -34,6 +35,7 @@ static const struct format {
 	{"table", output_table},
 	{"csv", output_csv},
 	{"json", output_json},
+	{"html", output_html},
 };
 
 enum {
@@ -45,6 +47,7 @@ enum {
 static void print_usage(FILE *to)
 {
 	fputs("usage: cpuslab bench list | quick | all | GROUP... [OPTIONS]\n"
+	      "       cpuslab bench locks ...\n"
 	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
 	      "       cpuslab bench compare A.json B.json\n"
 	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
@@ -135,6 +138,32 @@ void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned roun
 	bench_save(bench);
 }
 
+bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, struct cell *cell,
+			   const struct launch *launch)
+{
+	struct usage usage;
+	if (!launch_run(launch, &usage))
+		return false;
+	if (warm_up)
+		return true;
+	const struct {
+		const char *metric, *unit;
+		double value;
+	} metrics[] = {
+		{"wall", "s", usage.wall},
+		{"cpu", "s", usage.cpu},
+		{"peak resident", "B", usage.peak_bytes},
+		{"page faults", "faults", usage.faults},
+	};
+	for (unsigned i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+		cell->metric = metrics[i].metric;
+		cell->unit = metrics[i].unit;
+		results_add(&bench->results, cell, bench->peers.list[peer].name, ROLE_MEASURED,
+			    metrics[i].value);
+	}
+	return true;
+}
+
 static bool parse_size(const char **text, size_t *size)
 {
 	char *end;
@@ -199,7 +228,7 @@ static bool parse_option(struct call *call, const char *option, const char *valu
 	if (strcmp(option, "--sizes") == 0)
 		return parse_sizes(&call->settings, value);
 	if (strcmp(option, "--threads") == 0)
-		return parse_count(&call->settings.threads, value) && call->settings.threads <= 256;
+		return parse_count(&call->settings.threads, value) && call->settings.threads <= 2000;
 	if (strcmp(option, "--reps") == 0)
 		return parse_count(&call->settings.rounds, value);
 	if (strcmp(option, "--format") == 0)
@@ -339,8 +368,13 @@ int command_bench(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "list") == 0) {
 		for (unsigned i = 0; i < GROUP_COUNT; i++)
 			printf("%-10s %s\n", groups[i].name, groups[i].text);
+		printf("%-10s %s\n", "locks",
+		       "spinlock and page lock, alone, migratory and contended (by itself only)");
 		return 0;
 	}
+	/* Measured inside one process and without peers: it has options and tables of its own. */
+	if (argc > 1 && strcmp(argv[1], "locks") == 0)
+		return bench_locks(argc - 1, argv + 1);
 	if (!parse_call(&call, argc, argv)) {
 		print_usage(stderr);
 		return 2;

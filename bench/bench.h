@@ -62,10 +62,16 @@ typedef bool measure(struct bench *bench, unsigned peer, bool warm_up, void *con
 void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned rounds, measure *take_sample,
 		     void *context);
 
+/* One sample of a whole process, started once: wall time, CPU time, peak resident memory, page faults. */
+struct launch;
+bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, struct cell *cell,
+			   const struct launch *launch);
+
 /* Ends in words: where cpuslab wins, where it loses, by how much. */
 void verdict_print(const struct results *results, FILE *to);
 
 int command_bench(int argc, char **argv);
 int bench_compare(int argc, char **argv);
+int bench_locks(int argc, char **argv);
 
 #endif

@@ -16,6 +16,7 @@
 struct peer {
 	char name[RESULTS_NAME];
 	char library[PATH_MAX]; /* for LD_PRELOAD; "" for the system's malloc */
+	const char *options;    /* for CPUSLAB_OPTIONS; NULL: as they are */
 };
 
 struct peers {

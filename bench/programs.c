@@ -201,7 +201,7 @@ static const struct program {
 	 "  --databases 1 >/dev/null &\n"
 	 "tries=0\n"
 	 "until [ -S socket ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done\n"
-	 "redis-benchmark -s socket -n 60000 -r 20000 -d 100 -c 20 -P 16 -q \\\n"
+	 "redis-benchmark -s socket -n 20000 -r 20000 -d 100 -c 20 -P 16 -q \\\n"
 	 "  -t set,get,incr,lpush,rpop,sadd,hset,spop,zadd >/dev/null\n"
 	 "redis-cli -s socket config get maxmemory\n"
 	 "redis-cli -s socket shutdown nosave\n"
@@ -263,27 +263,21 @@ static void add_metric(struct bench *bench, struct cell *cell, const char *peer,
 static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct run *run = context;
-	struct usage usage;
-	const char *name = bench->peers.list[peer].name;
 	run->launch.peer = &bench->peers.list[peer];
-	bool well = launch_run(&run->launch, &usage);
-	uint64_t hash = hash_file(run->output);
-	if (!run->have_expected && well) {
-		run->expected = hash;
-		run->have_expected = true;
-	}
-	if (!well || hash != run->expected) {
-		fprintf(stderr, "cpuslab bench: %s under %s %s\n", run->cell.parameter, name,
-			well ? "printed something else than under the others" : "failed");
+	if (!bench_measure_process(bench, peer, warm_up, &run->cell, &run->launch)) {
+		fprintf(stderr, "cpuslab bench: %s failed under %s\n", run->cell.parameter,
+			run->launch.peer->name);
 		return false;
 	}
-	if (warm_up)
+	uint64_t hash = hash_file(run->output);
+	if (!run->have_expected)
+		run->expected = hash;
+	run->have_expected = true;
+	if (hash == run->expected)
 		return true;
-	add_metric(bench, &run->cell, name, "wall", "s", usage.wall);
-	add_metric(bench, &run->cell, name, "cpu", "s", usage.cpu);
-	add_metric(bench, &run->cell, name, "peak resident", "B", usage.peak_bytes);
-	add_metric(bench, &run->cell, name, "page faults", "faults", usage.faults);
-	return true;
+	fprintf(stderr, "cpuslab bench: %s under %s printed something else than before\n",
+		run->cell.parameter, run->launch.peer->name);
+	return false;
 }
 
 static bool measure_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)

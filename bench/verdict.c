@@ -37,7 +37,15 @@ static struct match match_of(const struct results *results, const struct table *
 	return match;
 }
 
-static void print_match(FILE *to, const struct table *table, const struct match *match)
+static double median_at(const struct results *results, const struct table *table, const char *peer)
+{
+	const struct series *s = table_at(results, table, 0, column_of(table, peer));
+	double scale = strcmp(table->cell.unit, "B") == 0 ? 1.0 / (1 << 20) : 1;
+	return s ? scale * median_of(s->samples, s->count) : 0;
+}
+
+static void print_match(FILE *to, const struct results *results, const struct table *table,
+			const struct match *match)
 {
 	static const char *const words[] = {
 		[VERDICT_WIN] = "wins", [VERDICT_TIE] = "ties", [VERDICT_LOSS] = "LOSES"};
@@ -45,6 +53,10 @@ static void print_match(FILE *to, const struct table *table, const struct match 
 		table->cell.group, table->cell.test, table->cell.metric);
 	if (match->rows > 1)
 		fprintf(to, ", mean of %u", match->rows);
+	else
+		fprintf(to, ", %.2f beside %.2f %s", median_at(results, table, "cpuslab"),
+			median_at(results, table, "glibc"),
+			strcmp(table->cell.unit, "B") == 0 ? "MiB" : table->cell.unit);
 	fprintf(to, "  (%.2f to %.2f)\n", match->ratio.low, match->ratio.high);
 }
 
@@ -72,7 +84,7 @@ static void print_against_system(const struct results *results, FILE *to)
 		struct match match = match_of(results, &table, "glibc");
 		if (match.rows == 0)
 			continue;
-		print_match(to, &table, &match);
+		print_match(to, results, &table, &match);
 		print_losing_rows(to, results, &table, "glibc");
 	}
 }
@@ -99,6 +111,34 @@ static void print_against(const struct results *results, FILE *to, const char *p
 	}
 }
 
+/* How many tables cpuslab wins, ties and loses, against one allocator or (NULL) the best of all in each
+ * table. */
+static void print_score(const struct results *results, FILE *to, const char *peer)
+{
+	unsigned score[3] = {0};
+	struct table table;
+	for (unsigned i = 0; results_table(results, i, &table); i++) {
+		struct match worst = {.rows = 0};
+		for (unsigned column = 0; column < table.column_count; column++) {
+			const char *other = table.columns[column];
+			if (table.roles[column] != ROLE_MEASURED || strncmp(other, "cpuslab", 7) == 0 ||
+			    (peer && strcmp(other, peer) != 0))
+				continue;
+			struct match match = match_of(results, &table, other);
+			bool lower = table.cell.better == BETTER_LOWER;
+			if (match.rows > 0 &&
+			    (worst.rows == 0 || (match.ratio.value > worst.ratio.value) == lower))
+				worst = match;
+		}
+		if (worst.rows > 0)
+			score[worst.ratio.verdict]++;
+	}
+	if (score[0] + score[1] + score[2] > 0)
+		fprintf(to, "  Against %s: %u tables won, %u tied, %u lost.\n",
+			peer ? "the system's malloc" : "the best of all others in each table",
+			score[VERDICT_WIN], score[VERDICT_TIE], score[VERDICT_LOSS]);
+}
+
 void verdict_print(const struct results *results, FILE *to)
 {
 	struct table table;
@@ -115,6 +155,9 @@ void verdict_print(const struct results *results, FILE *to)
 		if (strcmp(results->peers[i].name, "cpuslab") != 0 &&
 		    strcmp(results->peers[i].name, "glibc") != 0)
 			print_against(results, to, results->peers[i].name);
+	fputs("  In short:\n", to);
+	print_score(results, to, "glibc");
+	print_score(results, to, NULL);
 	fputs("  A tie is an interval (99 %, over the rounds) that spans 1, or a difference below 2 %.\n",
 	      to);
 	for (unsigned i = 0; i < results->note_count; i++)

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scale: what an operation costs, and what memory is held, as threads grow from one past the CPUs.
+ *
+ * The work is the same in sum: each thread replaces random objects of its own, and hands every sixteenth to
+ * the next thread.  Time is CPU time for an operation (an allocation or a free), for wall time says nothing
+ * once threads outnumber CPUs.  On paper both curves are flat: no operation waits for another thread, and a
+ * thread owns no memory of the allocator's.  cpuslab runs twice, the second time with a vCPU slot for each
+ * thread (vcpu:slot): so many vCPUs this machine does not have.  For cpuslab the slow paths and lock
+ * acquisitions of a million operations are counted as well: they are exact where time is not.
+ */
+#include "bench.h"
+
+#include "launch.h"
+
+#include <cpuslab/cpuslab.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { THREADS_MAX = 256, OBJECTS = 1 << 14, OPERATIONS = 4000000 };
+
+struct report {
+	double nanoseconds, resident, slow_paths, lock_acquires; /* a call; bytes; a million calls, twice */
+	bool counted;
+};
+
+/* ======== in the worker ======== */
+
+static struct member {
+	pthread_t thread;
+	unsigned index, count;
+	_Alignas(64) _Atomic(char *) handed;
+} members[THREADS_MAX];
+
+static pthread_barrier_t ready, warm, done, measured;
+
+static unsigned next_random(unsigned long *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned)(*state >> 33);
+}
+
+static void replace(struct member *m, char **objects, unsigned slots, unsigned steps, unsigned long *random)
+{
+	for (unsigned i = 0; i < steps; i++) {
+		char **slot = &objects[next_random(random) % slots];
+		char *old = *slot;
+		/* Every sixteenth object is freed by the next thread. */
+		if (i % 16 == 0)
+			old = atomic_exchange_explicit(&members[(m->index + 1) % m->count].handed, old,
+						       memory_order_acq_rel);
+		free(old);
+		*slot = malloc(16 + next_random(random) % 1008);
+		**slot = 1;
+	}
+}
+
+static void *work(void *argument)
+{
+	struct member *m = argument;
+	unsigned slots = OBJECTS / m->count, steps = OPERATIONS / 2 / m->count;
+	char *objects[OBJECTS] = {NULL};
+	unsigned long random = m->index + 1;
+	pthread_barrier_wait(&ready);
+	replace(m, objects, slots, steps / 4, &random);
+	pthread_barrier_wait(&warm);
+	pthread_barrier_wait(&measured);
+	replace(m, objects, slots, steps, &random);
+	pthread_barrier_wait(&done);
+	pthread_barrier_wait(&measured);
+	for (unsigned i = 0; i < slots; i++)
+		free(objects[i]);
+	free(atomic_exchange(&m->handed, NULL));
+	return NULL;
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage used;
+	getrusage(RUSAGE_SELF, &used);
+	return (double)used.ru_utime.tv_sec + (double)used.ru_stime.tv_sec +
+	       1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+int worker_scale(int argc, char **argv)
+{
+	unsigned threads = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
+	if (threads == 0 || threads > THREADS_MAX)
+		return 2;
+	void (*count)(struct cpuslab_counters *) =
+		(void (*)(struct cpuslab_counters *))dlsym(RTLD_DEFAULT, "cpuslab_counters");
+	struct cpuslab_counters before = {0}, after = {0};
+	pthread_attr_t stacks;
+	pthread_attr_init(&stacks);
+	pthread_attr_setstacksize(&stacks, 512 << 10);
+	pthread_barrier_init(&ready, NULL, threads);
+	pthread_barrier_init(&warm, NULL, threads + 1);
+	pthread_barrier_init(&done, NULL, threads + 1);
+	pthread_barrier_init(&measured, NULL, threads + 1);
+	for (unsigned i = 0; i < threads; i++) {
+		members[i].index = i;
+		members[i].count = threads;
+		if (pthread_create(&members[i].thread, &stacks, work, &members[i]) != 0)
+			abort();
+	}
+	pthread_barrier_wait(&warm);
+	if (count)
+		count(&before);
+	double start = cpu_seconds();
+	pthread_barrier_wait(&measured);
+	pthread_barrier_wait(&done);
+	double operations = 2.0 * (OPERATIONS / 2 / threads) * threads;
+	struct report report = {.nanoseconds = 1e9 * (cpu_seconds() - start) / operations,
+				.resident = resident_bytes(),
+				.counted = count != NULL};
+	if (count) {
+		count(&after);
+		report.slow_paths = 1e6 / operations *
+				    (double)(after.alloc_misses - before.alloc_misses + after.free_misses -
+					     before.free_misses);
+		report.lock_acquires =
+			1e6 / operations * (double)(after.lock_acquires - before.lock_acquires);
+	}
+	pthread_barrier_wait(&measured);
+	for (unsigned i = 0; i < threads; i++)
+		pthread_join(members[i].thread, NULL);
+	return session_reply(&report, sizeof(report)) ? 0 : 1;
+}
+
+/* ======== in the command ======== */
+
+static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct cell *cell = context;
+	char *argv[] = {(char *)launch_self(), "bench", "worker", "scale", (char *)cell->parameter, NULL};
+	const char *name = bench->peers.list[peer].name;
+	struct report r;
+	struct usage usage;
+	int answer[2];
+	if (pipe2(answer, O_CLOEXEC) != 0)
+		return false;
+	struct launch launch = {
+		.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1, .output_fd = answer[1]};
+	pid_t child = launch_start(&launch);
+	close(answer[1]);
+	bool well = child > 0 && read(answer[0], &r, sizeof(r)) == sizeof(r);
+	close(answer[0]);
+	if (child < 0 || !launch_wait(child, &usage) || !well)
+		return false;
+	if (warm_up)
+		return true;
+	cell->metric = "CPU time of a call";
+	cell->unit = "ns";
+	results_add(&bench->results, cell, name, ROLE_MEASURED, r.nanoseconds);
+	cell->metric = "resident";
+	cell->unit = "B";
+	results_add(&bench->results, cell, name, ROLE_MEASURED, r.resident);
+	if (!r.counted)
+		return true;
+	cell->metric = "slow paths in a million calls";
+	cell->unit = "calls";
+	results_add(&bench->results, cell, name, ROLE_MEASURED, r.slow_paths);
+	cell->metric = "lock acquisitions in a million";
+	results_add(&bench->results, cell, name, ROLE_MEASURED, r.lock_acquires);
+	return true;
+}
+
+/* The allocator once more, with a slot for each thread. */
+static void add_slots(struct peers *peers)
+{
+	const struct peer *ours = peers_named(peers, "cpuslab");
+	if (!ours || peers->count == sizeof(peers->list) / sizeof(peers->list[0]))
+		return;
+	struct peer *slots = &peers->list[peers->count++];
+	*slots = *ours;
+	snprintf(slots->name, sizeof(slots->name), "cpuslab slots");
+	slots->options = "vcpu:slot";
+}
+
+bool group_scale(struct bench *bench)
+{
+	unsigned most = bench->settings.threads ? bench->settings.threads : THREADS_MAX,
+		 found = bench->peers.count;
+	add_slots(&bench->peers);
+	for (unsigned threads = 1; threads <= most && threads <= THREADS_MAX; threads *= 4) {
+		char parameter[RESULTS_NAME];
+		snprintf(parameter, sizeof(parameter), "%u", threads);
+		struct cell cell = {"scale", "threads", parameter, "CPU time of a call", "ns", BETTER_LOWER};
+		bench_rounds_of(bench, &cell, bench_rounds(bench, 5), measure_scale, &cell);
+	}
+	bench->peers.count = found;
+	return true;
+}
