@@ -47,7 +47,7 @@ int main()
 			auto steady = std::chrono::steady_clock::now() + 20ms;
 			CHECK(!timed.try_lock_until(steady) && std::chrono::steady_clock::now() >= steady);
 			CHECK(!timed.try_lock_for(-1h) && !timed.try_lock_for(0s));
-			CHECK(!timed.try_lock_until(std::chrono::steady_clock::time_point::min() + 1h));
+			CHECK(!timed.try_lock_until(std::chrono::steady_clock::time_point::min()));
 		}).join();
 
 		std::thread waiter([] {

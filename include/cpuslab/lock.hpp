@@ -86,10 +86,14 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 		// Another clock than the lock's may be set, or run at another pace: looked at again after
 		// each wait.
 		for (;;) {
-			auto left = deadline - Clock::now();
-			if (lock_within(left))
+			// Compared before it is subtracted: a deadline far in the past is further away than a
+			// duration can hold.
+			auto now = Clock::now();
+			bool past = deadline <= now;
+			using left = decltype(deadline - now);
+			if (lock_within(past ? left::zero() : deadline - now))
 				return true;
-			if (left <= left.zero() || Clock::now() >= deadline)
+			if (past || Clock::now() >= deadline)
 				return false;
 		}
 	}
