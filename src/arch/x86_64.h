@@ -59,18 +59,20 @@ static inline __attribute__((always_inline)) void *arch_pop(struct arch_self sel
 {
 	void *object;
 
-	asm goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
-				    "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-				    "movq (%%rdx), %%rcx\n"
-				    "movq (%%rcx), %[object]\n"
-				    "testq %[object], %[object]\n"
-				    "jz %l[miss]\n"
-				    "subq $8, (%%rdx)\n"
-				    "2:\n" ARCH_SECTION_EXIT(miss)
-		 : [object] "=&a"(object)
-		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset)
-		 : "rcx", "rdx", "memory", "cc"
-		 : miss);
+	/* gcc before 13 takes an asm goto with an output for one that it may remove when nobody reads that.
+	 */
+	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
+					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+					     "movq (%%rdx), %%rcx\n"
+					     "movq (%%rcx), %[object]\n"
+					     "testq %[object], %[object]\n"
+					     "jz %l[miss]\n"
+					     "subq $8, (%%rdx)\n"
+					     "2:\n" ARCH_SECTION_EXIT(miss)
+			  : [object] "=&a"(object)
+			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset)
+			  : "rcx", "rdx", "memory", "cc"
+			  : miss);
 	if (!object)
 		__builtin_unreachable();
 	return object;

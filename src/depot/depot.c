@@ -11,7 +11,8 @@ enum {
 	LARGEST_BLOCK = 2048,
 	OVERHEAD_WORDS = 5,
 	HOARD_BYTES = 64 << 10,
-	BATCH_BYTES = 8 << 10
+	BATCH_BYTES = 8 << 10,
+	SMALLEST_BATCH = 4
 };
 
 static size_t block_bytes(unsigned capacity)
@@ -144,13 +145,13 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
-	/* Half of the magazine, but no more memory at once than the program is likely to want soon. */
+	/* Half of the magazine, but not much more memory at once than the program is likely to want soon. */
 	unsigned batch = BATCH_BYTES / depot->slabs.size;
 
+	if (batch < SMALLEST_BATCH)
+		batch = SMALLEST_BATCH;
 	if (batch > (magazine->capacity + 1u) / 2)
 		batch = (magazine->capacity + 1u) / 2;
-	if (batch == 0)
-		batch = 1;
 
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);

@@ -193,7 +193,7 @@ void magazine_tick(void)
 		return;
 	vcpu_bury_dead_slots();
 	reclaim();
-	page_purge(false);
+	page_tick();
 }
 
 /* When the system has refused memory: everything goes back, from everywhere. */

@@ -14,7 +14,7 @@
  * Dirty and clean runs have bins of their own and do not coalesce with each other, so that a request is
  * served from resident memory first and a clean run stays known to read as zero.
  */
-enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
+enum { DIRTY_FLOOR = 512 << 10, EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 
 struct bins {
 	uint64_t filled[BITMAP_WORDS];
@@ -25,6 +25,11 @@ static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct bins bins[2];
 static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
 static uint32_t top;                                  /* pages from here on have never been used */
+/*
+ * How many dirty pages may lie around.  Few, until the program shows that it wants pages back that were
+ * purged: then as many more as it took back, which fades with every tick.
+ */
+static size_t regretted;
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
@@ -83,6 +88,14 @@ static void mark(uint32_t first, uint32_t pages, uint16_t id)
 }
 
 /* ---- bins ------------------------------------------------------------------------------------------- */
+
+static size_t dirty_allowance(void)
+{
+	size_t used = top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY];
+	size_t allowance = (DIRTY_FLOOR >> PAGE_SHIFT) + used / 32 + regretted;
+
+	return allowance < options.dirty >> PAGE_SHIFT ? allowance : options.dirty >> PAGE_SHIFT;
+}
 
 static unsigned bin_of(uint32_t pages)
 {
@@ -254,6 +267,8 @@ void *page_alloc(size_t wanted, size_t aligned, uint16_t id, bool *zeroed)
 		if (found != RUN_NONE) {
 			first = carve(found, pages, alignment);
 			*zeroed = state == RUN_CLEAN;
+			if (state == RUN_CLEAN)
+				regretted += pages;
 		}
 		if (state == RUN_CLEAN)
 			break;
@@ -292,7 +307,7 @@ void page_free(void *address, size_t length)
 	}
 	insert_coalesced(first, pages, RUN_DIRTY, now);
 
-	bool over = free_pages[RUN_DIRTY] > options.dirty >> PAGE_SHIFT ||
+	bool over = free_pages[RUN_DIRTY] > dirty_allowance() ||
 		    (oldest != RUN_NONE && now - run_at(oldest)->freed_at > options.decay);
 	unlock_pages();
 	if (over)
@@ -359,7 +374,7 @@ void page_purge(bool all)
 		struct run *run = first == RUN_NONE ? NULL : run_at(first);
 
 		if (!run || !(all || now - run->freed_at >= options.decay ||
-			      free_pages[RUN_DIRTY] > options.dirty >> PAGE_SHIFT)) {
+			      free_pages[RUN_DIRTY] > dirty_allowance())) {
 			unlock_pages();
 			break;
 		}
@@ -383,6 +398,14 @@ void page_purge(bool all)
 			break;
 	}
 	huge_purge(all);
+}
+
+void page_tick(void)
+{
+	lock_pages();
+	regretted -= regretted / 4;
+	unlock_pages();
+	page_purge(false);
 }
 
 bool page_has_grown(void)
