@@ -63,7 +63,8 @@ struct arch_self {
 /* Sections that were sent to their abort handler, all threads together. */
 extern ARCH_INTERNAL uint64_t arch_section_aborts;
 
-#if defined(__x86_64__)
+/* CPUSLAB_GENERIC builds the portable code where there is a better one, for tests. */
+#if defined(__x86_64__) && !defined(CPUSLAB_GENERIC)
 #include "arch/x86_64.h"
 #else
 #include "arch/generic.h"
