@@ -655,6 +655,11 @@ static void measure_load(const struct load *load, unsigned threads, unsigned win
 	cpu_set_t set;
 	unsigned available = cpus(&set), milliseconds = threads <= available ? 10 : 60;
 
+	/* Two threads fall into one rhythm or another, and stay in it for a window: many windows are needed.
+	 */
+	if (threads <= available)
+		windows *= 7;
+
 	contest.inside = load->inside;
 	contest.outside = load->outside;
 	/* The measuring thread sleeps meanwhile: the CPUs are the contenders'. */
