@@ -66,6 +66,15 @@ static void poll_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 	}
 }
 
+/*
+ * A process asks once for the right to the barrier.  The system answers at once while there is one thread,
+ * and after a grace period of several milliseconds later on, which would be the first waiter's.
+ */
+__attribute__((constructor)) static void prepare_barrier(void)
+{
+	os_barrier_prepare();
+}
+
 __attribute__((noinline)) void cpuslab_spin_lock_slow(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 {
 	bool slept = false;

@@ -150,12 +150,17 @@ int os_fence_sections(void)
 	return status;
 }
 
+int os_barrier_prepare(void)
+{
+	return STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+}
+
 int os_barrier_all_threads(void)
 {
 	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
 
 	if (status == EPERM) {
-		status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+		status = os_barrier_prepare();
 		if (!status)
 			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
 	}

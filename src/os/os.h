@@ -57,6 +57,8 @@ int os_fence_sections(void);
  * After it returns 0, every thread of the process has passed a full memory barrier since it was called.
  */
 int os_barrier_all_threads(void);
+/* Asks for the right to that call; milliseconds dearer once the process has several threads. */
+int os_barrier_prepare(void);
 
 /* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come
  * back. */

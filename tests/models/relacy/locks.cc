@@ -30,6 +30,7 @@ int os_futex_wait(uint32_t *word, uint32_t expected, const void *relative);
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const void *deadline);
 int os_futex_wake(uint32_t *word, int count);
 int os_barrier_all_threads(void);
+int os_barrier_prepare(void);
 int os_wipe_on_fork(void *address, size_t bytes);
 void os_yield(void);
 }
@@ -230,6 +231,11 @@ int os_futex_wake(uint32_t *word, int count)
 }
 
 int os_barrier_all_threads(void)
+{
+	return ENOSYS;
+}
+
+int os_barrier_prepare(void)
 {
 	return ENOSYS;
 }
