@@ -6,6 +6,7 @@
 
 #include "check/corruption.h"
 #include "page/page.h"
+#include "slab/geometry.h"
 
 struct slab {
 	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
@@ -24,38 +25,18 @@ enum {
 	ALLOCATED_NARROW = UINT8_MAX,
 	ALLOCATED_WIDE = UINT16_MAX,
 	IN_NO_BIN = SLAB_BINS,
-	/* Slabs aim at this many objects and this size; larger objects have a slab each. */
-	TARGET_OBJECTS = 64,
-	TARGET_BYTES = 64 << 10,
-	ALONE_FROM = 32 << 10,
 };
 
 /* ---- geometry --------------------------------------------------------------------------------------- */
 
 static void choose_geometry(struct slab_cache *cache)
 {
-	uint32_t size = cache->size;
-	uint32_t pages = (size + PAGE_BYTES - 1) / PAGE_BYTES, objects = 1;
+	struct geometry geometry = geometry_runs(PAGE_BYTES, cache->size);
 
-	if (size < ALONE_FROM) {
-		uint32_t wanted = TARGET_BYTES / size < TARGET_OBJECTS ? TARGET_BYTES / size : TARGET_OBJECTS;
-
-		for (;; pages++) {
-			uint32_t bytes = pages * PAGE_BYTES;
-
-			objects = bytes / size;
-			if (objects > UINT8_MAX)
-				objects = UINT8_MAX;
-			if (objects >= wanted && bytes - objects * size <= bytes / 32)
-				break;
-			if (bytes >= 2 * TARGET_BYTES)
-				break;
-		}
-	}
-	cache->pages = (uint16_t)pages;
-	cache->objects = (uint16_t)objects;
-	cache->wide = objects > UINT8_MAX;
-	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
+	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES);
+	cache->objects = (uint16_t)geometry.objects;
+	cache->wide = geometry.index_bytes > 1;
+	cache->reciprocal = (uint32_t)(((1ull << 32) + cache->size - 1) / cache->size);
 }
 
 void slab_cache_init(struct slab_cache *cache, const char *name, uint32_t size, uint16_t id)
