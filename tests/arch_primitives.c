@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_primitives: pop, push, peek, replace and add on a table, areas and a magazine made by hand, with a
+ * registration that the kernel knows nothing of, as thread slots have it.  After each call every word and
+ * every slot holds exactly what arch.h says.
+ */
+#include "check.h"
+
+#include <stddef.h>
+
+#include "arch/arch.h"
+
+enum { CAPACITY = 5, AREA_WORDS = 8192, LAST_OFFSET = (AREA_WORDS - 1) * 8, CANARY = 0x5a };
+
+/* The table of areas ends where the map begins. */
+static struct {
+	uintptr_t table[ARCH_VCPUS];
+	uint16_t map[4];
+} front;
+
+static uintptr_t areas[2][AREA_WORDS];
+static __thread struct arch_rseq registration;
+static struct arch_self self;
+
+static struct {
+	uintptr_t before;
+	void *slot[CAPACITY + 2]; /* slot[0] is NULL, the last one the end mark */
+	uintptr_t after;
+} magazine;
+
+static uintptr_t end_mark(void)
+{
+	return (uintptr_t)&magazine | 1;
+}
+
+static void *object(unsigned number)
+{
+	static char objects[16][16] __attribute__((aligned(16)));
+	return objects[number];
+}
+
+static void set_up(void)
+{
+	memset(areas, CANARY, sizeof areas);
+	memset(&registration, 0, sizeof registration);
+	memset(&magazine, CANARY, sizeof magazine);
+	magazine.slot[0] = NULL;
+	for (unsigned i = 1; i <= CAPACITY; i++)
+		magazine.slot[i] = NULL;
+	magazine.slot[CAPACITY + 1] = (void *)end_mark();
+	memset(front.table, 0, sizeof front.table);
+}
+
+/* All words but one of one area are untouched, and so are the magazine's surroundings. */
+static void check_surroundings(unsigned area, size_t offset)
+{
+	uintptr_t canary;
+	memset(&canary, CANARY, sizeof canary);
+	for (unsigned a = 0; a < 2; a++)
+		for (size_t i = 0; i < AREA_WORDS; i++)
+			if (a != area || i != offset / 8)
+				CHECK(areas[a][i] == canary, "word %zu of area %u", i, a);
+	CHECK(magazine.before == canary && magazine.after == canary);
+	CHECK(magazine.slot[0] == NULL && magazine.slot[CAPACITY + 1] == (void *)end_mark());
+}
+
+/* Of the registration a section writes rseq_cs and nothing else: the kernel may kill a process for less. */
+static void check_registration(uint32_t cpu_id, uint32_t mm_cid)
+{
+	CHECK(registration.cpu_id_start == 0 && registration.flags == 0 && registration.node_id == 0 &&
+	      registration.padding == 0);
+	CHECK(registration.cpu_id == cpu_id && registration.mm_cid == mm_cid);
+	CHECK(!ARCH_HAS_RSEQ || registration.rseq_cs != 0);
+}
+
+static void test_magazine(uint32_t id, uint16_t offset)
+{
+	set_up();
+	registration.mm_cid = id;
+	front.table[id] = (uintptr_t)areas[0];
+	uintptr_t *word = &areas[0][offset / 8];
+	*word = (uintptr_t)&magazine.slot[0];
+
+	CHECK(arch_id(self) == id);
+	/* Empty. */
+	CHECK(arch_pop(self, front.map, &offset) == NULL);
+	CHECK(*word == (uintptr_t)&magazine.slot[0]);
+	/* What is on top of an empty magazine is NULL. */
+	CHECK(!arch_push(self, front.map, &offset, NULL));
+
+	/* Up to full. */
+	for (unsigned n = 1; n <= CAPACITY; n++) {
+		CHECK(arch_push(self, front.map, &offset, object(n)));
+		CHECK(*word == (uintptr_t)&magazine.slot[n]);
+		CHECK(arch_peek(self, front.map, offset) == *word);
+		for (unsigned i = 1; i <= CAPACITY; i++)
+			CHECK(magazine.slot[i] == (i <= n ? object(i) : NULL));
+		/* The same again, and only on top. */
+		CHECK(!arch_push(self, front.map, &offset, object(n)));
+		CHECK(*word == (uintptr_t)&magazine.slot[n]);
+	}
+	CHECK(!arch_push(self, front.map, &offset, object(7)));
+	CHECK(*word == (uintptr_t)&magazine.slot[CAPACITY] && magazine.slot[CAPACITY] == object(CAPACITY));
+	check_surroundings(0, offset);
+
+	/* And down; what is above the top stays as it was. */
+	for (unsigned n = CAPACITY; n >= 1; n--) {
+		CHECK(arch_pop(self, front.map, &offset) == object(n));
+		CHECK(*word == (uintptr_t)&magazine.slot[n - 1]);
+		for (unsigned i = 1; i <= CAPACITY; i++)
+			CHECK(magazine.slot[i] == object(i));
+	}
+	CHECK(arch_pop(self, front.map, &offset) == NULL && *word == (uintptr_t)&magazine.slot[0]);
+	check_surroundings(0, offset);
+	check_registration(0, id);
+}
+
+static void test_odd_contents(void)
+{
+	uint16_t offset = 64;
+	set_up();
+	front.table[0] = (uintptr_t)areas[0];
+	uintptr_t *word = &areas[0][offset / 8];
+
+	/* A NULL below the top: the objects above it come out, and there it ends. */
+	for (unsigned i = 1; i <= CAPACITY; i++)
+		magazine.slot[i] = i == 2 ? NULL : object(i);
+	*word = (uintptr_t)&magazine.slot[3];
+	CHECK(arch_pop(self, front.map, &offset) == object(3));
+	CHECK(arch_pop(self, front.map, &offset) == NULL);
+	CHECK(*word == (uintptr_t)&magazine.slot[2]);
+
+	/* A misaligned pointer is an object like any other, but in the slot above the top it looks like the
+	 * end. */
+	*word = (uintptr_t)&magazine.slot[0];
+	void *odd = (char *)object(4) + 1;
+	CHECK(arch_push(self, front.map, &offset, odd));
+	CHECK(magazine.slot[1] == odd && *word == (uintptr_t)&magazine.slot[1]);
+	CHECK(arch_pop(self, front.map, &offset) == odd);
+	CHECK(!arch_push(self, front.map, &offset, object(4)));
+	CHECK(*word == (uintptr_t)&magazine.slot[0] && magazine.slot[1] == odd);
+	check_surroundings(0, offset);
+}
+
+static void test_void_words(void)
+{
+	/* In read-only memory: a primitive that wrote there would not survive it. */
+	static const uintptr_t void_slots[2] = {0, 1};
+	uint16_t offset = 8;
+	set_up();
+	front.table[0] = (uintptr_t)areas[0];
+	areas[0][1] = (uintptr_t)void_slots;
+	CHECK(arch_pop(self, front.map, &offset) == NULL);
+	CHECK(!arch_push(self, front.map, &offset, object(1)));
+	CHECK(!arch_push(self, front.map, &offset, NULL));
+	CHECK(areas[0][1] == (uintptr_t)void_slots);
+	check_surroundings(0, offset);
+}
+
+static void test_words(uint32_t id, size_t offset)
+{
+	set_up();
+	registration.mm_cid = id;
+	front.table[id] = (uintptr_t)areas[1];
+	uintptr_t *word = &areas[1][offset / 8];
+	*word = 1000;
+	CHECK(arch_peek(self, front.map, offset) == 1000);
+	CHECK(!arch_replace(self, front.map, offset, 1001, 5) && *word == 1000);
+	/* All 64 bits are compared. */
+	CHECK(!arch_replace(self, front.map, offset, 1000 + (1ul << 32), 5) && *word == 1000);
+	CHECK(arch_replace(self, front.map, offset, 1000, UINTPTR_MAX) && *word == UINTPTR_MAX);
+	CHECK(arch_replace(self, front.map, offset, UINTPTR_MAX, 0) && *word == 0);
+	CHECK(arch_replace(self, front.map, offset, 0, 0) && *word == 0);
+	arch_add(self, front.map, offset, 1);
+	CHECK(*word == 1);
+	arch_add(self, front.map, offset, 1ull << 32);
+	CHECK(*word == (1ull << 32) + 1);
+	arch_add(self, front.map, offset, (uint64_t)-1);
+	CHECK(*word == 1ull << 32);
+	check_surroundings(1, offset);
+	check_registration(0, id);
+}
+
+/* The id is read at each call, from where `self` says. */
+static void test_ids(void)
+{
+	uint16_t offset = 16;
+	struct arch_self by_cpu = self;
+	by_cpu.id = self.id - (intptr_t)offsetof(struct arch_rseq, mm_cid) +
+		    (intptr_t)offsetof(struct arch_rseq, cpu_id);
+	set_up();
+	front.table[3] = (uintptr_t)areas[0];
+	front.table[4] = (uintptr_t)areas[1];
+	areas[0][2] = 30;
+	areas[1][2] = 40;
+	registration.cpu_id = 4;
+	registration.mm_cid = 3;
+	CHECK(arch_peek(self, front.map, offset) == 30 && arch_peek(by_cpu, front.map, offset) == 40);
+	arch_add(by_cpu, front.map, offset, 2);
+	CHECK(areas[0][2] == 30 && areas[1][2] == 42);
+	CHECK(arch_replace(self, front.map, offset, 30, 31) && areas[0][2] == 31 && areas[1][2] == 42);
+	registration.mm_cid = 4;
+	CHECK(arch_peek(self, front.map, offset) == 42);
+	check_registration(4, 4);
+}
+
+int main(void)
+{
+	const char *thread = __builtin_thread_pointer();
+	self.rseq = (const char *)&registration - thread;
+	self.id = (const char *)&registration.mm_cid - thread;
+
+	static const uint32_t ids[] = {0, 1, 1000, ARCH_VCPUS - 1};
+	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+		test_magazine(ids[i], 0);
+		test_magazine(ids[i], 64);
+		test_magazine(ids[i], LAST_OFFSET);
+		test_words(ids[i], 0);
+		test_words(ids[i], LAST_OFFSET);
+	}
+	test_odd_contents();
+	test_void_words();
+	test_ids();
+	return 0;
+}
