@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_abort: sections that the kernel aborts lose and double nothing.  More threads than CPUs, all on one
+ * CPU, pop, push, replace and add on the words of a table made by hand, while a timer interrupts them with
+ * signals whose handler uses the same words.  It goes on until sections were aborted often enough.
+ */
+#include "check.h"
+
+#include <time.h>
+
+#include "arch/arch.h"
+#include "vcpu/vcpu.h"
+
+enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 200, HELD = 4 };
+
+/* What a vCPU has. */
+enum { STACK, SPARE, COUNTER, WORDS };
+
+struct vcpu {
+	uintptr_t word[WORDS];
+	void *slot[CAPACITY + 2];
+} __attribute__((aligned(64)));
+
+struct object {
+	uint32_t taken;
+	bool found; /* when all is over */
+} __attribute__((aligned(16)));
+
+static struct {
+	uintptr_t table[ARCH_VCPUS];
+	uint16_t map[4];
+} front;
+
+static struct vcpu *vcpus;
+static struct object *objects;
+static size_t object_count;
+static bool stop;
+
+/* What a thread holds, and what its signal handler does, which may interrupt the thread anywhere. */
+struct holder {
+	struct object *held[HELD];
+	unsigned count;
+	uint64_t adds, pops, pushes, swaps, full;
+};
+static struct {
+	struct holder own, handler;
+} holders[THREADS];
+static __thread struct holder *in_handler;
+
+static const uint16_t stack_offset = STACK * 8;
+
+static void take(struct holder *holder, struct object *object)
+{
+	CHECK(object >= objects && object < objects + object_count, "%p is no object", (void *)object);
+	CHECK(__atomic_exchange_n(&object->taken, 1, __ATOMIC_RELAXED) == 0, "object %td has two owners",
+	      object - objects);
+	holder->held[holder->count++] = object;
+}
+
+static struct object *give(struct holder *holder)
+{
+	struct object *object = holder->held[--holder->count];
+	CHECK(__atomic_exchange_n(&object->taken, 0, __ATOMIC_RELAXED) == 1);
+	return object;
+}
+
+/* While it is giving, a thread pops nothing, so that magazines fill up as well as empty. */
+static void one_round(struct holder *holder, uint64_t dice, bool giving)
+{
+	switch (dice % 4 + (giving && dice % 4 == 0)) {
+	case 0:
+		if (holder->count < HELD) {
+			struct object *object = arch_pop(vcpu_self, front.map, &stack_offset);
+			if (object) {
+				take(holder, object);
+				holder->pops++;
+			}
+		}
+		break;
+	case 1:
+		if (holder->count) {
+			struct object *object = give(holder);
+			if (arch_push(vcpu_self, front.map, &stack_offset, object)) {
+				holder->pushes++;
+			} else {
+				take(holder, object);
+				holder->full++;
+			}
+		}
+		break;
+	case 2: {
+		/* The spare: taken with one replace, or put back with one. */
+		uintptr_t spare = arch_peek(vcpu_self, front.map, SPARE * 8);
+		if (spare && holder->count < HELD) {
+			if (arch_replace(vcpu_self, front.map, SPARE * 8, spare, 0)) {
+				take(holder, (struct object *)spare);
+				holder->swaps++;
+			}
+		} else if (holder->count) {
+			struct object *object = give(holder);
+			if (!arch_replace(vcpu_self, front.map, SPARE * 8, 0, (uintptr_t)object))
+				take(holder, object);
+		}
+		break;
+	}
+	default:
+		arch_add(vcpu_self, front.map, COUNTER * 8, 3);
+		holder->adds++;
+	}
+}
+
+static void on_signal(int signal_number)
+{
+	int saved = errno;
+	static uint64_t dice;
+	(void)signal_number;
+	if (in_handler) {
+		uint64_t number = __atomic_fetch_add(&dice, 1, __ATOMIC_RELAXED);
+		one_round(in_handler, number, number & 64);
+	}
+	errno = saved;
+}
+
+static void *run(void *argument)
+{
+	uintptr_t number = (uintptr_t)argument;
+	uint64_t random = number + 1;
+	check_pin();
+	in_handler = &holders[number].handler;
+	for (bool giving = false; !__atomic_load_n(&stop, __ATOMIC_RELAXED); giving = !giving)
+		for (int i = 0; i < 1000; i++)
+			one_round(&holders[number].own, check_random(&random) >> 20, giving);
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	return NULL;
+}
+
+static void find(struct object *object)
+{
+	CHECK(object >= objects && object < objects + object_count && !object->found,
+	      "object %td is in two places", object - objects);
+	object->found = true;
+}
+
+int main(void)
+{
+	free(malloc(1));
+	if (!check_rseq())
+		check_skip("no restartable sequences (%s)", check_mode());
+	check_watchdog(60);
+
+	unsigned ids = vcpu_ids();
+	object_count = (size_t)ids * (EACH + 1);
+	objects = calloc(object_count, sizeof *objects);
+	vcpus = aligned_alloc(64, ids * sizeof *vcpus);
+	CHECK(objects && vcpus);
+	memset(vcpus, 0, ids * sizeof *vcpus);
+	for (unsigned id = 0; id < ids; id++) {
+		struct vcpu *vcpu = &vcpus[id];
+		struct object *first = &objects[(size_t)id * (EACH + 1)];
+		front.table[id] = (uintptr_t)vcpu;
+		for (unsigned i = 1; i <= EACH; i++)
+			vcpu->slot[i] = first + i;
+		vcpu->slot[CAPACITY + 1] = (void *)((uintptr_t)vcpu | 1);
+		vcpu->word[STACK] = (uintptr_t)&vcpu->slot[EACH];
+		vcpu->word[SPARE] = (uintptr_t)first;
+	}
+
+	/* The timer's signals are for the process: with the main thread deaf, they go to the others. */
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	uint64_t aborts = arch_section_aborts;
+	pthread_t threads[THREADS];
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(run, (void *)i);
+	sigset_t deaf;
+	sigemptyset(&deaf);
+	sigaddset(&deaf, SIGUSR1);
+	CHECK(pthread_sigmask(SIG_BLOCK, &deaf, NULL) == 0);
+
+	timer_t timer;
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	struct itimerspec often = {.it_interval.tv_nsec = 100000, .it_value.tv_nsec = 100000};
+	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	CHECK(timer_settime(timer, 0, &often, NULL) == 0);
+	/* The watchdog ends it if no section is ever aborted. */
+	while (__atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - aborts < ABORTS)
+		usleep(5000);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	timer_delete(timer);
+	for (int i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+
+	uint64_t added = 0, expected = 0, pops = 0, pushes = 0, swaps = 0, full = 0;
+	for (unsigned id = 0; id < ids; id++) {
+		struct vcpu *vcpu = &vcpus[id];
+		uintptr_t top = vcpu->word[STACK];
+		CHECK(top >= (uintptr_t)&vcpu->slot[0] && top <= (uintptr_t)&vcpu->slot[CAPACITY]);
+		CHECK(!vcpu->slot[0] && vcpu->slot[CAPACITY + 1] == (void *)((uintptr_t)vcpu | 1));
+		for (void **slot = (void **)top; slot > vcpu->slot; slot--)
+			find(*slot);
+		if (vcpu->word[SPARE])
+			find((struct object *)vcpu->word[SPARE]);
+		added += vcpu->word[COUNTER];
+	}
+	for (int i = 0; i < THREADS; i++)
+		for (int which = 0; which < 2; which++) {
+			struct holder *holder = which ? &holders[i].handler : &holders[i].own;
+			while (holder->count)
+				find(give(holder));
+			expected += 3 * holder->adds;
+			pops += holder->pops;
+			pushes += holder->pushes;
+			swaps += holder->swaps;
+			full += holder->full;
+		}
+	for (size_t i = 0; i < object_count; i++)
+		CHECK(objects[i].found, "object %zu is lost", i);
+	CHECK(added == expected, "counted %llu, not %llu", (unsigned long long)added,
+	      (unsigned long long)expected);
+	CHECK(pops && pushes && swaps && full);
+	printf("%s: %llu pops, %llu aborted sections\n", check_mode(), (unsigned long long)pops,
+	       (unsigned long long)(arch_section_aborts - aborts));
+	return 0;
+}
