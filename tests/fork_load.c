@@ -23,7 +23,7 @@ static void *child_thread(void *unused)
 {
 	struct load_objects objects = {{NULL}, {0}};
 	uint64_t random = 99;
-	for (int i = 0; i < 500; i++)
+	for (int i = 0; i < 150; i++)
 		load_step(&objects, &random);
 	load_release(&objects);
 	return unused;
@@ -35,7 +35,7 @@ static void use_heap(void)
 	struct load_objects objects = {{NULL}, {0}};
 	uint64_t random = (uint64_t)getpid();
 	load_release(&inherited);
-	for (int i = 0; i < 1500; i++)
+	for (int i = 0; i < 400; i++)
 		load_step(&objects, &random);
 	void *large = malloc(3 << 20);
 	CHECK(large);
@@ -124,7 +124,7 @@ static void run_fork(unsigned long forks)
 {
 	struct load load;
 	uint64_t random = 12;
-	load_start(&load, 4, load_run);
+	load_start(&load, 3, load_run);
 	for (; forks; forks--) {
 		refill_inherited(&random);
 		pid_t child = checked_fork();
@@ -206,7 +206,7 @@ static void run_bare(unsigned long forks)
 		check_skip("only cpuslab promises a usable heap after a bare _Fork");
 	struct load load;
 	uint64_t random = 13;
-	load_start(&load, 4, load_run);
+	load_start(&load, 3, load_run);
 	for (; forks; forks--) {
 		refill_inherited(&random);
 		pid_t child = forks % 2 ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -311,8 +311,8 @@ int main(int argc, char **argv)
 		void (*run)(unsigned long forks);
 		unsigned everyday;
 	} variants[] = {
-		{"fork", run_fork, 120}, {"nested", run_nested, 40}, {"threads", run_threads, 250},
-		{"bare", run_bare, 150}, {"stdio", run_stdio, 60},
+		{"fork", run_fork, 80},  {"nested", run_nested, 40}, {"threads", run_threads, 200},
+		{"bare", run_bare, 100}, {"stdio", run_stdio, 60},
 	};
 	const char *name = argc > 1 ? argv[1] : "fork";
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)

@@ -24,7 +24,7 @@ struct load_objects {
 static inline void load_step(struct load_objects *objects, uint64_t *random)
 {
 	size_t i = check_below(random, LOAD_OWNED), dice = check_below(random, 200);
-	size_t size = 1 + check_below(random, dice < 160 ? 700 : dice < 198 ? 20000 : 1500000);
+	size_t size = 1 + check_below(random, dice < 160 ? 700 : dice < 198 ? 20000 : 400000);
 	if (objects->memory[i]) {
 		CHECK_STAMP(objects->memory[i], objects->sizes[i], i);
 		if (dice % 4) {
