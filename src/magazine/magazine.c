@@ -382,6 +382,20 @@ struct cache *magazine_cache(uint16_t id)
 	return id < PAGE_ID_RESERVED ? NULL : magazine_cache_number(vcpu_cache(id));
 }
 
+/*
+ * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
+ * become other metadata, so the search for the end mark has an end of its own.
+ */
+static unsigned glance(const struct depot *depot, uintptr_t word)
+{
+	void *const *top = (void *const *)word;
+
+	for (unsigned above = 1; above <= depot->capacity + 1u; above++)
+		if (is_end_mark(__atomic_load_n(&top[above], __ATOMIC_RELAXED)))
+			return depot->capacity + 1u - above;
+	return 0;
+}
+
 uint64_t magazine_objects_loaded(const struct cache *cache)
 {
 	uint64_t objects = 0;
@@ -396,7 +410,7 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 		uintptr_t spare = __atomic_load_n(row + VCPU_ROW, __ATOMIC_ACQUIRE);
 
 		if (word != vcpu_void && word != vcpu_closed)
-			objects += (uint64_t)((void **)word - magazine_at((void **)word)->slot);
+			objects += glance(&cache->depot, word);
 		if (spare && spare != vcpu_closed)
 			objects += ((const struct magazine *)spare)->count;
 	}

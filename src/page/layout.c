@@ -8,12 +8,13 @@
 struct layout layout;
 struct page_front page_front;
 
-static enum { WHOLE, COMMIT, MAP } growth;
+static enum { RESERVED, PIECEWISE } growth;
 
 enum { ADDRESS_BITS = 47 };
 /* The heap starts on 8 MiB: a huge page's boundary, and a page's in the page map. */
 static const size_t GRAIN = 8ul << 20;
 static const size_t SMALLEST_PLAN = 8ul << 20;
+static const size_t SMALL_HEAP = 32ul << 20;
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -56,16 +57,8 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 
 static void *obtain(void *hint, size_t bytes)
 {
-	switch (growth) {
-	case WHOLE:
-		return os_map(hint, bytes);
-	case COMMIT:
-		return os_reserve(hint, bytes);
-	default:
-		/* Only a probe: is this stretch of the address space free?  The regions map it piece by
-		 * piece. */
-		return hint;
-	}
+	/* Piecewise, this is only a wish: the regions find out whether that stretch is free. */
+	return growth == RESERVED ? os_reserve(hint, bytes) : hint;
 }
 
 /*
@@ -74,15 +67,10 @@ static void *obtain(void *hint, size_t bytes)
  */
 static bool open_tables(char *start, const struct sizes *sizes, size_t map_below_heap)
 {
-	switch (growth) {
-	case WHOLE:
-		return true;
-	case COMMIT:
+	if (growth == RESERVED)
 		return os_commit(start, sizes->below_map) == 0 &&
-		       os_show_zeros(start + sizes->below_map, map_below_heap) == 0;
-	default:
-		return os_map_at(start, sizes->below_map + map_below_heap) != NULL;
-	}
+		       os_show_zeros(start + sizes->below_map, sizes->map) == 0;
+	return os_map_at(start, sizes->below_map + map_below_heap) != NULL;
 }
 
 static bool try_layout(size_t plan, uintptr_t hint, size_t step)
@@ -99,7 +87,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	size_t map_below_heap = ((uintptr_t)heap >> PAGE_SHIFT) * sizeof(uint16_t);
 
 	if (!tables || !open_tables(tables, &sizes, map_below_heap)) {
-		if (growth != MAP) {
+		if (growth == RESERVED) {
 			os_unmap(heap, plan);
 			if (tables)
 				os_unmap(tables, sizes.total);
@@ -111,14 +99,21 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	char *slab_of = map + sizes.map;
 	char *runs = slab_of + sizes.slab_of;
 	char *metadata = runs + sizes.runs;
-	bool whole = growth == WHOLE;
 
-	layout.heap = (struct region){heap, plan, whole ? plan : 0, step};
-	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap,
-				     whole ? sizes.map - map_below_heap : 0, PAGE_BYTES};
-	layout.slab_of = (struct region){slab_of, sizes.slab_of, whole ? sizes.slab_of : 0, PAGE_BYTES * 4};
-	layout.runs = (struct region){runs, sizes.runs, whole ? sizes.runs : 0, PAGE_BYTES * 4};
-	layout.metadata = (struct region){metadata, sizes.metadata, whole ? sizes.metadata : 0, step / 4};
+	layout.heap = (struct region){heap, plan, 0, step};
+	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap, 0, PAGE_BYTES};
+	layout.slab_of = (struct region){slab_of, sizes.slab_of, 0, PAGE_BYTES * 2};
+	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
+	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
+
+	/*
+	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB
+	 * for a program that needs a few pages.  A heap that grows past its beginning may have them.
+	 */
+	if (growth == RESERVED) {
+		os_huge_pages(tables, sizes.total, false);
+		os_huge_pages(heap, plan < SMALL_HEAP ? plan : SMALL_HEAP, false);
+	}
 
 	page_front.map = (uint16_t *)map;
 	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;
@@ -160,14 +155,10 @@ bool layout_init(void)
 	size_t limit = os_limit_address_space();
 
 	if (limit == SIZE_MAX) {
-		for (size_t plan = power_of_two_above(options.reserve); plan >= SMALLEST_PLAN; plan /= 2) {
-			growth = WHOLE;
+		growth = RESERVED;
+		for (size_t plan = power_of_two_above(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
 			if (try_low(plan, plan, 1ul << 20))
 				return true;
-			growth = COMMIT;
-			if (try_low(plan, plan, 1ul << 20))
-				return true;
-		}
 		return false;
 	}
 
@@ -180,7 +171,7 @@ bool layout_init(void)
 
 	if (plan < SMALLEST_PLAN)
 		plan = SMALLEST_PLAN;
-	growth = MAP;
+	growth = PIECEWISE;
 	for (uintptr_t span = plan * 8; span >> 46 == 0; span *= 2)
 		if (try_low(plan, span, step))
 			return true;
@@ -194,7 +185,9 @@ bool region_grow(struct region *region, size_t bytes)
 	if (bytes > region->planned)
 		return false;
 
-	size_t target = round_up(bytes, region->step);
+	/* By an eighth of what there is, so that a heap of any size takes few steps. */
+	size_t ahead = growth == RESERVED && region->committed / 8 > region->step ? region->committed / 8 : 0;
+	size_t target = round_up(bytes + ahead, region->step);
 	if (target > region->planned)
 		target = region->planned;
 
@@ -203,7 +196,7 @@ bool region_grow(struct region *region, size_t bytes)
 
 	/* The step is a convenience; where the system is that short, the bytes themselves must do. */
 	for (int attempt = 0; attempt < 2; attempt++) {
-		if (growth == COMMIT ? os_commit(from, length) == 0 : os_map_at(from, length) != NULL) {
+		if (growth == RESERVED ? os_commit(from, length) == 0 : os_map_at(from, length) != NULL) {
 			region->committed += length;
 			return true;
 		}

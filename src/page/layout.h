@@ -2,13 +2,11 @@
 /*
  * layout: where the page room's regions lie, and how much of each the system has been asked for so far.
  *
- * A region is a stretch of address space of which the first `committed` bytes are usable.  How it grows
- * depends on what the system let us have at start:
- *   WHOLE    mapped from the start; growing costs nothing (the normal case)
- *   COMMIT   reserved without access, made usable in steps: overcommit=2 and RLIMIT_DATA count only what
- *            is writable
- *   MAP      not even reserved: mapped in steps at the planned addresses, because RLIMIT_AS counts every
- *            reservation
+ * A region is a stretch of address space of which the first `committed` bytes are usable.  It grows in steps:
+ *   RESERVED   reserved without access, and made usable step by step.  What is not usable is not accounted
+ *              (overcommit=2, RLIMIT_DATA), not locked by mlockall, and not walked through by a core dump.
+ *   PIECEWISE  not even reserved, but mapped step by step at the planned addresses, because RLIMIT_AS counts
+ *              every reservation.
  */
 #ifndef CPUSLAB_LAYOUT_H
 #define CPUSLAB_LAYOUT_H

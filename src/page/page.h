@@ -94,7 +94,8 @@ size_t page_large_pages(const void *run);
 /* Grows or shrinks a large run where it is; false when the pages after it are not free. */
 bool page_large_resize(void *run, size_t pages);
 
-/* Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them. */
+/* Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
+ */
 void page_purge(bool all);
 /* The same as time passes: the allowance shrinks. */
 void page_tick(void);

@@ -80,7 +80,8 @@ static bool choose_restartable(void)
 	bool adopted = &__rseq_size && __rseq_size > 0;
 	intptr_t area = adopted ? (intptr_t)__rseq_offset : distance(&own);
 
-	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || os_possible_cpus() > NOBODY)
+	ids = os_possible_cpus();
+	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || ids > NOBODY)
 		return false;
 	if (!adopted) {
 		if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
@@ -114,6 +115,7 @@ static bool choose_restartable(void)
 static void choose_slots(void)
 {
 	mode = CPUSLAB_VCPU_THREAD_SLOT;
+	ids = 0;
 	vcpu_self.rseq = distance(&own);
 	vcpu_self.id = distance(&own.mm_cid);
 	/* Without a key a slot is never free again; later threads then do without. */
@@ -123,11 +125,8 @@ static void choose_slots(void)
 void vcpu_init(void)
 {
 	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
-	if (choose_restartable()) {
-		ids = os_possible_cpus();
-	} else {
+	if (!choose_restartable())
 		choose_slots();
-	}
 	for (unsigned id = 0; id < ids; id++)
 		table()[id] = closed_area;
 	if (registers_itself || mode == CPUSLAB_VCPU_THREAD_SLOT)
