@@ -528,11 +528,12 @@ struct contender {
 } OWN_LINES;
 
 static struct {
-	uint64_t end OWN_LINES; /* of the window, in ticks */
+	uint64_t end OWN_LINES; /* of the window, in ticks; 0 until the first contender runs */
 	uint64_t value OWN_LINES;
 	pthread_barrier_t start OWN_LINES;
 	const struct contended *kind;
 	unsigned inside, outside;
+	uint64_t length;
 	bool pinned;
 } contest;
 
@@ -558,7 +559,9 @@ static void *contend(void *argument)
 	}
 	pthread_barrier_wait(&contest.start);
 	struct window opened = open_window();
-	uint64_t end = __atomic_load_n(&contest.end, __ATOMIC_RELAXED);
+	uint64_t end = 0, mine = ticks() + contest.length;
+	if (__atomic_compare_exchange_n(&contest.end, &end, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		end = mine;
 	for (uint64_t before; (before = ticks()) < end;) {
 		contest.kind->lock();
 		uint64_t waited = ticks() - before;
@@ -600,9 +603,8 @@ static bool run_contest(struct contended *kind, unsigned threads, unsigned milli
 			exit(1);
 		}
 	}
-	/* Nobody runs before this thread has said when the window ends. */
-	__atomic_store_n(&contest.end, ticks() + (uint64_t)(ticks_a_second * milliseconds / 1000),
-			 __ATOMIC_RELAXED);
+	contest.end = 0;
+	contest.length = (uint64_t)(ticks_a_second * milliseconds / 1000);
 	pthread_barrier_wait(&contest.start);
 	for (unsigned i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # The locks' own sources under relacy, which simulates the C11 memory model (Debian package relacy-dev); then the
 # same with one memory order after another made too weak, each of which must be found.
 # With CPUSLAB_SOAK set, a hundred times as many executions.
@@ -17,14 +17,17 @@ executions=20000
 
 # build NAME: from the copy of include/ and src/ in $folder
 build() {
-	local file objects=()
-	for file in "$folder"/src/lock/{pagelock,spinlock,mcs}.c tests/models/relacy/subject.c; do
-		objects+=("$folder/$(basename "$file").o")
+	objects=
+	for source in "$folder/src/lock/pagelock.c" "$folder/src/lock/spinlock.c" "$folder/src/lock/mcs.c" \
+		tests/models/relacy/subject.c; do
+		object=$(basename "$source").o
 		gcc -std=gnu17 -D_GNU_SOURCE -O1 -g -include tests/models/relacy/atomics.h -I"$folder/include" \
-			-I"$folder/src" -c "$file" -o "${objects[-1]}"
+			-I"$folder/src" -c "$source" -o "$folder/$object"
+		objects="$objects $object"
 	done
 	[ -e "$folder/locks.o" ] || g++ -std=c++11 -O1 -g -w -c tests/models/relacy/locks.cc -o "$folder/locks.o"
-	g++ "$folder/locks.o" "${objects[@]}" -pthread -o "$folder/$1"
+	# shellcheck disable=SC2086
+	(cd "$folder" && g++ locks.o $objects -pthread -o "$1")
 }
 
 fresh() {
