@@ -58,7 +58,25 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 static void *obtain(void *hint, size_t bytes)
 {
 	/* Piecewise, this is only a wish: the regions find out whether that stretch is free. */
-	return growth == RESERVED ? os_reserve(hint, bytes) : hint;
+	if (growth != RESERVED)
+		return hint;
+
+	char *address = os_reserve(hint, bytes);
+
+	if (!address || (uintptr_t)address % GRAIN == 0)
+		return address;
+	/* The stretch was taken.  Anywhere, then, but on the grain. */
+	os_unmap(address, bytes);
+	address = os_reserve(NULL, bytes + GRAIN);
+	if (!address)
+		return NULL;
+
+	char *start = (char *)round_up((uintptr_t)address, GRAIN);
+
+	if (start > address)
+		os_unmap(address, (size_t)(start - address));
+	os_unmap(start + bytes, (size_t)(address + GRAIN - start));
+	return start;
 }
 
 /*
@@ -156,7 +174,9 @@ bool layout_init(void)
 
 	if (limit == SIZE_MAX) {
 		growth = RESERVED;
-		for (size_t plan = power_of_two_above(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
+		size_t plan = power_of_two_above(options.reserve);
+
+		for (plan = plan < SMALLEST_PLAN ? SMALLEST_PLAN : plan; plan >= SMALLEST_PLAN; plan /= 2)
 			if (try_low(plan, plan, 1ul << 20))
 				return true;
 		return false;

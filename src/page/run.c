@@ -308,7 +308,7 @@ void page_free(void *address, size_t length)
 	insert_coalesced(first, pages, RUN_DIRTY, now);
 
 	bool over = free_pages[RUN_DIRTY] > dirty_allowance() ||
-		    (oldest != RUN_NONE && now - run_at(oldest)->freed_at > options.decay);
+		    (oldest != RUN_NONE && now - run_at(oldest)->freed_at >= options.decay);
 	unlock_pages();
 	if (over)
 		page_purge(false);
@@ -465,6 +465,9 @@ void run_repair(bool orphans)
 		if (id == PAGE_LARGE) {
 			large_pages += run_at(page)->pages;
 			large_runs++;
+			/* A free or a resize may have been caught between the marks of the two ends. */
+			if (run_at(page)->pages > 1)
+				set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
 			page += run_at(page)->pages;
 		} else {
 			page++;

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_layout: the regions lie in order and apart, aligned as their users rely on, grow, and leave the page
+ * map readable below the heap, in each way that the system may force on them.
+ *
+ *   page_layout free      no limit
+ *   page_layout data      RLIMIT_DATA: address space may be reserved, but little of it used
+ *   page_layout space     RLIMIT_AS: not even reserved
+ *   page_layout crowded   no limit, but something lies wherever the heap would like to be
+ *
+ * The limits must be there before the first allocation, so each is this program started anew.
+ */
+#include "check.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "heap.h"
+#include "options/options.h"
+
+enum { LIMIT = 512 << 20, GRAIN = 8 << 20 };
+
+/* Before any allocation, that of the dynamic linker's included: takes the low addresses away. */
+static void crowd(int argc, char **argv, char **environment)
+{
+	(void)environment;
+	if (argc < 2 || strcmp(argv[1], "crowded") != 0)
+		return;
+	for (uintptr_t from = 16ul << 20; from < 1ul << 43; from *= 2)
+		mmap((void *)from, from, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const crowd_first)(int, char **,
+										  char **) = crowd;
+
+static void check_region(const struct region *region, const struct region *next)
+{
+	CHECK(region->base && (uintptr_t)region->base % PAGE_BYTES == 0);
+	CHECK(region->committed && region->committed <= region->planned && region->planned % PAGE_BYTES == 0);
+	if (next)
+		CHECK(region->base + region->planned <= next->base);
+	/* The last byte can be written. */
+	volatile char *last = region->base + region->committed - 1;
+	*last = *last;
+}
+
+static void check_layout(void)
+{
+	char *table = (char *)page_front.map - ARCH_TABLE_BYTES;
+	CHECK((uintptr_t)layout.heap.base % GRAIN == 0, "the heap starts at %p", (void *)layout.heap.base);
+	check_region(&layout.heap, NULL);
+	check_region(&layout.map, &layout.slab_of);
+	check_region(&layout.slab_of, &layout.runs);
+	check_region(&layout.runs, &layout.metadata);
+	check_region(&layout.metadata, NULL);
+	CHECK(table >= layout.heap.base + layout.heap.planned ||
+	      layout.metadata.base + layout.metadata.planned <= layout.heap.base);
+	CHECK((char *)page_front.map <= layout.map.base);
+	CHECK(layout.map.base == (char *)&page_front.map[page_front.heap_page]);
+	CHECK(page_front.heap_page == page_of(layout.heap.base));
+	CHECK(page_front.limit == page_front.heap_page + (layout.heap.planned >> PAGE_SHIFT));
+	CHECK((char *)&page_front.slab_of[page_front.heap_page] == layout.slab_of.base);
+	CHECK(page_front.metadata == layout.metadata.base);
+	/* Every page that is in use has its entries. */
+	size_t top = page_heap_pages();
+	CHECK(layout.heap.committed >> PAGE_SHIFT >= top);
+	CHECK(layout.map.committed >= top * sizeof(uint16_t));
+	CHECK(layout.slab_of.committed >= top * sizeof(uint32_t));
+	CHECK(layout.runs.committed >= top * sizeof(struct run));
+}
+
+/* Foreign addresses: the map is readable and says that they are nobody's. */
+static void check_foreign(void)
+{
+	for (uintptr_t page = 0; page < page_front.heap_page; page += page_front.heap_page / 1000 + 1)
+		CHECK(page_id((void *)(page << PAGE_SHIFT)) == PAGE_FREE);
+	CHECK(page_id(layout.heap.base - 1) == PAGE_FREE);
+	CHECK(!page_is_heap(NULL) && !page_is_heap((void *)16) && !page_is_heap(layout.heap.base - 1));
+	CHECK(page_is_heap(layout.heap.base) && page_is_heap(layout.heap.base + layout.heap.planned - 1));
+	CHECK(!page_is_heap(layout.heap.base + layout.heap.planned));
+	CHECK(!page_is_heap((void *)UINTPTR_MAX) && !page_is_heap(&layout));
+	free(NULL);
+}
+
+static void free_foreign(void *pointer)
+{
+	free(pointer);
+}
+
+static void check_abort(void *pointer)
+{
+	char text[512];
+	int status = check_child(free_foreign, pointer, text, sizeof text);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "free(%p): wait status %#x", pointer,
+	      (unsigned)status);
+	CHECK(strstr(text, "free of a pointer"), "said: %s", text);
+	CHECK(strchr(text, '\n') == text + strlen(text) - 1, "said: %s", text);
+}
+
+/* Grows by more than a step of each region, and uses what it gets. */
+static void check_growth(void)
+{
+	enum { RUNS = 40, PAGES = 512 };
+	char *runs[RUNS];
+	size_t committed = layout.heap.committed;
+	bool zeroed;
+	for (int i = 0; i < RUNS; i++) {
+		runs[i] = page_alloc(PAGES, i % 2 ? PAGES : 1, PAGE_LARGE, &zeroed);
+		CHECK(runs[i] && zeroed);
+		CHECK(i % 2 == 0 || (uintptr_t)runs[i] % (PAGES * PAGE_BYTES) == 0,
+		      "%p is not aligned to 2 MiB", (void *)runs[i]);
+		for (int page = 0; page < PAGES; page += 64) {
+			CHECK(runs[i][page * PAGE_BYTES] == 0);
+			runs[i][page * PAGE_BYTES] = 1;
+		}
+		check_layout();
+	}
+	CHECK(layout.heap.committed > committed);
+	heap_walk();
+	for (int i = 0; i < RUNS; i++)
+		page_free(runs[i], PAGES);
+	page_purge(true);
+	heap_walk();
+}
+
+static bool is_mapped(const char *address)
+{
+	return msync((void *)(uintptr_t)address, PAGE_BYTES, MS_ASYNC) == 0;
+}
+
+static void run(const char *name)
+{
+	free(malloc(1));
+	/* What the limits are meant to force. */
+	CHECK(is_mapped(layout.heap.base + layout.heap.planned - PAGE_BYTES) == (strcmp(name, "space") != 0));
+	if (strcmp(name, "crowded") == 0) {
+		if (layout.heap.base < (char *)(1ul << 43))
+			check_skip("the heap found a place at %p all the same", (void *)layout.heap.base);
+	} else {
+		/* Low, so that the page map is small. */
+		CHECK(page_front.limit << PAGE_SHIFT <= 1ul << 46);
+	}
+	check_layout();
+	check_foreign();
+	check_abort((void *)16);
+	check_abort(layout.heap.base - 4096);
+	check_abort(&layout);
+	check_abort((void *)(UINTPTR_MAX - 4095));
+	/* A page that was never used, as far as the page map goes. */
+	if ((page_heap_pages() + 1) * sizeof(uint16_t) <= layout.map.committed)
+		check_abort(layout.heap.base + (page_heap_pages() << PAGE_SHIFT));
+	check_growth();
+	check_foreign();
+	char *huge = malloc(40 << 20);
+	CHECK(huge && !page_is_heap(huge));
+	check_abort(huge + 4096);
+	free(huge);
+	check_layout();
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const names[] = {"free", "data", "space", "crowded"};
+	check_watchdog(60);
+	if (argc > 1) {
+		run(argv[1]);
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			struct rlimit limit = {LIMIT, LIMIT};
+			CHECK(strcmp(names[i], "data") != 0 || setrlimit(RLIMIT_DATA, &limit) == 0);
+			CHECK(strcmp(names[i], "space") != 0 || setrlimit(RLIMIT_AS, &limit) == 0);
+			execl("/proc/self/exe", argv[0], names[i], NULL);
+			_exit(1);
+		}
+		int status = check_wait(child);
+		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == CHECK_SKIPPED),
+		      "%s ended with wait status %#x", names[i], (unsigned)status);
+	}
+	return 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_runs: page runs do not overlap, are aligned, have their ids in the page map, are zero where that is
+ * claimed, coalesce, grow and shrink in place, go back to the system by age and by amount, and end at the
+ * heap's limit.
+ *
+ *   page_runs full   what a heap of small `reserve` does when nothing is left; started by page_runs itself
+ */
+#include "check.h"
+
+#include "heap.h"
+#include "options/options.h"
+
+enum { SLOTS = 256, LIVE_PAGES = 6000, SHADOW = 1 << 16, LONGEST = 600 };
+enum { SOME_SLAB = 40000, OTHER_SLAB = 40008 }; /* ids of no cache */
+
+struct live {
+	char *run;
+	size_t pages;
+	uint16_t id;
+	uint64_t stamp;
+};
+
+static struct live live[SLOTS];
+static size_t live_pages, large_pages, large_runs;
+static uint16_t owner[SHADOW]; /* by page of the heap: slot + 1, or 0 */
+static struct page_statistics start;
+static uint64_t random_state = 42, stamp;
+
+static size_t number_of(const void *run)
+{
+	CHECK(page_is_heap(run) && (uintptr_t)run % PAGE_BYTES == 0);
+	size_t number = page_of(run) - page_front.heap_page;
+	CHECK(number < SHADOW);
+	return number;
+}
+
+static uint64_t *word_of(struct live *slot, size_t page)
+{
+	return (uint64_t *)(void *)(slot->run + page * PAGE_BYTES + page % 500 * 8);
+}
+
+static void claim(struct live *slot, size_t from, size_t to)
+{
+	size_t first = number_of(slot->run);
+	for (size_t i = from; i < to; i++) {
+		CHECK(owner[first + i] == 0, "page %zu has two owners", first + i);
+		owner[first + i] = (uint16_t)(slot - live + 1);
+		*word_of(slot, i) = slot->stamp + i;
+	}
+	live_pages += to - from;
+	large_pages += slot->id == PAGE_LARGE ? to - from : 0;
+}
+
+static void disclaim(struct live *slot, size_t from, size_t to)
+{
+	size_t first = number_of(slot->run);
+	for (size_t i = from; i < to; i++) {
+		CHECK(owner[first + i] == slot - live + 1);
+		CHECK(*word_of(slot, i) == slot->stamp + i, "page %zu of a run of %zu changed", i,
+		      slot->pages);
+		owner[first + i] = 0;
+	}
+	live_pages -= to - from;
+	large_pages -= slot->id == PAGE_LARGE ? to - from : 0;
+}
+
+static void check_ids(const struct live *slot)
+{
+	if (slot->id == PAGE_LARGE) {
+		CHECK(page_id(slot->run) == PAGE_LARGE && page_large_pages(slot->run) == slot->pages);
+		CHECK(slot->pages == 1 ||
+		      page_id(slot->run + (slot->pages - 1) * PAGE_BYTES) == PAGE_LARGE_TAIL);
+		for (size_t i = 1; i + 1 < slot->pages; i++)
+			CHECK(page_id(slot->run + i * PAGE_BYTES) == PAGE_FREE);
+	} else {
+		for (size_t i = 0; i < slot->pages; i++)
+			CHECK(page_id(slot->run + i * PAGE_BYTES) == slot->id);
+	}
+}
+
+static size_t some_length(void)
+{
+	/* Mostly short, and every length around the bins' borders. */
+	size_t bits = check_below(&random_state, 10);
+	return 1 + check_below(&random_state, (size_t)1 << bits) % LONGEST;
+}
+
+static void take(struct live *slot)
+{
+	static const uint16_t ids[] = {PAGE_LARGE, PAGE_LARGE, SOME_SLAB, OTHER_SLAB};
+	size_t pages = some_length(), alignment = 1;
+	if (check_below(&random_state, 4) == 0)
+		alignment = (size_t)1 << check_below(&random_state, 9);
+	bool zeroed = false;
+	slot->id = ids[check_below(&random_state, 4)];
+	slot->run = page_alloc(pages, alignment, slot->id, &zeroed);
+	CHECK(slot->run);
+	CHECK((uintptr_t)slot->run % (alignment * PAGE_BYTES) == 0, "%p is not aligned to %zu pages",
+	      (void *)slot->run, alignment);
+	slot->pages = pages;
+	slot->stamp = stamp += 1000000;
+	check_ids(slot);
+	if (zeroed)
+		CHECK(check_all_bytes(slot->run, pages * PAGE_BYTES, 0), "%zu pages are not zero", pages);
+	large_runs += slot->id == PAGE_LARGE;
+	claim(slot, 0, pages);
+}
+
+static void give(struct live *slot)
+{
+	check_ids(slot);
+	disclaim(slot, 0, slot->pages);
+	large_runs -= slot->id == PAGE_LARGE;
+	page_free(slot->run, slot->pages);
+	slot->run = NULL;
+}
+
+/* The free pages behind a run, as far as they are one run. */
+static size_t room_behind(const struct live *slot)
+{
+	size_t next = number_of(slot->run) + slot->pages;
+	if (next == page_heap_pages())
+		return SIZE_MAX;
+	return heap_id(next) == PAGE_FREE ? heap_run(next)->pages : 0;
+}
+
+static void resize(struct live *slot)
+{
+	size_t old = slot->pages, pages = check_below(&random_state, 2) ? some_length() : old + 1;
+	size_t room = room_behind(slot);
+	bool done = page_large_resize(slot->run, pages);
+	CHECK(done == (pages <= old || pages - old <= room), "from %zu to %zu pages, with %zu behind", old,
+	      pages, room);
+	if (done && pages < old)
+		disclaim(slot, pages, old);
+	if (done)
+		slot->pages = pages;
+	if (done && pages > old)
+		claim(slot, old, pages);
+	check_ids(slot);
+}
+
+static void check_counts(void)
+{
+	struct page_statistics now;
+	heap_walk();
+	page_statistics(&now);
+	CHECK(now.used_pages - start.used_pages == live_pages, "%zu pages used, not %zu",
+	      now.used_pages - start.used_pages, live_pages);
+	CHECK(now.large_pages - start.large_pages == large_pages);
+	CHECK(now.large_runs - start.large_runs == large_runs);
+}
+
+static void test_random(void)
+{
+	unsigned long rounds = check_rounds(20000, 200000, 2000);
+	size_t grown = 0;
+	for (unsigned long round = 0; round < rounds; round++) {
+		struct live *slot = &live[check_below(&random_state, SLOTS)];
+		if (!slot->run && live_pages < LIVE_PAGES) {
+			take(slot);
+		} else if (slot->run && slot->id == PAGE_LARGE && check_below(&random_state, 3)) {
+			size_t old = slot->pages;
+			resize(slot);
+			grown += slot->pages > old;
+		} else if (slot->run) {
+			give(slot);
+		}
+		if (round % 500 == 0) {
+			check_counts();
+			if (check_below(&random_state, 4) == 0)
+				page_purge(true);
+		}
+	}
+	CHECK(grown > rounds / 1000, "only %zu runs ever grew in place", grown);
+
+	/* All free and all returned: one clean run, from which everything can be had without growing. */
+	for (struct live *slot = live; slot < live + SLOTS; slot++)
+		if (slot->run)
+			give(slot);
+	check_counts();
+	page_purge(true);
+	struct heap_walk walk = heap_walk();
+	CHECK(walk.dirty_pages == 0);
+	size_t top = page_heap_pages(), ours = top - start.heap_pages;
+	CHECK(heap_id(top - 1) == PAGE_FREE && heap_run(top - 1)->pages >= ours,
+	      "the last clean run has %u of %zu pages", heap_run(top - 1)->pages, ours);
+	bool zeroed = false;
+	char *all = page_alloc(ours, 1, PAGE_LARGE, &zeroed);
+	CHECK(all && zeroed && page_heap_pages() == top);
+	CHECK(check_all_bytes(all, ours * PAGE_BYTES, 0));
+	page_free(all, ours);
+}
+
+static size_t dirty_pages(void)
+{
+	struct page_statistics now;
+	page_statistics(&now);
+	return now.dirty_pages;
+}
+
+/* A run and a page behind it that keeps it from coalescing with the next such run. */
+struct island {
+	char *run, *shore;
+};
+
+static struct island make_island(size_t pages)
+{
+	bool zeroed;
+	struct island island = {page_alloc(pages, 1, PAGE_LARGE, &zeroed), NULL};
+	CHECK(page_large_resize(island.run, pages + 1) && page_large_resize(island.run, pages));
+	island.shore = page_alloc(1, 1, PAGE_LARGE, &zeroed);
+	CHECK(island.shore == island.run + pages * PAGE_BYTES);
+	return island;
+}
+
+static void sleep_milliseconds(unsigned milliseconds)
+{
+	for (uint64_t end = os_milliseconds() + milliseconds; os_milliseconds() < end;)
+		usleep(1000);
+}
+
+static void test_purge(void)
+{
+	enum { ISLANDS = 6, PAGES = 40 };
+	struct options saved = options;
+	struct island islands[ISLANDS];
+	page_purge(true);
+	CHECK(dirty_pages() == 0);
+	struct page_statistics before, after;
+	page_statistics(&before);
+	for (int i = 0; i < ISLANDS; i++) {
+		islands[i] = make_island(PAGES);
+		memset(islands[i].run, 1, PAGES * PAGE_BYTES);
+	}
+	CHECK(dirty_pages() <= 1); /* what making the islands left */
+	page_purge(true);
+
+	/* By age. */
+	options.decay = 1000000;
+	page_free(islands[0].run, PAGES);
+	page_purge(false);
+	CHECK(dirty_pages() == PAGES);
+	sleep_milliseconds(60);
+	uint64_t then = os_milliseconds();
+	page_free(islands[1].run, PAGES);
+	options.decay = 50;
+	page_purge(false);
+	/* The young one stays, unless this took a long time after all. */
+	CHECK(dirty_pages() == PAGES || os_milliseconds() - then >= 50);
+	options.decay = 1000000;
+
+	/* By amount: the oldest go first. */
+	options.dirty = 2 * PAGES * PAGE_BYTES;
+	for (int i = 2; i < ISLANDS; i++) {
+		page_free(islands[i].run, PAGES);
+		CHECK(dirty_pages() <= 2 * PAGES);
+	}
+	CHECK(dirty_pages() == 2 * PAGES);
+	CHECK(check_all_bytes(islands[2].run, PAGES * PAGE_BYTES, 0));
+	CHECK(check_all_bytes(islands[ISLANDS - 1].run, PAGES * PAGE_BYTES, 1));
+	options.dirty = saved.dirty;
+
+	/* A dirty run serves before a clean one, and says that it is not zero. */
+	bool zeroed = true;
+	char *again = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
+	CHECK(!zeroed && (again == islands[ISLANDS - 1].run || again == islands[ISLANDS - 2].run));
+	options.decay = 0;
+	page_free(again, PAGES);
+	CHECK(dirty_pages() == 0, "decay:0 left %zu pages", dirty_pages());
+
+	page_statistics(&after);
+	CHECK(after.purged_pages_total - before.purged_pages_total >= ISLANDS * PAGES);
+	options = saved;
+	for (int i = 0; i < ISLANDS; i++)
+		page_free(islands[i].shore, 1);
+	page_purge(true);
+	heap_walk();
+}
+
+/* Growth is told once, and reuse is no growth. */
+static void test_growth(void)
+{
+	enum { PAGES = 64 };
+	bool zeroed;
+	while (page_has_grown())
+		;
+	size_t pages = page_heap_pages() / 4 + 1024;
+	char *run = page_alloc(pages, 1, PAGE_LARGE, &zeroed);
+	CHECK(run && zeroed);
+	CHECK(page_has_grown() && !page_has_grown());
+	page_free(run, pages);
+	page_purge(true);
+	page_free(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), PAGES);
+	for (size_t reused = 0; reused < pages; reused += PAGES) {
+		run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
+		CHECK(run && !zeroed);
+		page_free(run, PAGES);
+	}
+	CHECK(!page_has_grown());
+	page_purge(true);
+}
+
+static void be_full(void)
+{
+	enum { PAGES = 64, MOST = 1024 };
+	static char *runs[MOST];
+	bool zeroed;
+	size_t count = 0, planned = layout.heap.planned >> PAGE_SHIFT;
+	CHECK(planned <= MOST * PAGES);
+	heap_walk();
+	while ((runs[count] = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed)))
+		runs[count++][0] = 1;
+	CHECK(count * PAGES > planned / 2, "only %zu of %zu pages were to be had", count * PAGES, planned);
+	CHECK(page_heap_pages() <= planned);
+	CHECK(!page_alloc(PAGES, 1, PAGE_LARGE, &zeroed));
+	CHECK(!page_alloc(0, 1, PAGE_LARGE, &zeroed));
+	CHECK(!page_alloc(planned + 1, 1, PAGE_LARGE, &zeroed));
+	CHECK(!page_alloc(planned, planned, PAGE_LARGE, &zeroed));
+	CHECK(!page_alloc(SIZE_MAX, 1, PAGE_LARGE, &zeroed));
+	CHECK(!page_alloc((1ul << 32) + 1, 1, PAGE_LARGE, &zeroed));
+	CHECK(!page_large_resize(runs[0], planned) && !page_large_resize(runs[0], 1ul << 33));
+	CHECK(page_large_pages(runs[0]) == PAGES);
+	heap_walk();
+
+	/* What comes back can be had again, as often as one likes. */
+	for (int i = 0; i < 3; i++) {
+		page_free(runs[count / 2], PAGES);
+		CHECK(page_alloc(PAGES, 1, SOME_SLAB, &zeroed) == runs[count / 2]);
+		page_free(runs[count / 2], PAGES);
+		CHECK(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed) == runs[count / 2]);
+	}
+	for (size_t i = 0; i < count; i++)
+		page_free(runs[i], PAGES);
+	page_purge(true);
+	heap_walk();
+	CHECK(page_alloc((count - 1) * PAGES, 1, PAGE_LARGE, &zeroed) && zeroed);
+}
+
+int main(int argc, char **argv)
+{
+	check_watchdog(60);
+	free(malloc(1));
+	if (argc > 1 && strcmp(argv[1], "full") == 0) {
+		be_full();
+		return 0;
+	}
+	page_purge(true);
+	page_statistics(&start);
+	test_random();
+	test_purge();
+	test_growth();
+
+	static const char *const reserves[] = {"reserve:1M", "reserve:8M", "reserve:33M"};
+	for (size_t i = 0; i < sizeof reserves / sizeof *reserves; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			setenv("CPUSLAB_OPTIONS", reserves[i], 1);
+			execl("/proc/self/exe", argv[0], "full", NULL);
+			_exit(1);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+	}
+	return 0;
+}
