@@ -51,7 +51,7 @@ static void print_usage(FILE *to)
 	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
 	      "       cpuslab bench compare A.json B.json\n"
 	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
-	      "  --sizes N,...               object sizes, with K and M (group kmalloc)\n"
+	      "  --sizes N,...               with K and M: object sizes (kmalloc), memory to touch (pft)\n"
 	      "  --threads N                 threads of the parallel tests\n"
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"

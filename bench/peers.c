@@ -46,9 +46,7 @@ static void describe_version(const char *file, char *text, size_t size)
 		(const char *(*)(int *, int *, const char **))own_symbol(file, "tc_version");
 	const char *(*libc)(void) = (const char *(*)(void))own_symbol(file, "gnu_get_libc_version");
 	snprintf(text, size, "version unknown");
-	if (built_in) {
-		snprintf(text, size, "%s", built_in);
-	} else if (cpuslab) {
+	if (cpuslab) {
 		snprintf(text, size, "%s", cpuslab());
 	} else if (mimalloc) {
 		/* 209 is 2.0.9; since 3.2 two digits a part. */
@@ -64,6 +62,8 @@ static void describe_version(const char *file, char *text, size_t size)
 		const char *patch = NULL;
 		gperftools(&major, &minor, &patch);
 		snprintf(text, size, "%d.%d%s", major, minor, patch ? patch : "");
+	} else if (built_in) {
+		snprintf(text, size, "%s", built_in);
 	} else if (libc) {
 		snprintf(text, size, "%s", libc());
 	}

@@ -167,9 +167,10 @@ bool group_pft(struct bench *bench)
 {
 	static const char *const modes[] = {"mapping", "malloc"};
 	unsigned many = bench->settings.threads ? bench->settings.threads : machine_cpus();
-	long available = sysconf(_SC_AVPHYS_PAGES) / ((1 << 20) / sysconf(_SC_PAGESIZE));
-	/* The seed's 4 GB where that leaves the machine half of its free memory. */
-	unsigned mebibytes = available / 2 > 4096 ? 4096 : (unsigned)available / 2;
+	size_t size = bench->settings.size_count ? bench->settings.sizes[0] : (size_t)1 << 30;
+	size_t available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	/* Half of the free memory stays free. */
+	unsigned mebibytes = (unsigned)((size < available / 2 ? size : available / 2) >> 20);
 	for (unsigned mode = 0; mode < 2; mode++)
 		for (unsigned threads = 1; threads <= many; threads += many > 1 ? many - 1 : 1) {
 			char parameter[RESULTS_NAME];

@@ -125,9 +125,8 @@ static void print_score(const struct results *results, FILE *to, const char *pee
 			    (peer && strcmp(other, peer) != 0))
 				continue;
 			struct match match = match_of(results, &table, other);
-			bool lower = table.cell.better == BETTER_LOWER;
-			if (match.rows > 0 &&
-			    (worst.rows == 0 || (match.ratio.value > worst.ratio.value) == lower))
+			/* A proven loss is worse than any tie. */
+			if (match.rows > 0 && (worst.rows == 0 || match.ratio.verdict > worst.ratio.verdict))
 				worst = match;
 		}
 		if (worst.rows > 0)

@@ -1,0 +1,72 @@
+#!/bin/sh
+# cpuslab bench measures what it says and writes what others can read: a peer that sleeps loses by what it
+# sleeps, every format parses, an interrupted run resumes, two runs compare, and wrong calls are refused.
+set -eu
+command=$CPUSLAB_BUILD/cpuslab
+sleepy=$(find "$CPUSLAB_BUILD" -name libbench_sleepy.so | head -n 1)
+[ -x "$command" ] && [ -n "$sleepy" ] || { echo "the command or the sleepy allocator was not built"; exit 77; }
+command -v python3 >/dev/null || { echo "python3 is not here"; exit 77; }
+# Sanitizers must come first in a process, and so must a preloaded allocator.
+[ -z "${CPUSLAB_SANITIZE:-}" ] || { echo "allocators are not preloaded into sanitized programs"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$command" bench kmalloc --peers "glibc,sleepy=$sleepy" --sizes 64 --reps 4 --threads 1 --out "$work/a" >"$work/table"
+grep -q '^Verdict' "$work/table"
+
+python3 - "$work/a" "$work/table" <<'END'
+import csv, html.parser, json, re, sys, xml.dom.minidom
+folder = sys.argv[1]
+results = json.load(open(folder + '/results.json'))
+assert results['format'] == 'cpuslab-bench-1' and results['series'] and results['machine']['cpu']
+def samples(allocator, metric='alloc', test='1 alloc, then free'):
+    return next(s['samples'] for s in results['series']
+                if (s['allocator'], s['metric'], s['test'], s['parameter']) == (allocator, metric, test, '64'))
+# Ticks in 5 microseconds: the slow clock bounds them from below, whatever else the machine does.
+hertz = float(re.search(r'at ([0-9.]+) GHz', results['machine']['clocks']).group(1)) * 1e9 \
+    if results['series'][0]['unit'] == 'cycles' else 1e9
+assert len(samples('sleepy')) == 4
+assert min(samples('sleepy')) >= 0.98 * 5e-6 * hertz, (samples('sleepy'), hertz)
+assert max(samples('sleepy', 'free')) < 5e-6 * hertz, 'its free does not sleep'
+assert all(s > 0 for s in samples('floor')), 'the empty call takes time: nothing was removed'
+rows = list(csv.DictReader(open(folder + '/results.csv')))
+assert len(rows) == len(results['series']) and all(float(r['median']) >= 0 for r in rows)
+page = open(folder + '/results.html').read()
+class Balance(html.parser.HTMLParser):
+    stack = []
+    def handle_starttag(self, tag, attributes):
+        if tag not in ('meta', 'line', 'rect', 'circle', 'polyline', 'br'): self.stack.append(tag)
+    def handle_endtag(self, tag):
+        if tag not in ('line', 'rect', 'circle', 'polyline'): assert self.stack.pop() == tag, tag
+parser = Balance(); parser.feed(page); assert parser.stack == []
+plots = re.findall(r'<svg.*?</svg>', page, re.S)
+assert plots and '<script' not in page and 'http' not in page
+for plot in plots:
+    tree = xml.dom.minidom.parseString(plot)
+    assert tree.getElementsByTagName('rect') or tree.getElementsByTagName('polyline')
+END
+
+# A second run finds everything measured and measures nothing.
+cp "$work/a/results.json" "$work/first.json"
+"$command" bench kmalloc --peers "glibc,sleepy=$sleepy" --sizes 64 --reps 4 --threads 1 --out "$work/a" >/dev/null
+python3 -c 'import json, sys
+a, b = (json.load(open(f))["series"] for f in sys.argv[1:])
+assert a == b' "$work/first.json" "$work/a/results.json"
+
+"$command" bench compare "$work/first.json" "$work/a/results.json" | grep -q '1.00x'
+"$command" bench show "$work/first.json" --format csv | head -n 1 | grep -q '^group,test'
+
+expect_refusal() {
+	status=0
+	"$command" bench "$@" >"$work/out" 2>&1 || status=$?
+	[ $status -ne 0 ] || { echo "accepted: bench $*"; exit 1; }
+}
+expect_refusal nothing
+expect_refusal kmalloc --sizes 0
+expect_refusal kmalloc --reps -1
+expect_refusal kmalloc --format xml
+expect_refusal kmalloc --peers unheard-of
+expect_refusal kmalloc --peers "glibc,missing=/nowhere/lib.so"
+expect_refusal show "$work/table"
+printf '{"format": "cpuslab-bench-1", "series": [{"samples": [1, ' >"$work/cut.json"
+expect_refusal compare "$work/cut.json" "$work/cut.json"
