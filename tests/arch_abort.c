@@ -11,7 +11,7 @@
 #include "arch/arch.h"
 #include "vcpu/vcpu.h"
 
-enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 200, HELD = 4 };
+enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 500, HELD = 4 };
 
 /* What a vCPU has. */
 enum { STACK, SPARE, COUNTER, WORDS };

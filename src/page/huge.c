@@ -49,7 +49,8 @@ static size_t slot_of(const struct table *t, uintptr_t address)
 
 static struct huge *find(uintptr_t address)
 {
-	if (!table)
+	/* Two addresses that the table itself uses, and that no mapping has. */
+	if (!table || address <= TOMBSTONE)
 		return NULL;
 	for (size_t slot = slot_of(table, address);; slot = (slot + 1) & (table->slots - 1)) {
 		struct huge *huge = &table->huge[slot];
@@ -215,7 +216,7 @@ bool huge_free(void *address)
 	struct cached expelled = {0};
 
 	cpuslab_spin_lock(&huge_lock);
-	struct huge *huge = (uintptr_t)address > TOMBSTONE ? find((uintptr_t)address) : NULL;
+	struct huge *huge = find((uintptr_t)address);
 
 	if (!huge) {
 		cpuslab_spin_unlock(&huge_lock);
