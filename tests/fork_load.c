@@ -317,7 +317,7 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "fork";
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
 		if (strcmp(name, variants[i].name) == 0) {
-			unsigned long forks = check_rounds(variants[i].everyday, i == 0 ? 100000 : 20000, 5);
+			unsigned long forks = check_rounds(variants[i].everyday, i == 0 ? 6000 : 1500, 5);
 			check_watchdog(200);
 			variants[i].run(forks);
 			printf("%s: %lu forks\n", check_mode(), forks);
