@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * depot_stacks: what the depot gives and takes in each exchange, what aging sends back to the slabs and what
+ * it leaves, and that refilling and draining move each object once.
+ */
+#include "check.h"
+
+#include <stddef.h>
+
+#include "depot/depot.h"
+#include "page/page.h"
+#include "vcpu/vcpu.h"
+
+enum { ID = VCPU_CACHES - 1, MAGAZINES = 8 };
+
+static struct depot depot;
+
+static void start(uint32_t size)
+{
+	depot = (struct depot){.capacity = 0};
+	depot_init(&depot, "test", size, vcpu_offset(ID));
+}
+
+static struct depot_statistics statistics(void)
+{
+	struct depot_statistics now;
+	depot_statistics(&depot, &now);
+	return now;
+}
+
+static uint64_t allocated(void)
+{
+	struct slab_statistics now;
+	slab_statistics(&depot.slabs, &now);
+	return now.allocated;
+}
+
+static void check_stacks(uint64_t filled, uint64_t empty, uint64_t objects)
+{
+	struct depot_statistics now = statistics();
+	CHECK(now.filled == filled && now.empty == empty && now.objects == objects,
+	      "%llu filled, %llu empty, %llu objects", (unsigned long long)now.filled,
+	      (unsigned long long)now.empty, (unsigned long long)now.objects);
+}
+
+static void check_magazine(const struct magazine *magazine)
+{
+	CHECK(magazine->capacity == depot.capacity && magazine->count <= magazine->capacity);
+	CHECK(magazine->slot[0] == NULL && magazine->self == magazine_end_mark(magazine));
+	CHECK(magazine->slot[magazine->capacity + 1] == (void *)magazine_end_mark(magazine));
+	for (unsigned i = 1; i <= magazine->capacity; i++)
+		CHECK(((uintptr_t)magazine->slot[i] & 1) == 0, "an end mark at slot %u of %u", i,
+		      magazine->capacity);
+}
+
+static struct magazine *new_empty(void)
+{
+	struct magazine *magazine = depot_take_empty(&depot, NULL);
+	CHECK(magazine && magazine->count == 0);
+	check_magazine(magazine);
+	return magazine;
+}
+
+static struct magazine *new_filled(void)
+{
+	struct magazine *magazine = new_empty();
+	uint64_t before = allocated();
+	CHECK(depot_refill(&depot, magazine));
+	check_magazine(magazine);
+	CHECK(magazine->count && magazine->count <= (magazine->capacity + 1) / 2);
+	CHECK(allocated() == before + magazine->count);
+	for (unsigned i = 1; i <= magazine->count; i++) {
+		CHECK(slab_is_object(&depot.slabs, magazine->slot[i]));
+		memset(magazine->slot[i], 1, depot.slabs.size);
+	}
+	return magazine;
+}
+
+static void test_capacity(uint32_t size)
+{
+	start(size);
+	/* A magazine and its overhead fill a block of a power of two, and three objects fit at least. */
+	size_t bytes = offsetof(struct magazine, slot) + (depot.capacity + 2u) * sizeof(void *);
+	CHECK((bytes & (bytes - 1)) == 0 && bytes >= 64 && bytes <= 2048, "%zu bytes", bytes);
+	CHECK(depot.capacity >= 3);
+	check_stacks(0, 0, 0);
+
+	struct magazine *magazine = new_filled();
+	/* The lowest address is popped first. */
+	for (unsigned i = 1; i < magazine->count; i++)
+		CHECK((char *)magazine->slot[i] == (char *)magazine->slot[i + 1] + size ||
+		      depot.slabs.objects < magazine->count);
+	uint64_t drains = statistics().drains;
+	depot_drain(&depot, magazine);
+	CHECK(magazine->count == 0 && allocated() == 0 && statistics().drains == drains + 1);
+	depot_put(&depot, magazine);
+	check_stacks(0, 1, 0);
+	depot_empty(&depot);
+	check_stacks(0, 0, 0);
+}
+
+static void test_exchange(void)
+{
+	start(64);
+	struct magazine *first = new_filled(), *second = new_filled();
+	uint64_t each = first->count, refills = statistics().refills;
+	CHECK(each == second->count && refills == 2);
+
+	/* Nothing there: nothing is taken, and the empty one stays with the caller. */
+	struct magazine *empty = new_empty();
+	CHECK(depot_take_filled(&depot, empty) == NULL);
+	check_stacks(0, 0, 0);
+	CHECK(depot_take_filled(&depot, NULL) == NULL);
+
+	depot_put(&depot, first);
+	depot_put(&depot, second);
+	check_stacks(2, 0, 2 * each);
+	/* The last in is the first out: it is the warmest. */
+	CHECK(depot_take_filled(&depot, empty) == second);
+	check_stacks(1, 1, each);
+	CHECK(depot_take_filled(&depot, NULL) == first);
+	check_stacks(0, 1, 0);
+	CHECK(depot_take_empty(&depot, second) == empty);
+	check_stacks(1, 0, each);
+	/* No empty one: a new one. */
+	struct magazine *another = depot_take_empty(&depot, first);
+	CHECK(another && another != empty && another->count == 0);
+	check_magazine(another);
+	check_stacks(2, 0, 2 * each);
+	depot_put(&depot, empty);
+	depot_put(&depot, another);
+	check_stacks(2, 2, 2 * each);
+	CHECK(new_empty() == another);
+	depot_put(&depot, another);
+	CHECK(statistics().refills == refills && statistics().drains == 0 && allocated() == 2 * each);
+
+	/* One that holds a single object is filled. */
+	struct magazine *one = new_empty();
+	CHECK(slab_alloc_batch(&depot.slabs, &one->slot[1], 1) == 1);
+	one->count = 1;
+	depot_put(&depot, one);
+	check_stacks(3, 1, 2 * each + 1);
+
+	depot_empty(&depot);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0 && statistics().drains == 3);
+	struct slab_statistics slabs;
+	slab_statistics(&depot.slabs, &slabs);
+	CHECK(slabs.slabs == 0);
+}
+
+static void test_aging(void)
+{
+	struct magazine *magazines[MAGAZINES];
+	start(112);
+	CHECK(!depot_age(&depot));
+	for (int i = 0; i < MAGAZINES; i++)
+		magazines[i] = new_filled();
+	uint64_t each = magazines[0]->count;
+	for (int i = 0; i < MAGAZINES; i++)
+		depot_put(&depot, magazines[i]);
+
+	/* They came since the last look: nothing is old. */
+	CHECK(!depot_age(&depot));
+	check_stacks(MAGAZINES, 0, MAGAZINES * each);
+	/* Three were needed meanwhile, so five were not. */
+	for (int i = 0; i < 3; i++)
+		CHECK(depot_take_filled(&depot, NULL) == magazines[MAGAZINES - 1 - i]);
+	for (int i = 0; i < 3; i++)
+		depot_put(&depot, magazines[MAGAZINES - 1 - i]);
+	CHECK(depot_age(&depot));
+	check_stacks(3, 0, 3 * each);
+	CHECK(allocated() == 3 * each && statistics().drains == 5);
+	/* All three were needed, then none. */
+	for (int i = 0; i < 3; i++)
+		CHECK((magazines[i] = depot_take_filled(&depot, NULL)));
+	CHECK(!depot_take_filled(&depot, NULL));
+	for (int i = 0; i < 3; i++)
+		depot_put(&depot, magazines[i]);
+	CHECK(!depot_age(&depot));
+	check_stacks(3, 0, 3 * each);
+	CHECK(depot_age(&depot));
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0 && !depot_age(&depot));
+
+	/* Of the empty ones a single one stays, and its block is used again. */
+	for (int i = 0; i < MAGAZINES; i++)
+		magazines[i] = new_empty();
+	for (int i = 0; i < MAGAZINES; i++)
+		depot_put(&depot, magazines[i]);
+	check_stacks(0, MAGAZINES, 0);
+	CHECK(!depot_age(&depot));
+	check_stacks(0, 1, 0);
+	struct page_statistics before, after;
+	page_statistics(&before);
+	for (int i = 0; i < MAGAZINES; i++)
+		magazines[i] = new_empty();
+	page_statistics(&after);
+	CHECK(after.metadata_bytes == before.metadata_bytes);
+	for (int i = 0; i < MAGAZINES; i++) {
+		/* What its slots held before is no end mark. */
+		for (unsigned slot = 1; slot <= magazines[i]->capacity; slot++)
+			CHECK(magazines[i]->slot[slot] == NULL);
+		depot_put(&depot, magazines[i]);
+	}
+	depot_empty(&depot);
+	check_stacks(0, 0, 0);
+}
+
+/* A depot's lock held at a fork: its counts are made anew from the stacks. */
+static void test_repair(void)
+{
+	start(256);
+	struct magazine *filled = new_filled();
+	for (int i = 0; i < 3; i++)
+		depot_put(&depot, new_filled());
+	depot_put(&depot, filled);
+	struct magazine *empties[2] = {new_empty(), new_empty()};
+	depot_put(&depot, empties[0]);
+	depot_put(&depot, empties[1]);
+	uint64_t objects = statistics().objects;
+
+	depot_repair(&depot);
+	check_stacks(4, 2, objects);
+	cpuslab_spin_lock(&depot.lock);
+	depot.filled_count = 77;
+	depot.empty_count = 0;
+	depot.filled_low = 50;
+	depot_repair(&depot);
+	CHECK(!cpuslab_spin_is_locked(&depot.lock));
+	check_stacks(4, 2, objects);
+	CHECK(depot_take_filled(&depot, NULL) == filled);
+	depot_put(&depot, filled);
+	depot_empty(&depot);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0);
+}
+
+int main(void)
+{
+	static const uint32_t sizes[] = {16, 48, 112, 512, 1024, 5120, 32768, 131072, 262144};
+	check_watchdog(60);
+	free(malloc(1));
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		test_capacity(sizes[i]);
+	test_exchange();
+	test_aging();
+	test_repair();
+	return 0;
+}
