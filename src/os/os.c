@@ -136,14 +136,18 @@ void os_signal_mask(const sigset_t *mask, sigset_t *old)
 	(void)STATUS(syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, 8));
 }
 
+int os_fence_prepare(void)
+{
+	return STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+}
+
 int os_fence_sections(void)
 {
 	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 
-	/* A process (or a forked child) asks once for the right to this call, when it first needs it. */
+	/* The right to it is lost where a child got its memory by fork; it is asked for again. */
 	if (status == EPERM) {
-		status =
-			STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+		status = os_fence_prepare();
 		if (!status)
 			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 	}

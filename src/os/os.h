@@ -53,6 +53,9 @@ void os_signal_mask(const sigset_t *mask, sigset_t *old);
  * aborted, and sees all stores that the caller made before.
  */
 int os_fence_sections(void);
+/* Asks for the right to it, which takes milliseconds once a process has threads.  os_fence_sections does it
+ * too. */
+int os_fence_prepare(void);
 /*
  * After it returns 0, every thread of the process has passed a full memory barrier since it was called.
  */

@@ -102,6 +102,7 @@ static bool choose_restartable(void)
 	/* Registered or not, a negative id means that the kernel does not keep it up to date. */
 	if ((int32_t)__atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED) < 0)
 		return false;
+	os_fence_prepare();
 	mode = options.vcpu != OPTION_VCPU_CPU_ID &&
 			       getauxval(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
 		       ? CPUSLAB_VCPU_MM_CID
