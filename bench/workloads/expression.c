@@ -138,7 +138,7 @@ uint64_t workload_expression(unsigned scale)
 	static char text[1 << 15];
 	struct node *kept[KEPT] = {NULL};
 	uint64_t random = 1, checksum = 0;
-	for (unsigned i = 0; i < 60 * scale; i++) {
+	for (unsigned i = 0; i < 300 * scale; i++) {
 		*write_expression(text, &random, DEPTH) = '\0';
 		const char *at = text;
 		struct node *tree = simplify(parse_sum(&at));

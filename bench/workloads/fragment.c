@@ -34,7 +34,7 @@ uint64_t workload_fragment(unsigned scale)
 	unsigned survived = 0;
 	memset(slots, 0, SLOTS * sizeof(struct object *));
 	for (unsigned epoch = 0; epoch < EPOCHS; epoch++)
-		for (unsigned i = 0; i < 700 * scale; i++) {
+		for (unsigned i = 0; i < 1800 * scale; i++) {
 			unsigned slot = random_under(&random, SLOTS);
 			struct object *old = slots[slot];
 			slots[slot] = NULL;

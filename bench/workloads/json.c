@@ -170,7 +170,7 @@ uint64_t workload_json(unsigned scale)
 		value_push(root, generate(&random, 5));
 	write_value(&request, root);
 	value_free(root);
-	for (unsigned i = 0; i < 1 + scale / 2; i++) {
+	for (unsigned i = 0; i < 1 + scale; i++) {
 		const char *at = request.text;
 		struct buffer response = {0};
 		unsigned seen = i;

@@ -76,8 +76,8 @@ static uint64_t filters(unsigned frames)
 
 uint64_t workload_large(unsigned scale)
 {
-	uint64_t random = 9, checksum = blocks(&random, 4 * scale);
-	for (unsigned i = 0; i < 1 + scale / 4; i++)
+	uint64_t random = 9, checksum = blocks(&random, 16 * scale);
+	for (unsigned i = 0; i < 1 + scale; i++)
 		checksum = mix(checksum, growing_vector(400000 + 1000 * i));
-	return mix(checksum, filters(1 + scale / 2));
+	return mix(checksum, filters(1 + 2 * scale));
 }

@@ -41,7 +41,7 @@ uint64_t workload_larson(unsigned scale)
 	memset(parts, 0, SERVERS * sizeof(*parts));
 	for (unsigned i = 0; i < SERVERS; i++)
 		parts[i].random = 70 + i;
-	for (unsigned generation = 0; generation < 1 + scale; generation++)
+	for (unsigned generation = 0; generation < 1 + 2 * scale; generation++)
 		checksum = mix(checksum, threads_run(SERVERS, serve, parts));
 	for (unsigned i = 0; i < SERVERS; i++)
 		for (unsigned slot = 0; slot < OBJECTS; slot++)

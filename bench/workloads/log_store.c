@@ -107,7 +107,7 @@ uint64_t workload_log_store(unsigned scale)
 	struct store *store = heap_allocate(sizeof(*store));
 	memset(store, 0, sizeof(*store));
 	uint64_t random = 4, checksum = 0;
-	for (unsigned i = 0; i < 14000 * scale; i++) {
+	for (unsigned i = 0; i < 70000 * scale; i++) {
 		uint32_t key = random_under(&random, KEYS);
 		if (i % 3 == 0) {
 			uint32_t size = (uint32_t)random_size(&random, 32, 7);

@@ -79,7 +79,7 @@ static void insert(struct cache *cache, const char *key, uint32_t hash, size_t s
 
 static uint64_t serve(unsigned index, void *context)
 {
-	unsigned requests = 6000 * *(const unsigned *)context;
+	unsigned requests = 8000 * *(const unsigned *)context;
 	struct cache *cache = heap_allocate(sizeof(*cache));
 	memset(cache, 0, sizeof(*cache));
 	uint64_t random = 100 + index, checksum = 0;

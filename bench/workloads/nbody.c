@@ -85,7 +85,7 @@ uint64_t workload_nbody(unsigned scale)
 			bodies[i].position[axis] = (int32_t)(random_next(&random) >> 34);
 			bodies[i].speed[axis] = 0;
 		}
-	for (unsigned step = 0; step < 1 + scale / 5; step++) {
+	for (unsigned step = 0; step < 1 + 4 * scale; step++) {
 		struct cell *root = cell_new();
 		for (unsigned i = 0; i < BODIES; i++)
 			insert(root, &bodies[i], 0);
