@@ -162,6 +162,22 @@ static void give_all(void)
 /* ---- the paths ------------------------------------------------------------------------------------------
  */
 
+/* Leaves the word void, and what was loaded in the depot. */
+static void unload(void)
+{
+	unsigned id = arch_id(vcpu_self);
+	CHECK(vcpu_close(id));
+	void **top = (void **)words()[0], **end = top;
+	CHECK(!is_void());
+	while (!((uintptr_t)*end & 1))
+		end++;
+	struct magazine *magazine = (struct magazine *)((uintptr_t)*end & ~(uintptr_t)1);
+	magazine->count = (uint16_t)(top - magazine->slot);
+	words()[0] = vcpu_void;
+	vcpu_reopen(id);
+	depot_put(&cache->depot, magazine);
+}
+
 static void test_paths(void)
 {
 	const unsigned capacity = cache->depot.capacity;
@@ -240,25 +256,26 @@ static void test_paths(void)
 	CHECK(is_void() && !spare());
 	CHECK(!give() && loaded_count() == 1 && depot().filled == 0);
 	check_sum();
-	/* No magazine, and a filled one in the depot. */
-	while (give_while_hits(), depot().filled < 2)
+	uint64_t filled;
+	/* The same with a filled spare: it stays. */
+	do
 		give();
-	uintptr_t area = vcpu_close(arch_id(vcpu_self));
-	CHECK(area);
-	struct magazine *held = spare();
-	uintptr_t top = words()[0];
-	words()[VCPU_ROW] = 0;
-	words()[0] = vcpu_void;
-	vcpu_reopen(arch_id(vcpu_self));
-	uint64_t filled = depot().filled;
-	CHECK(!take() && depot().filled == filled - 1 && !spare());
-	/* The magazines that were taken out by hand go back by hand. */
-	struct magazine *above = (struct magazine *)(top - offsetof(struct magazine, slot) - 8 * capacity);
-	CHECK(above->self == magazine_end_mark(above));
-	above->count = (uint16_t)capacity;
-	depot_put(&cache->depot, above);
-	if (held)
-		depot_put(&cache->depot, held);
+	while (!spare());
+	full = spare();
+	CHECK(full->count == capacity);
+	unload();
+	CHECK(!give() && spare() == full && loaded_count() == capacity + 1u);
+	check_sum();
+
+	/* No magazine, an empty spare, and a filled one in the depot: the spare stays as well. */
+	take_while_hits();
+	CHECK(!take() && spare() && spare()->count == 0);
+	empty = spare();
+	unload();
+	filled = depot().filled;
+	uint64_t empties = depot().empty;
+	CHECK(filled && !take() && !is_void());
+	CHECK(spare() == empty && depot().filled == filled - 1 && depot().empty == empties);
 	check_sum();
 	give_all();
 }
