@@ -112,7 +112,10 @@ static bool identify(struct peer *peer, char version[static 64])
 		if (!strstr(text, wanted) &&
 		    (!realpath(peer->library, asked) || !realpath(text, got) || strcmp(asked, got) != 0))
 			return false;
-		snprintf(peer->library, sizeof(peer->library), "%s", text);
+		size_t answered = strlen(text);
+		if (answered >= sizeof(peer->library))
+			return false;
+		memcpy(peer->library, text, answered + 1);
 	}
 	return true;
 }
