@@ -55,6 +55,7 @@ static void print_usage(FILE *to)
 	      "  --threads N                 threads of the parallel tests\n"
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"
+	      "  --only TEXT                 programs: those with TEXT in their names\n"
 	      "  --seed-lines                kmalloc: also in the line format of the kernel's test module\n"
 	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
 	      to);
@@ -233,6 +234,8 @@ static bool parse_option(struct call *call, const char *option, const char *valu
 		return parse_count(&call->settings.rounds, value);
 	if (strcmp(option, "--format") == 0)
 		return call->settings.format = value, format_named(value) != NULL;
+	if (strcmp(option, "--only") == 0)
+		return call->settings.only = value, true;
 	if (strcmp(option, "--out") == 0)
 		return call->settings.directory = value, true;
 	return false;

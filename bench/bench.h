@@ -26,6 +26,7 @@ struct settings {
 	unsigned rounds;     /* 0: the group's own */
 	bool quick;          /* the two-minute subset */
 	bool seed_lines;     /* kmalloc: also in the seeds' own line format */
+	const char *only;    /* programs: these alone, by a part of their names */
 	const char *format, *directory;
 };
 

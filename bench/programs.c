@@ -90,7 +90,10 @@ int worker_workload(int argc, char **argv)
 
 /* ======== in the command ======== */
 
-/* Each runs in a directory of its own, after `setup` (by sh, on the system's malloc) has filled it. */
+/*
+ * Each runs in a directory of its own, after `setup` (by sh, on the system's malloc) has filled it; "= NAME"
+ * is another one's setup.
+ */
 static const struct program {
 	const char *name, *needs, *setup;
 	const char *argv[12];
@@ -141,7 +144,7 @@ static const struct program {
 	 false},
 	{"python on malloc",
 	 "python3",
-	 "ln -s ../python/work.py .",
+	 "= python",
 	 {"env", "PYTHONMALLOC=malloc", "python3", "-S", "-B", "work.py"},
 	 false,
 	 false},
@@ -169,7 +172,7 @@ static const struct program {
 	 false},
 	{"git repack",
 	 "git",
-	 "cp -r ../git/repo .",
+	 "= git",
 	 {"git", "-C", "repo", "-c", "pack.threads=1", "repack", "-a", "-d", "-f", "-q"},
 	 false,
 	 false},
@@ -325,9 +328,17 @@ static bool in_path(const char *program)
 	return false;
 }
 
+static const char *setup_of(const struct program *program)
+{
+	for (unsigned i = 0; strncmp(program->setup, "= ", 2) == 0 && i < PROGRAM_COUNT; i++)
+		if (strcmp(programs[i].name, program->setup + 2) == 0)
+			return programs[i].setup;
+	return program->setup;
+}
+
 static bool make_directory(const struct program *program, const char *base, char directory[static PATH_MAX])
 {
-	char *argv[] = {"sh", "-ec", (char *)program->setup, NULL};
+	char *argv[] = {"sh", "-ec", (char *)setup_of(program), NULL};
 	char name[RESULTS_NAME], command[2 * PATH_MAX];
 	char *make[] = {"mkdir", command, NULL};
 	struct usage usage;
@@ -390,6 +401,11 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 	return remove(path);
 }
 
+static bool asked_for(const struct bench *bench, const char *name)
+{
+	return !bench->settings.only || strstr(name, bench->settings.only);
+}
+
 bool group_programs(struct bench *bench)
 {
 	const char *temporary = getenv("TMPDIR");
@@ -401,9 +417,11 @@ bool group_programs(struct bench *bench)
 		return false;
 	}
 	for (unsigned i = 0; i < PROGRAM_COUNT; i++)
-		run_program(bench, &programs[i], base);
+		if (asked_for(bench, programs[i].name))
+			run_program(bench, &programs[i], base);
 	for (unsigned i = 0; !bench->settings.quick && i < WORKLOAD_COUNT; i++)
-		run_workload(bench, &workloads[i], base);
+		if (asked_for(bench, workloads[i].name))
+			run_workload(bench, &workloads[i], base);
 	nftw(base, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	return true;
 }
