@@ -11,14 +11,14 @@
 #include "page/page.h"
 #include "vcpu/vcpu.h"
 
-enum { ID = VCPU_CACHES - 1, MAGAZINES = 8 };
+enum { ID = VCPU_BANK_CACHES - 1, MAGAZINES = 8 };
 
 static struct depot depot;
 
 static void start(uint32_t size)
 {
 	depot = (struct depot){.capacity = 0};
-	depot_init(&depot, "test", size, vcpu_offset(ID));
+	depot_init(&depot, &(struct slab_traits){.name = "test", .size = size, .id = vcpu_offset(ID)}, 0);
 }
 
 static struct depot_statistics statistics(void)
@@ -71,7 +71,7 @@ static struct magazine *new_filled(void)
 	CHECK(allocated() == before + magazine->count);
 	for (unsigned i = 1; i <= magazine->count; i++) {
 		CHECK(slab_is_object(&depot.slabs, magazine->slot[i]));
-		memset(magazine->slot[i], 1, depot.slabs.size);
+		memset(magazine->slot[i], 1, depot.slabs.traits.size);
 	}
 	return magazine;
 }

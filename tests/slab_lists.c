@@ -10,14 +10,14 @@
 #include "slab/slab.h"
 #include "vcpu/vcpu.h"
 
-enum { ID = VCPU_CACHES - 1, MOST = 4000, BATCH = 64 };
+enum { ID = VCPU_BANK_CACHES - 1, MOST = 4000, BATCH = 64 };
 
 static uint64_t random_state = 11;
 
 static void start(struct slab_cache *cache, uint32_t size)
 {
-	slab_cache_init(cache, "test", size, vcpu_offset(ID));
-	CHECK(cache->size == size && cache->objects >= 1 && cache->pages >= 1);
+	slab_cache_init(cache, &(struct slab_traits){.name = "test", .size = size, .id = vcpu_offset(ID)});
+	CHECK(cache->traits.size == size && cache->objects >= 1 && cache->pages >= 1);
 	CHECK((size_t)cache->objects * size <= (size_t)cache->pages * PAGE_BYTES);
 	CHECK(cache->wide == (cache->objects > UINT8_MAX));
 }
@@ -52,13 +52,14 @@ static size_t used_pages(void)
 static void stamp(const struct slab_cache *cache, void *object, uint64_t number)
 {
 	*(uint64_t *)object = number;
-	((uint64_t *)object)[cache->size / 8 - 1] = ~number;
+	((uint64_t *)object)[cache->traits.size / 8 - 1] = ~number;
 }
 
 static void verify(const struct slab_cache *cache, const void *object, uint64_t number)
 {
 	CHECK(*(const uint64_t *)object == number, "object %p has two owners", object);
-	CHECK(((const uint64_t *)object)[cache->size / 8 - 1] == ~number, "object %p overlaps", object);
+	CHECK(((const uint64_t *)object)[cache->traits.size / 8 - 1] == ~number, "object %p overlaps",
+	      object);
 }
 
 static void take(struct slab_cache *cache, void **objects, unsigned count)
@@ -67,8 +68,8 @@ static void take(struct slab_cache *cache, void **objects, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		CHECK(objects[i] && (uintptr_t)objects[i] % 16 == 0);
 		CHECK(slab_is_object(cache, objects[i]));
-		CHECK(page_id(objects[i]) == cache->id &&
-		      page_id((char *)objects[i] + cache->size - 1) == cache->id);
+		CHECK(page_id(objects[i]) == cache->traits.id &&
+		      page_id((char *)objects[i] + cache->traits.size - 1) == cache->traits.id);
 	}
 }
 
@@ -88,7 +89,7 @@ static void test_random(struct slab_cache *cache)
 	} out[MOST];
 	static uint64_t number;
 	/* A few MiB at most are out. */
-	unsigned most = (8u << 20) / cache->size, count = 0;
+	unsigned most = (8u << 20) / cache->traits.size, count = 0;
 	most = most > MOST ? MOST : most < 2 * BATCH ? 2 * BATCH : most;
 	unsigned long rounds = check_rounds(400, 10000, 60);
 	bool growing = true;
@@ -143,20 +144,20 @@ static void test_order(struct slab_cache *cache)
 	CHECK((uintptr_t)base % PAGE_BYTES == 0);
 	for (unsigned i = 0; i < count; i++) {
 		unsigned place = i < half ? half - 1 - i : half + count - 1 - i;
-		CHECK(objects[i] == base + (size_t)place * cache->size, "object %u of %u bytes", i,
-		      cache->size);
+		CHECK(objects[i] == base + (size_t)place * cache->traits.size, "object %u of %u bytes", i,
+		      cache->traits.size);
 		CHECK(!slab_is_object(cache, (char *)objects[i] + 1));
-		CHECK(!slab_is_object(cache, (char *)objects[i] + cache->size - 1));
-		CHECK(cache->size == 16 || !slab_is_object(cache, (char *)objects[i] + 16));
+		CHECK(!slab_is_object(cache, (char *)objects[i] + cache->traits.size - 1));
+		CHECK(cache->traits.size == 16 || !slab_is_object(cache, (char *)objects[i] + 16));
 	}
 	for (size_t page = 0; page < cache->pages; page++)
-		CHECK(page_id(base + page * PAGE_BYTES) == cache->id);
+		CHECK(page_id(base + page * PAGE_BYTES) == cache->traits.id);
 	/* Behind the last object there may be room that is no object. */
-	char *behind = base + (size_t)cache->objects * cache->size;
+	char *behind = base + (size_t)cache->objects * cache->traits.size;
 	if (behind < base + (size_t)cache->pages * PAGE_BYTES)
 		CHECK(!slab_is_object(cache, behind));
 	if (count < cache->objects)
-		CHECK(!slab_is_object(cache, base + (size_t)count * cache->size));
+		CHECK(!slab_is_object(cache, base + (size_t)count * cache->traits.size));
 	give(cache, objects, count);
 	/* An empty slab starts again from its lowest address. */
 	if (cache->objects > 1) {
@@ -249,7 +250,7 @@ static void check_report(void (*function)(void *), void *object, const char *exp
 static void test_errors(void)
 {
 	void *objects[3], *foreign;
-	unsigned size = broken.size;
+	unsigned size = broken.traits.size;
 	take(&broken, objects, 3);
 	take(&other, &foreign, 1);
 	char *low = objects[2];

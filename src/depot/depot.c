@@ -30,11 +30,11 @@ static uint16_t choose_capacity(uint32_t size)
 	return (uint16_t)(block / sizeof(void *) - OVERHEAD_WORDS);
 }
 
-void depot_init(struct depot *depot, const char *name, uint32_t size, uint16_t id)
+void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
-	slab_cache_init(&depot->slabs, name, size, id);
-	depot->lock = (struct cpuslab_spinlock)CPUSLAB_SPINLOCK_INITIALIZER;
-	depot->capacity = choose_capacity(size);
+	assert(capacity <= DEPOT_CAPACITY_MAX);
+	*depot = (struct depot){.capacity = capacity ? capacity : choose_capacity(traits->size)};
+	slab_cache_init(&depot->slabs, traits);
 }
 
 static void lock_depot(struct depot *depot)
@@ -146,7 +146,7 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
 	/* Half of the magazine, but not much more memory at once than the program is likely to want soon. */
-	unsigned batch = BATCH_BYTES / depot->slabs.size;
+	unsigned batch = BATCH_BYTES / depot->slabs.traits.size;
 
 	if (batch < SMALLEST_BATCH)
 		batch = SMALLEST_BATCH;

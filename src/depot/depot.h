@@ -44,7 +44,11 @@ struct depot {
 	uint64_t refills, drains, lock_acquires;
 };
 
-void depot_init(struct depot *depot, const char *name, uint32_t size, uint16_t id);
+/* Magazines of at most this many objects: larger blocks of metadata are not reused. */
+enum { DEPOT_CAPACITY_MAX = 500 };
+
+/* `capacity` of its magazines; 0 for what suits the size. */
+void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity);
 
 /* Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none. */
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty);

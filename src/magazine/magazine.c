@@ -9,9 +9,10 @@
 /* Cache numbers start after the page ids that mean no cache. */
 enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
 
-static struct cache *caches[VCPU_CACHES];
+static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is free */
 static unsigned cache_count = FIRST_CACHE;
-static struct cpuslab_spinlock reclaiming = CPUSLAB_SPINLOCK_INITIALIZER; /* only ever tried */
+static unsigned lowest_free = FIRST_CACHE; /* no number below it is free */
+static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
 /* ---- words and magazines ------------------------------------------------------------------------------ */
 
@@ -49,22 +50,30 @@ static struct hand hand_at(uintptr_t word)
 }
 
 /*
- * Takes the loaded magazine off this vCPU's word.  *closed tells that the vCPU has no word to take from.
- * Reading the word and replacing it are two sections: what was read may belong to another vCPU, but the
- * replacement succeeds only on a word that still says the same, and only one word ever points into a
- * magazine.
+ * Takes what is on this vCPU's word off it; VOID and CLOSED come back as they are.  Reading the word and
+ * replacing it are two sections: what was read may belong to another vCPU, but the replacement succeeds only
+ * on a word that still says the same, and only one word ever points into a magazine.
  */
-static struct hand detach(uintptr_t offset, bool *closed)
+static uintptr_t take_word(const struct cache *cache)
 {
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, page_front.map, offset);
+		uintptr_t word = arch_peek(vcpu_self, cache->map, cache->offset);
 
-		*closed = word == vcpu_closed;
-		if (word == vcpu_void || word == vcpu_closed)
-			return (struct hand){NULL, NULL};
-		if (arch_replace(vcpu_self, page_front.map, offset, word, vcpu_void))
-			return hand_at(word);
+		if (word == vcpu_void || word == vcpu_closed ||
+		    arch_replace(vcpu_self, cache->map, cache->offset, word, vcpu_void))
+			return word;
 	}
+}
+
+/* *closed tells that the vCPU has no word to take from. */
+static struct hand detach(const struct cache *cache, bool *closed)
+{
+	uintptr_t word = take_word(cache);
+
+	*closed = word == vcpu_closed;
+	if (word == vcpu_void || word == vcpu_closed)
+		return (struct hand){NULL, NULL};
+	return hand_at(word);
 }
 
 /* Loads a magazine into this vCPU's word, or leaves it in the depot where the word is taken or closed. */
@@ -72,19 +81,21 @@ static void install(struct cache *cache, struct magazine *magazine)
 {
 	uintptr_t top = (uintptr_t)&magazine->slot[magazine->count];
 
-	if (!arch_replace(vcpu_self, page_front.map, cache->offset, vcpu_void, top))
+	if (!arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, top))
 		depot_put(&cache->depot, magazine);
 }
 
 /* The spare's word holds the magazine's address, whose count is true; 0 for none. */
-static struct magazine *take_spare(uintptr_t offset)
+static struct magazine *take_spare(const struct cache *cache)
 {
+	const uintptr_t offset = cache->offset + VCPU_ROW_BYTES;
+
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, page_front.map, offset + VCPU_ROW_BYTES);
+		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
 
 		if (!word || word == vcpu_closed)
 			return NULL;
-		if (arch_replace(vcpu_self, page_front.map, offset + VCPU_ROW_BYTES, word, 0))
+		if (arch_replace(vcpu_self, cache->map, offset, word, 0))
 			return (struct magazine *)word;
 	}
 }
@@ -92,7 +103,7 @@ static struct magazine *take_spare(uintptr_t offset)
 static void put_spare(struct cache *cache, struct magazine *magazine)
 {
 	if (magazine &&
-	    !arch_replace(vcpu_self, page_front.map, cache->offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
+	    !arch_replace(vcpu_self, cache->map, cache->offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
 		depot_put(&cache->depot, magazine);
 }
 
@@ -108,23 +119,23 @@ static void push_in_hand(struct magazine *magazine, void *object)
 
 /* ---- aging -------------------------------------------------------------------------------------------- */
 
-/* Moves what a cache has in a closed area to its depot. */
-static void empty_words(uintptr_t area, unsigned number)
+/* Moves what a cache has in a closed area, or where nobody else uses it, to its depot. */
+static void empty_words(struct cache *cache, uintptr_t *word)
 {
-	uintptr_t *word = vcpu_word(area, vcpu_offset(number)), *spare = word + VCPU_ROW;
+	uintptr_t *spare = word + VCPU_ROW;
 
 	if (*word != vcpu_void && *word != vcpu_closed) {
 		struct hand hand = hand_at(*word);
 
 		/* The word first: a fork in between loses the magazine, rather than having it twice. */
 		__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
-		depot_put(&caches[number]->depot, hand.magazine);
+		depot_put(&cache->depot, hand.magazine);
 	}
 	if (*spare && *spare != vcpu_closed) {
 		struct magazine *magazine = (struct magazine *)*spare;
 
 		__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
-		depot_put(&caches[number]->depot, magazine);
+		depot_put(&cache->depot, magazine);
 	}
 }
 
@@ -140,28 +151,43 @@ static bool is_idle(const uintptr_t *word)
 	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
 }
 
-/* Empties the words of caches that are idle (or all words) on one vCPU. */
+static bool has_magazines(const uintptr_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED) != vcpu_void ||
+	       __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
+}
+
+/* A cache's word on one vCPU; NULL when either is not there. */
+static uintptr_t *word_of(unsigned id, unsigned number)
+{
+	return caches[number] ? vcpu_word(id, number) : NULL;
+}
+
+/* Empties the words of caches that are idle (or all words) on one vCPU.  With the census lock. */
 static void drain_vcpu(unsigned id, bool all)
 {
-	uintptr_t area = vcpu_area(id);
-	unsigned count = magazine_caches();
-	bool any = all;
+	bool any = false;
 
-	if (!area)
-		return;
 	/* A look from outside first: closing an area disturbs whoever runs there. */
-	for (unsigned number = FIRST_CACHE; number < count && !any; number++)
-		any = is_idle(vcpu_word(area, vcpu_offset(number)));
+	for (unsigned number = FIRST_CACHE; number < cache_count && !any; number++) {
+		const uintptr_t *word = word_of(id, number);
+
+		any = word && (all ? has_magazines(word) : is_idle(word));
+	}
 	if (any && vcpu_close(id)) {
-		for (unsigned number = FIRST_CACHE; number < count; number++)
-			if (all || is_idle(vcpu_word(area, vcpu_offset(number))))
-				empty_words(area, number);
+		for (unsigned number = FIRST_CACHE; number < cache_count; number++) {
+			uintptr_t *word = word_of(id, number);
+
+			if (word && (all || is_idle(word)))
+				empty_words(caches[number], word);
+		}
 		vcpu_reopen(id);
 	}
-	for (unsigned number = FIRST_CACHE; number < count; number++) {
-		uintptr_t *word = vcpu_word(area, vcpu_offset(number));
+	for (unsigned number = FIRST_CACHE; number < cache_count; number++) {
+		uintptr_t *word = word_of(id, number);
 
-		word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
+		if (word)
+			word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
 	}
 }
 
@@ -171,13 +197,14 @@ static void drain_vcpu(unsigned id, bool all)
  */
 static void reclaim(void)
 {
-	if (!cpuslab_spin_trylock(&reclaiming))
+	if (!cpuslab_spin_trylock(&census_lock))
 		return;
 	for (unsigned id = 0; id < vcpu_ids(); id++)
 		drain_vcpu(id, false);
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
-		depot_age(&caches[number]->depot);
-	cpuslab_spin_unlock(&reclaiming);
+	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
+		if (caches[number])
+			depot_age(&caches[number]->depot);
+	cpuslab_spin_unlock(&census_lock);
 }
 
 void magazine_tick(void)
@@ -199,10 +226,13 @@ void magazine_tick(void)
 /* When the system has refused memory: everything goes back, from everywhere. */
 static void reclaim_all(void)
 {
+	cpuslab_spin_lock(&census_lock);
 	for (unsigned id = 0; id < vcpu_ids(); id++)
 		drain_vcpu(id, true);
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
-		depot_empty(&caches[number]->depot);
+	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
+		if (caches[number])
+			depot_empty(&caches[number]->depot);
+	cpuslab_spin_unlock(&census_lock);
 }
 
 void magazine_trim(void)
@@ -256,26 +286,25 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
-	const uint16_t offset = cache->offset;
 	bool closed;
 
-	arch_add(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES, 1);
+	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
-	void *object = magazine_alloc(&cache->offset);
+	void *object = magazine_alloc_from(cache);
 
 	if (object)
 		return object;
-	struct hand loaded = detach(offset, &closed);
+	struct hand loaded = detach(cache, &closed);
 
 	if (closed) {
 		if (!vcpu_enter())
 			return alloc_from_slab(cache);
-		loaded = detach(offset, &closed);
+		loaded = detach(cache, &closed);
 	}
 	struct magazine *magazine = loaded.magazine;
 
 	if (!magazine || !magazine->count) {
-		struct magazine *spare = take_spare(offset);
+		struct magazine *spare = take_spare(cache);
 
 		if (spare && spare->count) {
 			put_spare(cache, magazine);
@@ -300,32 +329,31 @@ static void free_to_slab(struct cache *cache, void *object)
 
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
 {
-	const uint16_t offset = cache->offset;
 	bool closed;
 
-	arch_add(vcpu_self, page_front.map, offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
-	if (magazine_free(&cache->offset, object))
+	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
+	if (magazine_free_to(cache, object))
 		return;
-	struct hand loaded = detach(offset, &closed);
+	struct hand loaded = detach(cache, &closed);
 
 	if (closed) {
 		if (!vcpu_enter()) {
 			free_to_slab(cache, object);
 			return;
 		}
-		loaded = detach(offset, &closed);
+		loaded = detach(cache, &closed);
 	}
 	struct magazine *magazine = loaded.magazine;
 
 	if (magazine && magazine->count && *loaded.top == object)
-		corruption_abort(cache->depot.slabs.name, object,
+		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of an object that was freed just before");
 	if (!slab_is_object(&cache->depot.slabs, object))
-		corruption_abort(cache->depot.slabs.name, object,
+		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of a pointer that is not an allocated object");
 
 	if (!magazine || magazine->count == magazine->capacity) {
-		struct magazine *spare = take_spare(offset);
+		struct magazine *spare = take_spare(cache);
 
 		if (spare && !spare->count) {
 			put_spare(cache, magazine);
@@ -348,23 +376,110 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	install(cache, magazine);
 }
 
+/* ---- several at once ---------------------------------------------------------------------------------- */
+
+/* Puts back a word that was taken, as it is now. */
+static void return_word(struct cache *cache, void **top)
+{
+	if (!arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, (uintptr_t)top))
+		depot_put(&cache->depot, hand_at((uintptr_t)top).magazine);
+}
+
+unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned count)
+{
+	uintptr_t word = take_word(cache);
+	void **top = (void **)word;
+	unsigned taken = 0;
+
+	if (word == vcpu_void || word == vcpu_closed)
+		return 0;
+	while (taken < count && *top)
+		objects[taken++] = *top--;
+	return_word(cache, top);
+	return taken;
+}
+
+unsigned magazine_free_several(struct cache *cache, void *const *objects, unsigned count)
+{
+	uintptr_t word = take_word(cache);
+	void **top = (void **)word;
+	unsigned given = 0;
+
+	if (word == vcpu_void || word == vcpu_closed)
+		return 0;
+	/* The same two reasons to miss as in arch_push. */
+	while (given < count && *top != objects[given] && !((uintptr_t)top[1] & 1))
+		*++top = objects[given++];
+	return_word(cache, top);
+	return given;
+}
+
 /* ---- caches ------------------------------------------------------------------------------------------- */
 
-void magazine_create_caches(struct cache *created, unsigned count,
-			    uint32_t (*describe)(unsigned index, char name[SLAB_NAME]))
+bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
-	assert(cache_count + count <= VCPU_CACHES);
-	for (unsigned index = 0; index < count; index++) {
-		struct cache *cache = &created[index];
-		char name[SLAB_NAME];
-		uint32_t size = describe(index, name);
+	struct slab_traits own = *traits;
+	bool created = false;
 
-		cache->offset = vcpu_offset(cache_count + index);
-		depot_init(&cache->depot, name, size, cache->offset);
-		caches[cache_count + index] = cache;
+	cpuslab_spin_lock(&census_lock);
+	unsigned number = lowest_free;
+
+	while (number < cache_count && caches[number])
+		number++;
+	if (number < VCPU_CACHES && vcpu_open_words(number + 1)) {
+		cache->number = number;
+		cache->offset = vcpu_offset(number);
+		cache->map = vcpu_map(number);
+		cache->owner = owner;
+		own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
+		depot_init(&cache->depot, &own, capacity);
+		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
+		if (number == cache_count)
+			__atomic_store_n(&cache_count, number + 1, __ATOMIC_RELEASE);
+		lowest_free = number + 1;
+		created = true;
 	}
-	vcpu_open_words(cache_count + count);
-	__atomic_store_n(&cache_count, cache_count + count, __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&census_lock);
+	return created;
+}
+
+uint64_t magazine_destroy(struct cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	/* Nobody is in a section on these words, so that no area needs to be closed. */
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t *word = vcpu_word(id, cache->number);
+
+		if (word)
+			empty_words(cache, word);
+	}
+	depot_empty(&cache->depot);
+	uint64_t allocated = slab_cache_close(&cache->depot.slabs);
+
+	if (!allocated) {
+		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
+		if (cache->number < lowest_free)
+			lowest_free = cache->number;
+		while (cache_count > FIRST_CACHE && !caches[cache_count - 1])
+			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
+	}
+	cpuslab_spin_unlock(&census_lock);
+	return allocated;
+}
+
+void magazine_shrink(struct cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t *word = vcpu_word(id, cache->number);
+
+		if (word && has_magazines(word) && vcpu_close(id)) {
+			empty_words(cache, word);
+			vcpu_reopen(id);
+		}
+	}
+	depot_empty(&cache->depot);
+	cpuslab_spin_unlock(&census_lock);
 }
 
 unsigned magazine_caches(void)
@@ -374,12 +489,36 @@ unsigned magazine_caches(void)
 
 struct cache *magazine_cache_number(unsigned number)
 {
-	return number < magazine_caches() ? caches[number] : NULL;
+	return number < magazine_caches() ? __atomic_load_n(&caches[number], __ATOMIC_ACQUIRE) : NULL;
 }
 
-struct cache *magazine_cache(uint16_t id)
+static struct cache *cache_of_id(uint16_t id)
 {
-	return id < PAGE_ID_RESERVED ? NULL : magazine_cache_number(vcpu_cache(id));
+	return magazine_cache_number(vcpu_cache(id));
+}
+
+static struct cache *cache_of_slabs(struct slab_cache *slabs)
+{
+	return slabs ? (struct cache *)((char *)slabs - offsetof(struct cache, depot.slabs)) : NULL;
+}
+
+struct cache *magazine_cache(const void *address)
+{
+	uint16_t id = page_is_heap(address) ? page_id(address) : PAGE_FREE;
+
+	if (id >= PAGE_ID_RESERVED)
+		return cache_of_id(id);
+	return id == PAGE_SLAB ? cache_of_slabs(slab_cache_of(address)) : NULL;
+}
+
+void magazine_begin_census(void)
+{
+	cpuslab_spin_lock(&census_lock);
+}
+
+void magazine_end_census(void)
+{
+	cpuslab_spin_unlock(&census_lock);
 }
 
 /*
@@ -401,11 +540,10 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 	uint64_t objects = 0;
 
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t area = vcpu_area(id);
+		const uintptr_t *row = vcpu_word(id, cache->number);
 
-		if (!area)
+		if (!row)
 			continue;
-		const uintptr_t *row = vcpu_word(area, cache->offset);
 		uintptr_t word = __atomic_load_n(row, __ATOMIC_ACQUIRE);
 		uintptr_t spare = __atomic_load_n(row + VCPU_ROW, __ATOMIC_ACQUIRE);
 
@@ -421,10 +559,10 @@ void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *free
 {
 	*allocs = *frees = 0;
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t area = vcpu_area(id);
+		const uintptr_t *row = vcpu_word(id, cache->number);
 
-		if (area) {
-			uint64_t misses = vcpu_word(area, cache->offset)[2 * VCPU_ROW];
+		if (row) {
+			uint64_t misses = row[2 * VCPU_ROW];
 
 			*allocs += misses % VCPU_MISSED_FREE;
 			*frees += misses / VCPU_MISSED_FREE;
@@ -434,14 +572,11 @@ void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *free
 
 /* ---- fork --------------------------------------------------------------------------------------------- */
 
-static uint8_t broken[VCPU_CACHES / 8];
-
-static struct slab_cache *under_repair(uint16_t id)
+static struct slab_cache *slabs_of_id(uint16_t id)
 {
-	struct cache *cache = magazine_cache(id);
-	unsigned number = vcpu_cache(id);
+	struct cache *cache = cache_of_id(id);
 
-	return cache && broken[number / 8] >> number % 8 & 1 ? &cache->depot.slabs : NULL;
+	return cache ? &cache->depot.slabs : NULL;
 }
 
 void magazine_repair(void)
@@ -449,19 +584,14 @@ void magazine_repair(void)
 	bool any = false, orphans = false;
 
 	vcpu_repair();
-	cpuslab_spin_reset(&reclaiming);
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++) {
-		uint8_t bit = (uint8_t)(1u << number % 8);
-
-		depot_repair(&caches[number]->depot);
-		if (slab_repair_begin(&caches[number]->depot.slabs)) {
-			broken[number / 8] |= bit;
-			any = true;
-		} else {
-			broken[number / 8] &= (uint8_t)~bit;
+	cpuslab_spin_reset(&census_lock);
+	lowest_free = FIRST_CACHE;
+	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
+		if (caches[number]) {
+			depot_repair(&caches[number]->depot);
+			any |= slab_repair_begin(&caches[number]->depot.slabs);
 		}
-	}
 	if (any)
-		orphans = slab_repair_pages(under_repair);
+		orphans = slab_repair_pages(slabs_of_id);
 	page_repair(orphans);
 }

@@ -15,8 +15,13 @@
  * by storing its top over VOID.  Between the steps the magazine is in the thread's hand, and the thread may
  * be preempted, migrate, or find that another thread was quicker; it then leaves what it holds in the depot.
  *
- * Called by malloc and the object caches, from any thread.  Lock: cache_lock for creating caches; none is
- * held while a room below is called.
+ * Caches come and go.  Each has a number, which is the place of its words; a number is used again when its
+ * cache is destroyed.  Only caches of the first bank (see vcpu.h) have pages whose map entry leads straight
+ * to the word; the pages of the others say PAGE_SLAB.
+ *
+ * Called by malloc and the object caches, from any thread.  Lock: census_lock for the list of caches, and for
+ * whoever looks at words from outside; while it is held no cache goes away.  The rooms below are called under
+ * it.  No lock is held on the slow paths of alloc and free.
  */
 #ifndef CPUSLAB_MAGAZINE_H
 #define CPUSLAB_MAGAZINE_H
@@ -27,7 +32,10 @@
 
 struct cache {
 	struct depot depot;
-	uint16_t offset; /* of its word, and the page map's id of its pages */
+	const void *map; /* page_front.map, or what stands for it in the cache's bank */
+	uint16_t offset; /* of its word */
+	unsigned number;
+	void *owner; /* what the room above keeps with it; NULL for malloc's */
 };
 
 /* NULL on a miss. */
@@ -42,18 +50,50 @@ static inline __attribute__((always_inline)) bool magazine_free(const uint16_t *
 	return arch_push(vcpu_self, page_front.map, offset, object);
 }
 
+/* The same for a cache of any bank. */
+static inline __attribute__((always_inline)) void *magazine_alloc_from(const struct cache *cache)
+{
+	return arch_pop(vcpu_self, cache->map, &cache->offset);
+}
+
+static inline __attribute__((always_inline)) bool magazine_free_to(const struct cache *cache, void *object)
+{
+	return arch_push(vcpu_self, cache->map, &cache->offset, object);
+}
+
 /* After a miss: an object of the cache by the slow path; NULL when there is no memory. */
 void *magazine_alloc_missed(struct cache *cache);
 /* After a miss: frees an object of the cache by the slow path; aborts if it is free already. */
 void magazine_free_missed(struct cache *cache, void *object);
 
-/* Makes caches 1..count usable at once, in `caches`, whose sizes and names a function tells. */
-void magazine_create_caches(struct cache *caches, unsigned count,
-			    uint32_t (*describe)(unsigned index, char name[SLAB_NAME]));
-/* The cache that owns a page id; NULL for the reserved ids. */
-struct cache *magazine_cache(uint16_t id);
+/*
+ * Several objects in two sections instead of one for each: as many, up to `count`, as the loaded magazine has
+ * (or has room for).  What is left is for the functions above.
+ */
+unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned count);
+unsigned magazine_free_several(struct cache *cache, void *const *objects, unsigned count);
+
+/*
+ * Makes a cache usable.  The traits' id is chosen here; `capacity` of its magazines in objects, 0 for what
+ * suits the size.  False when there are VCPU_CACHES caches or no more memory.
+ */
+bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner);
+/*
+ * Takes a cache out of use and gives its memory back; or, if objects of it are allocated, returns how many,
+ * and the cache is as good as before.  Nobody else may be using the cache.
+ */
+uint64_t magazine_destroy(struct cache *cache);
+/* Takes the objects of one cache out of every vCPU that can be reached, and gives its free slabs back. */
+void magazine_shrink(struct cache *cache);
+
+/* The cache that an address of any kind belongs to; NULL for none. */
+struct cache *magazine_cache(const void *address);
+/* Numbers of caches are below this; some may have no cache (NULL). */
 unsigned magazine_caches(void);
 struct cache *magazine_cache_number(unsigned number);
+/* In between no cache goes away.  Not to be held while anything is allocated or freed. */
+void magazine_begin_census(void);
+void magazine_end_census(void);
 
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);

@@ -68,7 +68,7 @@ EXPORT int malloc_info(int options, FILE *stream)
 	process_enter();
 	fprintf(stream, "<malloc version=\"cpuslab-%s\" mode=\"%s\">\n", cpuslab_version(),
 		cpuslab_vcpu_mode_name());
-	for (unsigned number = 0; report_cache(number, &cache); number++) {
+	for (unsigned next = 0; report_cache(&next, &cache);) {
 		if (!cache.slabs_created)
 			continue;
 		fprintf(stream,
@@ -105,7 +105,7 @@ EXPORT void malloc_stats(void)
 			  cpuslab_version(), cpuslab_vcpu_mode_name(), "cache", "live", "hoarded", "total",
 			  "slabs", "alloc misses", "free misses");
 	os_write_error(line, (size_t)length);
-	for (unsigned number = 0; report_cache(number, &cache); number++) {
+	for (unsigned next = 0; report_cache(&next, &cache);) {
 		if (!cache.slabs_created)
 			continue;
 		length = snprintf(line, sizeof line, "%-16s %10lu %10lu %10lu %8lu %12lu %12lu\n", cache.name,

@@ -55,7 +55,7 @@ static __attribute__((noinline)) void free_slow(void *object)
 		return;
 	process_enter();
 
-	struct cache *cache = page_is_heap(object) ? magazine_cache(page_id(object)) : NULL;
+	struct cache *cache = magazine_cache(object);
 
 	if (likely(cache))
 		magazine_free_missed(cache, object);
@@ -125,9 +125,9 @@ EXPORT void *calloc(size_t count, size_t size)
 static size_t usable_size(const void *object)
 {
 	process_enter();
-	struct cache *cache = page_is_heap(object) ? magazine_cache(page_id(object)) : NULL;
+	struct cache *cache = magazine_cache(object);
 
-	return cache ? cache->depot.slabs.size : large_bytes(object);
+	return cache ? cache->depot.slabs.traits.size : large_bytes(object);
 }
 
 EXPORT void *realloc(void *object, size_t size)

@@ -3,20 +3,24 @@
 
 #include <stdio.h>
 
+#include "check/corruption.h"
+
 struct malloc_front malloc_front;
 struct cache size_classes[SIZE_CLASSES];
 
-static uint32_t describe(unsigned index, char name[SLAB_NAME])
-{
-	uint32_t bytes = size_class_bytes(index);
-
-	snprintf(name, SLAB_NAME, "malloc-%u", bytes);
-	return bytes;
-}
+enum { NAME_BYTES = sizeof "malloc-262144" };
 
 void size_class_init(void)
 {
-	magazine_create_caches(size_classes, SIZE_CLASSES, describe);
+	static char names[SIZE_CLASSES][NAME_BYTES];
+
+	for (unsigned index = 0; index < SIZE_CLASSES; index++) {
+		struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+
+		snprintf(names[index], NAME_BYTES, "malloc-%u", traits.size);
+		if (!magazine_create(&size_classes[index], &traits, 0, NULL))
+			corruption_abort(traits.name, NULL, "the system gives no memory to start with");
+	}
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
 		malloc_front.offset[step] = size_classes[size_class_index(step * SIZE_CLASS_STEP)].offset;
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "report/statistics.h"
 
+#include <string.h>
+
 #include "arch/arch.h"
 #include "cpuslab/cpuslab.h"
 
-enum { FIRST_CACHE = PAGE_ID_RESERVED / 8 };
-
-bool report_cache(unsigned number, struct cache_report *report)
+static void describe(struct cache *cache, struct cache_report *report)
 {
-	struct cache *cache = magazine_cache_number(FIRST_CACHE + number);
-
-	if (!cache)
-		return false;
-
 	struct depot_statistics depot;
 	struct slab_statistics slabs;
 	uint64_t loaded = magazine_objects_loaded(cache);
@@ -23,8 +18,7 @@ bool report_cache(unsigned number, struct cache_report *report)
 	uint64_t hoarded = loaded + depot.objects;
 
 	*report = (struct cache_report){
-		.name = cache->depot.slabs.name,
-		.size = cache->depot.slabs.size,
+		.size = cache->depot.slabs.traits.size,
 		.objects_per_slab = cache->depot.slabs.objects,
 		.pages_per_slab = cache->depot.slabs.pages,
 		.capacity = cache->depot.capacity,
@@ -39,8 +33,21 @@ bool report_cache(unsigned number, struct cache_report *report)
 		.drains = depot.drains,
 		.lock_acquires = depot.lock_acquires + slabs.lock_acquires,
 	};
+	strncpy(report->name, cache->depot.slabs.traits.name, REPORT_NAME - 1);
 	magazine_misses(cache, &report->alloc_misses, &report->free_misses);
-	return true;
+}
+
+bool report_cache(unsigned *next, struct cache_report *report)
+{
+	struct cache *cache = NULL;
+
+	magazine_begin_census();
+	while (!cache && *next < magazine_caches())
+		cache = magazine_cache_number((*next)++);
+	if (cache)
+		describe(cache, report);
+	magazine_end_census();
+	return cache;
 }
 
 void report_all(struct report *report)
@@ -50,7 +57,7 @@ void report_all(struct report *report)
 	*report = (struct report){0};
 	page_statistics(&report->pages);
 	report->lock_acquires = report->pages.lock_acquires;
-	for (unsigned number = 0; report_cache(number, &cache); number++) {
+	for (unsigned next = 0; report_cache(&next, &cache);) {
 		report->live_bytes += cache.live * cache.size;
 		report->hoarded_bytes += cache.hoarded * cache.size;
 		report->slab_bytes += cache.slabs * cache.pages_per_slab * PAGE_BYTES;

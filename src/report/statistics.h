@@ -13,8 +13,10 @@
 #include "magazine/magazine.h"
 #include "page/page.h"
 
+enum { REPORT_NAME = 32 };
+
 struct cache_report {
-	const char *name;
+	char name[REPORT_NAME]; /* the cache may be gone when this is read; a longer name is cut short */
 	uint32_t size, objects_per_slab, pages_per_slab, capacity;
 	uint64_t live;    /* objects that the program has */
 	uint64_t hoarded; /* objects in magazines, loaded, spare or in the depot */
@@ -29,8 +31,11 @@ struct report {
 	uint64_t alloc_misses, free_misses, refills, drains, slabs_created, slabs_freed, lock_acquires;
 };
 
-/* One cache; false past the last (numbers count from 0 over all caches). */
-bool report_cache(unsigned number, struct cache_report *report);
+/*
+ * The cache of the number *next, or of the first one after it, and sets *next to where to go on; false past
+ * the last.  Starts at 0.
+ */
+bool report_cache(unsigned *next, struct cache_report *report);
 void report_all(struct report *report);
 
 #endif

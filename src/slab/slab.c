@@ -25,25 +25,26 @@ enum {
 	ALLOCATED_NARROW = UINT8_MAX,
 	ALLOCATED_WIDE = UINT16_MAX,
 	IN_NO_BIN = SLAB_BINS,
+	BEING_MADE, /* not the cache's yet: its constructors are running */
 };
 
 /* ---- geometry --------------------------------------------------------------------------------------- */
 
 static void choose_geometry(struct slab_cache *cache)
 {
-	struct geometry geometry = geometry_runs(PAGE_BYTES, cache->size);
+	uint32_t size = cache->traits.size;
+	struct geometry geometry = geometry_runs(PAGE_BYTES, size);
 
 	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES);
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
-	cache->reciprocal = (uint32_t)(((1ull << 32) + cache->size - 1) / cache->size);
+	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
 }
 
-void slab_cache_init(struct slab_cache *cache, const char *name, uint32_t size, uint16_t id)
+void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
 {
-	assert(size % 16 == 0 && size > 0);
-	*cache = (struct slab_cache){.size = size, .id = id};
-	strncpy(cache->name, name, sizeof cache->name - 1);
+	assert(traits->size % 8 == 0 && traits->size > 0);
+	*cache = (struct slab_cache){.traits = *traits};
 	choose_geometry(cache);
 }
 
@@ -120,9 +121,8 @@ static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
 /* After in_use changed: the bin that the slab belongs in now. */
 static void settle(struct slab_cache *cache, struct slab *slab)
 {
-	unsigned bin = slab->in_use == cache->objects || slab->in_use == 0
-			       ? IN_NO_BIN
-			       : slab->in_use * SLAB_BINS / cache->objects;
+	bool in_none = slab->in_use == cache->objects || (slab->in_use == 0 && !cache->traits.type_stable);
+	unsigned bin = in_none ? IN_NO_BIN : slab->in_use * SLAB_BINS / cache->objects;
 
 	if (bin == slab->bin)
 		return;
@@ -141,25 +141,61 @@ static struct slab *fullest_partial(const struct slab_cache *cache)
 
 /* ---- slabs ------------------------------------------------------------------------------------------ */
 
-static struct slab *create_slab(struct slab_cache *cache)
+static void lock_cache(struct slab_cache *cache)
 {
+	cpuslab_spin_lock(&cache->lock);
+	cache->lock_acquires++;
+}
+
+/* A slab that nobody knows of yet but the page room. */
+static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
+{
+	const struct slab_traits *traits = &cache->traits;
 	struct slab *slab = metadata_alloc(descriptor_bytes(cache));
 
 	if (!slab)
 		return NULL;
 	bool zeroed;
-	char *base = page_alloc(cache->pages, 1, cache->id, &zeroed);
+	char *base = page_alloc(cache->pages, traits->alignment ? traits->alignment : 1, traits->id, &zeroed);
 
 	if (!base) {
 		metadata_free(slab, descriptor_bytes(cache));
 		return NULL;
 	}
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = IN_NO_BIN, .cache = cache};
-	/* The descriptor is whole before anyone, a repair included, can find it. */
-	for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint16_t)bin, .cache = cache};
+	/*
+	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
+	 * whose first page knows it, so that page comes last here and goes first in release_slabs.
+	 */
+	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
-	cache->slabs++;
-	cache->created++;
+	return slab;
+}
+
+/* A slab with its objects constructed.  Gives up the lock meanwhile, for the constructor may do anything. */
+static struct slab *make_constructed_slab(struct slab_cache *cache)
+{
+	cpuslab_spin_unlock(&cache->lock);
+	struct slab *slab = make_slab(cache, BEING_MADE);
+
+	if (slab)
+		for (unsigned i = 0; i < cache->objects; i++)
+			cache->traits.construct(slab->base + (size_t)i * cache->traits.size);
+	lock_cache(cache);
+	if (slab)
+		slab->bin = IN_NO_BIN;
+	return slab;
+}
+
+static struct slab *create_slab(struct slab_cache *cache)
+{
+	struct slab *slab =
+		cache->traits.construct ? make_constructed_slab(cache) : make_slab(cache, IN_NO_BIN);
+
+	if (slab) {
+		cache->slabs++;
+		cache->created++;
+	}
 	return slab;
 }
 
@@ -190,7 +226,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 
 		slab->head = (uint16_t)next_of(slab, i, wide);
 		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
-		*--end = base + (size_t)i * cache->size;
+		*--end = base + (size_t)i * cache->traits.size;
 		taken++;
 	}
 
@@ -200,19 +236,13 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 		fresh = count - taken;
 	for (unsigned i = slab->bump; i < slab->bump + fresh; i++) {
 		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
-		*--end = base + (size_t)i * cache->size;
+		*--end = base + (size_t)i * cache->traits.size;
 	}
 	/* The marks before the bump that makes them count: a repair must not read what was never written. */
 	__atomic_store_n(&slab->bump, (uint16_t)(slab->bump + fresh), __ATOMIC_RELEASE);
 	taken += fresh;
 	slab->in_use = (uint16_t)(slab->in_use + taken);
 	return taken;
-}
-
-static void lock_cache(struct slab_cache *cache)
-{
-	cpuslab_spin_lock(&cache->lock);
-	cache->lock_acquires++;
 }
 
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
@@ -227,8 +257,12 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 			slab = cache->empty;
 			cache->empty = NULL;
 		}
-		if (!slab)
+		if (!slab) {
+			/* What is taken must be counted before the lock may be given up. */
+			if (taken && cache->traits.construct)
+				break;
 			slab = create_slab(cache);
+		}
 		if (!slab)
 			break;
 
@@ -253,7 +287,7 @@ static inline const char *mark_free(struct slab_cache *cache, struct slab *slab,
 {
 	unsigned i = index_of(cache, slab, object);
 
-	if (slab->base + (size_t)i * cache->size != (const char *)object || i >= cache->objects)
+	if (slab->base + (size_t)i * cache->traits.size != (const char *)object || i >= cache->objects)
 		return "free of a pointer that is not the start of an object";
 	if (i >= slab->bump)
 		return "free of an object that was never allocated";
@@ -270,7 +304,7 @@ static void settle_freed(struct slab_cache *cache, struct slab *slab, bool was_f
 	if (was_full)
 		cache->full_slabs--;
 	settle(cache, slab);
-	if (slab->in_use)
+	if (slab->in_use || cache->traits.type_stable)
 		return;
 	if (!cache->empty && cache->objects > 1) {
 		/* Starts again from its lowest address. */
@@ -300,7 +334,8 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 		if (n + AHEAD < count)
 			__builtin_prefetch(slab_of_object(objects[n + AHEAD]), 1);
 		if (!owner || owner->cache != cache)
-			corruption_abort(cache->name, objects[n], "free of an object that is already free");
+			corruption_abort(cache->traits.name, objects[n],
+					 "free of an object that is already free");
 		if (owner != slab) {
 			if (slab)
 				settle_freed(cache, slab, was_full, &surplus);
@@ -310,7 +345,7 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 		const char *wrong = cache->wide ? mark_free(cache, slab, objects[n], true)
 						: mark_free(cache, slab, objects[n], false);
 		if (wrong)
-			corruption_abort(cache->name, objects[n], wrong);
+			corruption_abort(cache->traits.name, objects[n], wrong);
 	}
 	if (slab)
 		settle_freed(cache, slab, was_full, &surplus);
@@ -334,6 +369,67 @@ void slab_cache_shrink(struct slab_cache *cache)
 	release_slabs(cache, surplus);
 }
 
+/* All slabs of one list.  With the lock, and no object allocated. */
+static void collect(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
+{
+	while (slab) {
+		struct slab *next = slab->next;
+
+		assert(slab->in_use == 0);
+		cache->slabs--;
+		cache->freed++;
+		slab->next = *surplus;
+		*surplus = slab;
+		slab = next;
+	}
+}
+
+uint64_t slab_cache_close(struct slab_cache *cache)
+{
+	struct slab *surplus = NULL;
+
+	lock_cache(cache);
+	uint64_t allocated = cache->allocated;
+
+	if (!allocated) {
+		for (unsigned bin = 0; bin < SLAB_BINS; bin++) {
+			collect(cache, cache->partial[bin], &surplus);
+			cache->partial[bin] = NULL;
+		}
+		if (cache->empty)
+			cache->empty->next = NULL;
+		collect(cache, cache->empty, &surplus);
+		cache->empty = NULL;
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+	return allocated;
+}
+
+void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
+			void *argument)
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		char *address = (char *)(page << PAGE_SHIFT);
+		const struct slab *slab = slab_of_object(address);
+
+		if (!slab || slab->cache != cache || slab->base != address)
+			continue;
+		for (unsigned i = 0; i < slab->bump; i++)
+			if (is_allocated(slab, i, cache->wide))
+				visit(address + (size_t)i * cache->traits.size, argument);
+	}
+}
+
+struct slab_cache *slab_cache_of(const void *address)
+{
+	const struct slab *slab = slab_of_object(address);
+
+	return slab ? slab->cache : NULL;
+}
+
 bool slab_is_object(const struct slab_cache *cache, const void *object)
 {
 	const struct slab *slab = slab_of_object(object);
@@ -342,7 +438,7 @@ bool slab_is_object(const struct slab_cache *cache, const void *object)
 		return false;
 	unsigned i = index_of(cache, slab, object);
 
-	return slab->base + (size_t)i * cache->size == (const char *)object && i < slab->bump &&
+	return slab->base + (size_t)i * cache->traits.size == (const char *)object && i < slab->bump &&
 	       is_allocated(slab, i, cache->wide);
 }
 
@@ -364,7 +460,8 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 
 bool slab_repair_begin(struct slab_cache *cache)
 {
-	if (!cpuslab_spin_is_locked(&cache->lock))
+	cache->under_repair = cpuslab_spin_is_locked(&cache->lock);
+	if (!cache->under_repair)
 		return false;
 	cpuslab_spin_reset(&cache->lock);
 	memset(cache->partial, 0, sizeof cache->partial);
@@ -377,6 +474,9 @@ bool slab_repair_begin(struct slab_cache *cache)
 /* Makes list, counts and bin of one slab anew from its marks. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
+	/* Its maker may be this very thread, which forked in a constructor: then it goes on and adds it. */
+	if (slab->bin == BEING_MADE)
+		return;
 	slab->head = NO_INDEX;
 	slab->in_use = 0;
 	for (unsigned i = slab->bump; i-- > 0;) {
@@ -394,26 +494,28 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
 }
 
-bool slab_repair_pages(struct slab_cache *(*under_repair)(uint16_t id))
+bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 {
 	uintptr_t end = page_front.heap_page + page_heap_pages();
 	bool orphans = false;
 
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
-		uint16_t id = page_front.map[page];
-		struct slab_cache *cache = id >= PAGE_ID_RESERVED ? under_repair(id) : NULL;
-
-		if (!cache)
-			continue;
-
 		const char *address = (const char *)(page << PAGE_SHIFT);
+		uint16_t id = page_front.map[page];
+
+		if (id != PAGE_SLAB && id < PAGE_ID_RESERVED)
+			continue;
 		struct slab *slab = slab_of_object(address);
+		struct slab_cache *cache = id != PAGE_SLAB ? cache_of_id(id) : slab ? slab->cache : NULL;
 
 		/* A slab that was being made or given back: nobody is left to finish it. */
 		if (!slab || page_front.map[page_of(slab->base)] != id) {
-			page_front.map[page] = PAGE_FREE;
-			orphans = true;
-		} else if (slab->base == address) {
+			if (id == PAGE_SLAB || (cache && cache->under_repair)) {
+				page_front.slab_of[page] = 0;
+				page_front.map[page] = PAGE_FREE;
+				orphans = true;
+			}
+		} else if (cache && cache->under_repair && slab->base == address) {
 			repair_slab(cache, slab);
 		}
 	}

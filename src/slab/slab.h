@@ -13,11 +13,15 @@
  * Objects from `bump` on were never handed out: neither they nor their indexes have been touched.
  *
  * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest index first, so that sparse
- * slabs drain.  One empty slab is kept for each cache; the others return to the page room.
+ * slabs drain.  One empty slab is kept for each cache; the others return to the page room, unless the cache
+ * keeps its memory to its type: then they count as the sparsest.
+ *
+ * A constructor runs once for each object when its slab is made, without any lock, since it may allocate;
+ * nothing here writes into an object, so that what it made is there whenever the object is handed out.
  *
  * Called by the depot, in batches, from any thread.  Lock: slab_cache.lock for everything of that cache;
  * under it the page room's locks.  Lock-free: slab_of_object() and the index arithmetic, for an object that
- * the caller holds allocated.
+ * the caller holds allocated; slab_cache_of() likewise.
  *
  * Fork: next[], bump and the page map are the truth, each changed by single stores; lists and counts follow
  * (slab_repair).
@@ -31,18 +35,27 @@
 
 #include "cpuslab/lock.h"
 
-enum { SLAB_BINS = 8, SLAB_NAME = 24 };
+enum { SLAB_BINS = 8 };
 
 struct slab;
 
+/* What a cache is to be like. */
+struct slab_traits {
+	const char *name;          /* stays the caller's */
+	uint32_t size;             /* from the start of an object to the next, a multiple of 8 */
+	uint32_t alignment;        /* of slabs beyond a page, in pages; 0 for none */
+	uint16_t id;               /* what the page map says of its pages */
+	bool type_stable;          /* memory that was an object stays one until the cache is closed */
+	void (*construct)(void *); /* NULL for none */
+};
+
 struct slab_cache {
-	char name[SLAB_NAME];
-	uint32_t size;       /* of an object, a multiple of 16 */
+	struct slab_traits traits;
 	uint32_t reciprocal; /* offset * reciprocal >> 32 is the index */
 	uint16_t objects;    /* in a slab */
 	uint16_t pages;      /* of a slab */
-	uint16_t id;         /* what the page map says of its pages */
 	bool wide;           /* indexes of 16 bits */
+	bool under_repair;   /* in a forked child: its lists are being made anew */
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
@@ -52,12 +65,12 @@ struct slab_cache {
 	uint64_t created, freed, lock_acquires;
 };
 
-/* Sets up a cache of objects of `size` bytes (a multiple of 16) whose pages are marked with `id`. */
-void slab_cache_init(struct slab_cache *cache, const char *name, uint32_t size, uint16_t id);
+void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits);
 
 /*
  * Takes up to `count` objects into objects[0..], the lowest addresses last, so that a magazine filled with
- * them is popped upwards.  Returns how many; fewer only when the system has no more memory.
+ * them is popped upwards.  Returns how many; none only when the system has no more memory.  Calls the cache's
+ * constructor.
  */
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count);
 
@@ -66,6 +79,20 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 
 /* Gives the kept empty slab back to the page room. */
 void slab_cache_shrink(struct slab_cache *cache);
+
+/*
+ * Gives all memory back, if no object is allocated; else changes nothing.  Returns how many are.  Nobody else
+ * uses the cache.
+ */
+uint64_t slab_cache_close(struct slab_cache *cache);
+
+/* Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
+ */
+void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
+			void *argument);
+
+/* The cache whose slab an address of the heap lies in; NULL for none. */
+struct slab_cache *slab_cache_of(const void *address);
 
 /* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast
  * path. */
@@ -78,11 +105,11 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 
 /*
  * In a forked child, where only the caller's thread is left.  For each cache slab_repair_begin, which tells
- * whether the lock was held and then forgets all lists; then, once, slab_repair_pages with a function that
- * finds a page id's cache if it is under repair.  Returns whether pages were found that no slab owns; the
- * page room must then repair its runs.
+ * whether the lock was held and then forgets all lists; then, if any was, slab_repair_pages with a function
+ * that finds a page id's cache (NULL for none).  Returns whether pages were found that no slab owns; the page
+ * room must then repair its runs.
  */
 bool slab_repair_begin(struct slab_cache *cache);
-bool slab_repair_pages(struct slab_cache *(*under_repair)(uint16_t id));
+bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id));
 
 #endif

@@ -36,7 +36,12 @@ static enum cpuslab_vcpu_mode mode;
 static bool registers_itself; /* restartable sequences without libc's registration */
 static unsigned ids;          /* possible ids, or slots taken so far */
 static uintptr_t closed_area;
-static uintptr_t areas[ARCH_VCPUS]; /* by id; 0 for none */
+static uintptr_t first_areas[ARCH_VCPUS];
+static struct {
+	uintptr_t *table; /* by id: the area, or the closed one */
+	uintptr_t *areas; /* by id; 0 for none */
+} banks[VCPU_BANKS];
+static unsigned bank_count;
 static uint8_t slot_taken[ARCH_VCPUS];
 static uint32_t slot_generation[ARCH_VCPUS]; /* how many forks deep its thread took it */
 static uint32_t generation;
@@ -46,9 +51,20 @@ static uint64_t fences;
 static pthread_key_t end_of_thread;
 static struct cpuslab_spinlock vcpu_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-static uintptr_t *table(void)
+/* The entry of the first bank, which stands for all. */
+static uintptr_t *entry(unsigned id)
 {
-	return (uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES);
+	return &banks[0].table[id];
+}
+
+/* Points an id's entries at its areas, or all of them at the closed one. */
+static void set_entries(unsigned id, bool open)
+{
+	for (unsigned bank = 0; bank < bank_count; bank++) {
+		uintptr_t area = open ? banks[bank].areas[id] : 0;
+
+		__atomic_store_n(&banks[bank].table[id], area ? area : closed_area, __ATOMIC_SEQ_CST);
+	}
 }
 
 static intptr_t distance(const void *address)
@@ -123,15 +139,23 @@ static void choose_slots(void)
 	(void)pthread_key_create(&end_of_thread, leave);
 }
 
+static void add_bank(uintptr_t *table, uintptr_t *areas)
+{
+	for (unsigned id = 0; id < ids; id++)
+		table[id] = closed_area;
+	if (registers_itself || mode == CPUSLAB_VCPU_THREAD_SLOT)
+		table[NOBODY] = closed_area;
+	banks[bank_count].table = table;
+	banks[bank_count].areas = areas;
+	__atomic_store_n(&bank_count, bank_count + 1, __ATOMIC_RELEASE);
+}
+
 void vcpu_init(void)
 {
 	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
 	if (!choose_restartable())
 		choose_slots();
-	for (unsigned id = 0; id < ids; id++)
-		table()[id] = closed_area;
-	if (registers_itself || mode == CPUSLAB_VCPU_THREAD_SLOT)
-		table()[NOBODY] = closed_area;
+	add_bank((uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES), first_areas);
 }
 
 enum cpuslab_vcpu_mode vcpu_mode(void)
@@ -146,7 +170,7 @@ static void open_words_of(uintptr_t area, unsigned from, unsigned to)
 	bool closed = area == closed_area;
 
 	for (unsigned cache = from; cache < to; cache++) {
-		uintptr_t *word = vcpu_word(area, vcpu_offset(cache));
+		uintptr_t *word = (uintptr_t *)(area + vcpu_offset(cache));
 
 		word[0] = closed ? vcpu_closed : vcpu_void;
 		/* A closed spare is neither a magazine nor a place for one. */
@@ -154,30 +178,87 @@ static void open_words_of(uintptr_t area, unsigned from, unsigned to)
 	}
 }
 
-void vcpu_open_words(unsigned caches)
+/* With the lock: how many of a bank's words are open. */
+static unsigned open_in_bank(unsigned bank)
 {
-	cpuslab_spin_lock(&vcpu_lock);
-	if (caches > open_words) {
-		open_words_of(closed_area, open_words, caches);
-		for (unsigned id = 0; id < ids; id++)
-			if (areas[id])
-				open_words_of(areas[id], open_words, caches);
-		open_words = caches;
-	}
-	cpuslab_spin_unlock(&vcpu_lock);
+	unsigned before = bank * VCPU_BANK_CACHES;
+
+	return open_words <= before                     ? 0
+	       : open_words - before < VCPU_BANK_CACHES ? open_words - before
+							: VCPU_BANK_CACHES;
 }
 
-/* With the lock. */
-static bool make_area(unsigned id)
+/* With the lock.  What a bank has is never given back, so a block that found no partner waits for the next
+ * try. */
+static bool make_bank(void)
 {
-	if (!areas[id]) {
+	static void *table, *areas;
+
+	if (!table)
+		table = metadata_alloc(ARCH_TABLE_BYTES);
+	if (!areas)
+		areas = metadata_alloc(ARCH_TABLE_BYTES);
+	if (!table || !areas)
+		return false;
+	add_bank(table, areas);
+	table = areas = NULL;
+	return true;
+}
+
+bool vcpu_open_words(unsigned caches)
+{
+	cpuslab_spin_lock(&vcpu_lock);
+	while (open_words < caches) {
+		unsigned bank = open_words / VCPU_BANK_CACHES, from = open_words % VCPU_BANK_CACHES;
+		unsigned end = (bank + 1) * VCPU_BANK_CACHES,
+			 count = (caches < end ? caches : end) - open_words;
+
+		if (bank == bank_count && !make_bank())
+			break;
+		/* A second bank comes when the first one, and with it the closed area, has all its words. */
+		if (bank == 0)
+			open_words_of(closed_area, from, from + count);
+		for (unsigned id = 0; id < ids; id++)
+			if (banks[bank].areas[id])
+				open_words_of(banks[bank].areas[id], from, from + count);
+		open_words += count;
+	}
+	bool opened = open_words >= caches;
+
+	cpuslab_spin_unlock(&vcpu_lock);
+	return opened;
+}
+
+const void *vcpu_map(unsigned cache)
+{
+	return (const char *)banks[cache / VCPU_BANK_CACHES].table + ARCH_TABLE_BYTES;
+}
+
+static bool has_all_areas(unsigned id)
+{
+	unsigned count = __atomic_load_n(&bank_count, __ATOMIC_ACQUIRE);
+
+	for (unsigned bank = 0; bank < count; bank++)
+		if (!__atomic_load_n(&banks[bank].areas[id], __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+/* With the lock: the areas that an id lacks, unless those that it has are being drained. */
+static bool make_areas(unsigned id)
+{
+	if (banks[0].areas[id] && *entry(id) == closed_area)
+		return false;
+	for (unsigned bank = 0; bank < bank_count; bank++) {
+		if (banks[bank].areas[id])
+			continue;
 		uintptr_t area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
 
 		if (!area)
 			return false;
-		open_words_of(area, 0, open_words);
-		areas[id] = area;
-		__atomic_store_n(&table()[id], area, __ATOMIC_RELEASE);
+		open_words_of(area, 0, open_in_bank(bank));
+		__atomic_store_n(&banks[bank].areas[id], area, __ATOMIC_RELEASE);
+		__atomic_store_n(&banks[bank].table[id], area, __ATOMIC_RELEASE);
 	}
 	return true;
 }
@@ -192,10 +273,11 @@ static bool take_slot(void)
 	if (id == NOBODY)
 		return false;
 	if (id == ids) {
-		table()[id] = closed_area;
+		set_entries(id, false);
 		ids++;
 	}
-	if (!make_area(id))
+	/* Without the areas of a later bank it can still serve most caches. */
+	if (!make_areas(id) && !banks[0].areas[id])
 		return false;
 	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
 	slot_generation[id] = own_generation = generation;
@@ -208,10 +290,10 @@ bool vcpu_enter(void)
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && !registers_itself) {
 		unsigned id = arch_id(vcpu_self);
 
-		if (id >= ids || areas[id])
+		if (id >= ids || has_all_areas(id))
 			return false;
 		cpuslab_spin_lock(&vcpu_lock);
-		bool made = make_area(id);
+		bool made = make_areas(id);
 
 		cpuslab_spin_unlock(&vcpu_lock);
 		return made;
@@ -237,61 +319,65 @@ bool vcpu_enter(void)
 	}
 	if (standing != INSIDE)
 		return false;
-	if (registers_itself) {
-		unsigned id = arch_id(vcpu_self);
+	unsigned id = arch_id(vcpu_self);
 
-		if (id < ids && !areas[id]) {
-			cpuslab_spin_lock(&vcpu_lock);
-			make_area(id);
-			cpuslab_spin_unlock(&vcpu_lock);
-		}
+	if (id < ids && !has_all_areas(id)) {
+		cpuslab_spin_lock(&vcpu_lock);
+		make_areas(id);
+		cpuslab_spin_unlock(&vcpu_lock);
 	}
-	return table()[arch_id(vcpu_self)] != closed_area;
+	return __atomic_load_n(entry(arch_id(vcpu_self)), __ATOMIC_RELAXED) != closed_area;
 }
 
-uintptr_t vcpu_close(unsigned id)
+bool vcpu_close(unsigned id)
 {
-	uintptr_t area = 0;
+	bool closed = false;
 
 	cpuslab_spin_lock(&vcpu_lock);
-	if (id < ids && areas[id] && table()[id] == areas[id]) {
+	if (id < ids && banks[0].areas[id] && *entry(id) == banks[0].areas[id]) {
 		if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
 			/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section.
 			 */
 			if (!slot_taken[id] || id == arch_id(vcpu_self)) {
 				slot_taken[id] |= 2;
-				area = areas[id];
-				__atomic_store_n(&table()[id], closed_area, __ATOMIC_RELEASE);
+				set_entries(id, false);
+				closed = true;
 			}
 		} else {
 			/*
 			 * A section that read the table before this store is aborted by the fence, and
 			 * starts again with the closed area; one that was already committed is visible.
 			 */
-			__atomic_store_n(&table()[id], closed_area, __ATOMIC_SEQ_CST);
+			set_entries(id, false);
 			if (os_fence_sections() == 0) {
 				fences++;
-				area = areas[id];
+				closed = true;
 			} else {
-				__atomic_store_n(&table()[id], areas[id], __ATOMIC_RELEASE);
+				set_entries(id, true);
 			}
 		}
 	}
 	cpuslab_spin_unlock(&vcpu_lock);
-	return area;
+	return closed;
 }
 
 void vcpu_reopen(unsigned id)
 {
 	cpuslab_spin_lock(&vcpu_lock);
 	slot_taken[id] &= (uint8_t)~2u;
-	__atomic_store_n(&table()[id], areas[id], __ATOMIC_RELEASE);
+	set_entries(id, true);
 	cpuslab_spin_unlock(&vcpu_lock);
 }
 
-uintptr_t vcpu_area(unsigned id)
+uintptr_t *vcpu_word(unsigned id, unsigned cache)
 {
-	return id < ids ? __atomic_load_n(&areas[id], __ATOMIC_ACQUIRE) : 0;
+	unsigned bank = cache / VCPU_BANK_CACHES;
+
+	if (id >= ids || bank >= __atomic_load_n(&bank_count, __ATOMIC_ACQUIRE))
+		return NULL;
+	uintptr_t area = __atomic_load_n(&banks[bank].areas[id], __ATOMIC_ACQUIRE);
+
+	return area ? (uintptr_t *)(area + vcpu_offset(cache)) : NULL;
 }
 
 unsigned vcpu_ids(void)
@@ -315,7 +401,7 @@ void vcpu_repair(void)
 	cpuslab_spin_reset(&vcpu_lock);
 	for (unsigned id = 0; id < ids; id++) {
 		/* Whoever was draining this area is gone; what it had already taken out is lost. */
-		table()[id] = areas[id] ? areas[id] : closed_area;
+		set_entries(id, true);
 		slot_taken[id] &= 1;
 	}
 	/*

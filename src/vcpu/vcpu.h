@@ -12,6 +12,10 @@
  *
  * and cache number n has its word at vcpu_offset(n), the others one, two and three rows further on.
  *
+ * An area has the words of VCPU_BANK_CACHES caches, so that the offset of a word fits an entry of the page
+ * map. Where there are more caches, the next bank has a vCPU table and areas of its own; it comes into being
+ * with its first cache.  What follows is true of each bank, and banks open and close together.
+ *
  * The fast path finds its area through the vCPU table.  Two areas are special.  An id that has no area yet,
  * or whose area is being drained by another thread, has the CLOSED area in the table: its words look empty
  * to a pop and full to a push, and a slow path recognises them.  In a real area a word without a magazine is
@@ -41,18 +45,22 @@ enum {
 	VCPU_GROUP_BYTES = 4 * VCPU_ROW_BYTES, /* 128 caches */
 	VCPU_GROUPS = 16,
 	VCPU_AREA_BYTES = VCPU_GROUPS * VCPU_GROUP_BYTES,
-	VCPU_CACHES = VCPU_GROUPS * VCPU_ROW,
+	VCPU_BANK_CACHES = VCPU_GROUPS * VCPU_ROW,
+	VCPU_BANKS = 32,
+	VCPU_CACHES = VCPU_BANKS * VCPU_BANK_CACHES,
 };
 static const uint64_t VCPU_MISSED_FREE = 1ull << 32;
 
 extern ARCH_INTERNAL struct arch_self vcpu_self;
 extern ARCH_INTERNAL const uintptr_t vcpu_void, vcpu_closed; /* what such words hold */
 
+/* Of a cache's word in the areas of its bank. */
 static inline uint16_t vcpu_offset(unsigned cache)
 {
-	return (uint16_t)(cache / VCPU_ROW * VCPU_GROUP_BYTES + cache % VCPU_ROW * 8);
+	return (uint16_t)(cache % VCPU_BANK_CACHES / VCPU_ROW * VCPU_GROUP_BYTES + cache % VCPU_ROW * 8);
 }
 
+/* The cache of the first bank whose word is at an offset. */
 static inline unsigned vcpu_cache(uint16_t offset)
 {
 	return offset / VCPU_GROUP_BYTES * VCPU_ROW + offset % VCPU_GROUP_BYTES / 8;
@@ -65,8 +73,14 @@ enum cpuslab_vcpu_mode vcpu_mode(void);
 /* Slots of threads that a fork left behind become free.  Cheap when there was no fork. */
 void vcpu_bury_dead_slots(void);
 
-/* Makes the words of caches below `caches` void in every area, now and in areas to come. */
-void vcpu_open_words(unsigned caches);
+/*
+ * Makes the words of caches below `caches` void in every area, now and in areas to come; false when the
+ * system has no more memory.
+ */
+bool vcpu_open_words(unsigned caches);
+
+/* What the primitives of arch.h call `map`, for a cache whose words are open. */
+const void *vcpu_map(unsigned cache);
 
 /*
  * For a slow path that met the CLOSED area: gives the calling thread's vCPU an area if it has none.  False
@@ -76,15 +90,16 @@ void vcpu_open_words(unsigned caches);
 bool vcpu_enter(void);
 
 /*
- * Takes the area of another (or the own) vCPU out of use: after it returns, no thread is in a section on it
- * and none will be until vcpu_reopen.  NULL when the id has no area, or the kernel offers no fence; slots in
- * use by other threads cannot be closed.
+ * Takes the areas of another (or the own) vCPU out of use: after it returns, no thread is in a section on
+ * them and none will be until vcpu_reopen.  False when the id has no area, or the kernel offers no fence;
+ * slots in use by other threads cannot be closed.
  */
-uintptr_t vcpu_close(unsigned id);
+bool vcpu_close(unsigned id);
 void vcpu_reopen(unsigned id);
 
-/* The area of an id, for glances from outside; 0 if it has none.  Ids are below vcpu_ids(). */
-uintptr_t vcpu_area(unsigned id);
+/* A cache's word in the area of an id, for glances from outside; NULL if there is none. */
+uintptr_t *vcpu_word(unsigned id, unsigned cache);
+/* Ids are below this. */
 unsigned vcpu_ids(void);
 
 /* Fences issued so far. */
@@ -98,10 +113,5 @@ void vcpu_repair(void);
  * vfork.c; false in modes that have none.
  */
 bool vcpu_registration(void **area);
-
-static inline uintptr_t *vcpu_word(uintptr_t area, uintptr_t offset)
-{
-	return (uintptr_t *)(area + offset);
-}
 
 #endif
