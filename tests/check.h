@@ -12,10 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow" /* g++: a function and a struct of one name, as stat(2) has it */
 #include <cpuslab/cpuslab.h>
-#pragma GCC diagnostic pop
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +74,7 @@ __attribute__((noreturn, unused, format(printf, 1, 2))) static void check_skip(c
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern __typeof__(cpuslab_counters) cpuslab_counters __attribute__((weak));
+extern __typeof__(cpuslab_read_counters) cpuslab_read_counters __attribute__((weak));
 extern __typeof__(cpuslab_vcpu_mode) cpuslab_vcpu_mode __attribute__((weak));
 extern __typeof__(cpuslab_vcpu_mode_name) cpuslab_vcpu_mode_name __attribute__((weak));
 #ifdef __cplusplus
@@ -86,7 +83,7 @@ extern __typeof__(cpuslab_vcpu_mode_name) cpuslab_vcpu_mode_name __attribute__((
 
 static inline bool check_cpuslab(void)
 {
-	return cpuslab_counters != NULL && cpuslab_vcpu_mode != NULL;
+	return cpuslab_read_counters != NULL && cpuslab_vcpu_mode != NULL;
 }
 
 /* Restartable sequences serve the fast path. */
@@ -104,8 +101,8 @@ static inline struct cpuslab_counters check_counters(void)
 {
 	struct cpuslab_counters counters;
 	memset(&counters, 0, sizeof counters);
-	if (cpuslab_counters)
-		cpuslab_counters(&counters);
+	if (cpuslab_read_counters)
+		cpuslab_read_counters(&counters);
 	return counters;
 }
 

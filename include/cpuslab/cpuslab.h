@@ -57,7 +57,7 @@ struct cpuslab_counters {
 	uint64_t lock_acquires;  /* acquisitions of depot, slab and page locks */
 };
 
-CPUSLAB_API void cpuslab_counters(struct cpuslab_counters *counters);
+CPUSLAB_API void cpuslab_read_counters(struct cpuslab_counters *counters);
 
 /*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare

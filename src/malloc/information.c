@@ -165,7 +165,7 @@ EXPORT const char *cpuslab_vcpu_mode_name(void)
 	return names[cpuslab_vcpu_mode()];
 }
 
-EXPORT void cpuslab_counters(struct cpuslab_counters *counters)
+EXPORT void cpuslab_read_counters(struct cpuslab_counters *counters)
 {
 	struct report report;
 

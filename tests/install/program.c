@@ -23,7 +23,7 @@ int main(void)
 	}
 	/* Only a malloc of the library's own makes slabs. */
 	struct cpuslab_counters counters;
-	cpuslab_counters(&counters);
+	cpuslab_read_counters(&counters);
 	if (counters.slabs_created == 0)
 		return 1;
 	printf("cpuslab %s serves malloc\n", cpuslab_version());
