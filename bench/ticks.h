@@ -2,8 +2,8 @@
 /*
  * ticks: the finest clock that a thread can read without a call.
  *
- * On x86 the TSC, which runs at one constant rate and not at the core's own clock: ticks compare within a run,
- * and the report says what both clocks were.  Elsewhere nanoseconds.
+ * On x86 the TSC, which runs at one constant rate and not at the core's own clock: ticks compare within a
+ * run, and the report says what both clocks were.  Elsewhere nanoseconds.
  */
 #ifndef CPUSLAB_BENCH_TICKS_H
 #define CPUSLAB_BENCH_TICKS_H
@@ -38,7 +38,7 @@ static inline double seconds_now(void)
 /* Ticks per second, measured against the system's clock over `seconds`. */
 double ticks_per_second(double seconds);
 
-/* The core's own clock in Hz: one dependent addition is one cycle of it.  0 where this is not known to hold. */
+/* The core's own clock in Hz: one dependent addition is one cycle of it.  0 where that is not known. */
 double core_hertz(void);
 
 #endif
