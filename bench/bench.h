@@ -6,7 +6,8 @@
  *   - one process for each allocator, preloaded (peers.h says why)
  *   - rounds: every allocator in turn, then again, and each round begins with another one, so that no
  * allocator always runs first or after the same neighbour
- *   - the first round is warm-up and is thrown away
+ *   - each round starts a new process, and the first one is warm-up (for the micro tests: the first
+ * repetitions of each process)
  *   - figures are medians over the rounds; ratios are taken within a round (statistics.h)
  */
 #ifndef CPUSLAB_BENCH_BENCH_H

@@ -131,7 +131,11 @@ static bool add(struct peers *peers, struct results *results, const char *name, 
 	if (!identify(peer, version))
 		return false;
 	peers->count++;
-	snprintf(text, sizeof(text), "%s %s", version, *peer->library ? peer->library : "(no preload)");
+	const char *slash = strrchr(peer->library, '/');
+	snprintf(text, sizeof(text), "%s, %s", version,
+		 slash            ? slash + 1
+		 : *peer->library ? peer->library
+				  : "no preload");
 	results_fact(results->peers, &results->peer_count, sizeof(results->peers) / sizeof(results->peers[0]),
 		     name, text);
 	return true;

@@ -28,7 +28,7 @@ struct peers {
  * `selection` is "auto" (all that are here), "none" (cpuslab and the system's malloc), or a list of names,
  * where name=FILE adds an allocator that the table does not know.  Each one is started once and asked who
  * serves its malloc, so that a library which failed to load can never be measured under its name.  What is
- * found is named with version and path in the results; what is missing, in a note.  False when the selection
+ * found is named with version and file in the results; what is missing, in a note.  False when the selection
  * is wrong.
  */
 bool peers_find(struct peers *peers, const char *selection, struct results *results);
