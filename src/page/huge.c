@@ -104,22 +104,28 @@ static bool make_room(void)
 	return true;
 }
 
-static bool enter(uintptr_t address, size_t bytes)
-{
-	if (!make_room())
-		return false;
-	put(table, address, bytes);
-	filled++;
-	live++;
-	mapped += bytes;
-	return true;
-}
-
 static void drop(struct huge *huge)
 {
 	mapped -= huge->bytes;
 	live--;
 	__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
+}
+
+static bool enter(uintptr_t address, size_t bytes)
+{
+	if (!make_room())
+		return false;
+
+	/* A fork may have caught another thread's mapping on the way from here to elsewhere. */
+	struct huge *left_behind = find(address);
+
+	if (left_behind)
+		drop(left_behind);
+	put(table, address, bytes);
+	filled++;
+	live++;
+	mapped += bytes;
+	return true;
 }
 
 /* A cached mapping of at least `bytes` that wastes at most a quarter; the caller has the lock. */
@@ -241,7 +247,12 @@ bool huge_free(void *address)
 			cached_bytes -= expelled.address ? expelled.bytes : 0;
 		}
 		if (cached_bytes + bytes <= options.dirty) {
-			*place = (struct cached){(uintptr_t)address, bytes, now};
+			/* The address last, and gone before: a fork in between must not see another's length.
+			 */
+			__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
+			place->bytes = bytes;
+			place->freed_at = now;
+			__atomic_store_n(&place->address, (uintptr_t)address, __ATOMIC_RELEASE);
 			cached_bytes += bytes;
 			address = NULL;
 		} else {

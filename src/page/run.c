@@ -30,6 +30,7 @@ static uint32_t top;                                  /* pages from here on have
  * purged: then as many more as it took back, which fades with every tick.
  */
 static size_t regretted;
+static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
@@ -352,11 +353,12 @@ bool page_large_resize(void *address, size_t wanted)
 			done = true;
 		}
 		if (done && needed) {
-			/* The new end first: a repair in between sees the old, shorter run. */
-			set_id(first + pages - 1, PAGE_LARGE_TAIL);
-			run_at(first)->pages = pages;
+			/* The length last: a repair in between sees the old, shorter run, and marks its end.
+			 */
 			if (old > 1)
 				set_id(first + old - 1, PAGE_FREE);
+			set_id(first + pages - 1, PAGE_LARGE_TAIL);
+			__atomic_store_n(&run_at(first)->pages, pages, __ATOMIC_RELEASE);
 			large_pages += needed;
 		}
 	}
@@ -381,6 +383,7 @@ void page_purge(bool all)
 		uint32_t pages = run->pages;
 
 		/* Neither free nor used while the lock is away and the system at work. */
+		in_transit += pages;
 		remove_run(first);
 		mark(first, pages, PAGE_TRANSIT);
 		unlock_pages();
@@ -390,6 +393,7 @@ void page_purge(bool all)
 		lock_pages();
 		set_id(first + pages - 1, PAGE_FREE);
 		set_id(first, PAGE_FREE);
+		in_transit -= pages;
 		if (purged)
 			purged_total += pages;
 		insert_coalesced(first, pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
@@ -439,9 +443,10 @@ void run_init(void)
  */
 void run_repair(bool orphans)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !orphans)
+	if (!cpuslab_spin_is_locked(&page_lock) && !orphans && !in_transit)
 		return;
 	cpuslab_spin_reset(&page_lock);
+	in_transit = 0;
 
 	run_init();
 	for (int state = 0; state < 2; state++) {
@@ -465,7 +470,7 @@ void run_repair(bool orphans)
 		if (id == PAGE_LARGE) {
 			large_pages += run_at(page)->pages;
 			large_runs++;
-			/* A free or a resize may have been caught between the marks of the two ends. */
+			/* A free or a resize may have been caught before the end was marked, or after. */
 			if (run_at(page)->pages > 1)
 				set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
 			page += run_at(page)->pages;

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * magazine_repair: a forked child can use the heap whatever the parent's other threads were in the middle of.
+ *
+ *   magazine_repair held    the locks of depot and slabs are held at the fork, or the vCPU's area is closed
+ *   magazine_repair steps   a fork at each instruction of the slow paths of all rooms: the thread
+ * single-steps, and the handler of the trap forks.  The child never goes back to what was interrupted, as if
+ * another thread had been there.  With thread slots only: restartable sequences cannot be stepped through.
+ *
+ * What such a thread had in hand may be lost; nothing may be in two places, and every list and count must
+ * agree with the marks.
+ */
+#include "check.h"
+
+#include <sys/ucontext.h>
+
+#include "heap.h"
+#include "magazine/magazine.h"
+#include "malloc/process.h"
+#include "options/options.h"
+
+enum { CACHES = 3, MOST = 2000, MAPPINGS = 60, RUNS = 8, UNIT = 40 << 10 };
+
+static const uint32_t sizes[CACHES] = {112, 8192, 131072};
+static struct cache caches[CACHES];
+
+static struct object {
+	struct object *self;
+} *out[CACHES][MOST];
+static unsigned out_count[CACHES];
+
+static struct mapping {
+	char *address;
+	size_t bytes;
+} mappings[MAPPINGS];
+
+static struct run_out {
+	char *start;
+	size_t pages;
+} runs[RUNS];
+
+/*
+ * Time stands still unless the test lets it pass: single steps are slow, and the library would do little but
+ * what it does at each tick.
+ */
+static time_t seconds = 1000;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	(void)clock;
+	*now = (struct timespec){.tv_sec = seconds};
+	return 0;
+}
+
+/* ---- single steps ---------------------------------------------------------------------------------------
+ */
+
+static bool stepping; /* what is under way is to be stepped through */
+
+#ifdef __x86_64__
+
+enum { TRAP_FLAG = 0x100 };
+
+static inline __attribute__((always_inline)) void step_from_here(void)
+{
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
+			 "pushfq\n"
+			 "orl %0, (%%rsp)\n"
+			 "popfq\n"
+			 "lea 128(%%rsp), %%rsp\n"
+			 :
+			 : "i"(TRAP_FLAG)
+			 : "memory", "cc");
+}
+
+static inline __attribute__((always_inline)) void step_to_here(void)
+{
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
+			 "pushfq\n"
+			 "andl %0, (%%rsp)\n"
+			 "popfq\n"
+			 "lea 128(%%rsp), %%rsp\n"
+			 :
+			 : "i"(~TRAP_FLAG)
+			 : "memory", "cc");
+}
+
+#else
+
+static inline void step_from_here(void)
+{
+}
+
+static inline void step_to_here(void)
+{
+}
+
+#endif
+
+/* A fork may come between any two stores of the test's own, too: the address counts, and comes last. */
+static void publish_run(unsigned i, char *start, size_t pages)
+{
+	runs[i].pages = pages;
+	__atomic_store_n(&runs[i].start, start, __ATOMIC_RELEASE);
+}
+
+static void publish_mapping(unsigned i, char *address, size_t bytes)
+{
+	mappings[i].bytes = bytes;
+	__atomic_store_n(&mappings[i].address, address, __ATOMIC_RELEASE);
+}
+
+/* ---- what is done -----------------------------------------------------------------------------------------
+ */
+
+static void take(unsigned c)
+{
+	struct object *object = magazine_alloc(&caches[c].offset);
+	if (!object) {
+		if (stepping)
+			step_from_here();
+		object = magazine_alloc_missed(&caches[c]);
+		step_to_here();
+	}
+	CHECK(object && object->self != object, "%p was handed out twice", (void *)object);
+	object->self = object;
+	out[c][out_count[c]] = object;
+	__atomic_store_n(&out_count[c], out_count[c] + 1, __ATOMIC_RELEASE);
+}
+
+static void give(unsigned c)
+{
+	struct object *object = out[c][out_count[c] - 1];
+	CHECK(object->self == object);
+	__atomic_store_n(&out_count[c], out_count[c] - 1, __ATOMIC_RELEASE);
+	object->self = NULL;
+	if (!magazine_free(&caches[c].offset, object)) {
+		if (stepping)
+			step_from_here();
+		magazine_free_missed(&caches[c], object);
+		step_to_here();
+	}
+}
+
+static void use_objects(void)
+{
+	for (unsigned c = 0; c < CACHES; c++) {
+		unsigned most = 4u * caches[c].depot.capacity;
+		most = most > 700 ? 700 : most;
+		for (unsigned i = 0; i < most; i++)
+			take(c);
+		for (unsigned i = 0; i < most; i++)
+			give(c);
+	}
+}
+
+static void take_run(unsigned i, size_t pages)
+{
+	bool zeroed;
+	char *start = page_alloc(pages, 1, PAGE_LARGE, &zeroed);
+	CHECK(start);
+	start[0] = start[pages * PAGE_BYTES - 1] = (char)(i + 1);
+	publish_run(i, start, pages);
+}
+
+static void give_run(unsigned i)
+{
+	struct run_out run = runs[i];
+	CHECK(run.start[0] == (char)(i + 1));
+	runs[i].start = NULL;
+	page_free(run.start, run.pages);
+}
+
+static void use_runs(void)
+{
+	for (unsigned i = 0; i < RUNS; i++)
+		take_run(i, 3 + i);
+	for (unsigned i = 0; i < RUNS; i += 2)
+		give_run(i);
+	for (unsigned i = 1; i < RUNS; i += 2) {
+		/* While it changes its size, it counts as lost. */
+		struct run_out run = runs[i];
+		runs[i].start = NULL;
+		(void)page_large_resize(run.start, run.pages + 2);
+		CHECK(page_large_resize(run.start, 2));
+		CHECK(page_large_resize(run.start, 1));
+		publish_run(i, run.start, 1);
+	}
+	for (unsigned i = 1; i < RUNS; i += 2)
+		give_run(i);
+}
+
+static void take_mapping(unsigned i, size_t bytes)
+{
+	bool zeroed;
+	char *address = huge_alloc(bytes, 1, &zeroed);
+	CHECK(address);
+	size_t bytes_mapped = huge_bytes(address);
+	address[0] = address[bytes_mapped - 1] = 1;
+	publish_mapping(i, address, bytes_mapped);
+}
+
+static void give_mapping(unsigned i)
+{
+	char *address = mappings[i].address;
+	mappings[i].address = NULL;
+	CHECK(huge_free(address));
+}
+
+static void use_mappings(void)
+{
+	/* Enough for the table to grow, and of sizes that replace each other in the cache. */
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		take_mapping(i, (i % 4 + 1) * UNIT);
+	for (unsigned i = 0; i < 4; i++) {
+		struct mapping mapping = mappings[i];
+		mappings[i].address = NULL;
+		mapping.address = huge_resize(mapping.address, 5 * UNIT);
+		CHECK(mapping.address);
+		mapping.address[5 * UNIT - 1] = 1;
+		publish_mapping(i, mapping.address, 5 * UNIT);
+	}
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		give_mapping(i);
+	for (unsigned i = 0; i < 12; i++)
+		take_mapping(i, (i % 4 + 1) * UNIT - 8192);
+	for (unsigned i = 0; i < 12; i++)
+		give_mapping(i);
+}
+
+/* ---- what the child finds
+ * ----------------------------------------------------------------------------------
+ */
+
+static void check_cache(unsigned c)
+{
+	struct slab_statistics slabs;
+	struct depot_statistics depot;
+	slab_statistics(&caches[c].depot.slabs, &slabs);
+	depot_statistics(&caches[c].depot, &depot);
+	uint64_t found = out_count[c] + magazine_objects_loaded(&caches[c]) + depot.objects;
+	CHECK(slabs.allocated >= found, "cache %u: %llu objects allocated, but %llu found", c,
+	      (unsigned long long)slabs.allocated, (unsigned long long)found);
+	CHECK(slabs.capacity >= slabs.allocated);
+}
+
+static void survive(void)
+{
+	stepping = false;
+	check_watchdog(20);
+	process_enter();
+	CHECK(*process_alive == 1);
+	heap_walk();
+	for (unsigned c = 0; c < CACHES; c++) {
+		unsigned more = caches[c].depot.capacity + 40u;
+		check_cache(c);
+		for (unsigned i = 0; i < more && out_count[c] < MOST; i++)
+			take(c);
+		check_cache(c);
+		while (out_count[c])
+			give(c);
+		check_cache(c);
+	}
+	for (unsigned i = 0; i < RUNS; i++) {
+		if (runs[i].start) {
+			CHECK(page_large_pages(runs[i].start) == runs[i].pages);
+			CHECK(runs[i].start[runs[i].pages > 1 ? runs[i].pages * PAGE_BYTES - 1 : 0] ==
+				      (char)(i + 1) ||
+			      runs[i].pages == 1);
+			give_run(i);
+		}
+		take_run(i, 5);
+	}
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		if (mappings[i].address) {
+			CHECK(huge_bytes(mappings[i].address) == mappings[i].bytes);
+			CHECK(mappings[i].address[0] == 1 && mappings[i].address[mappings[i].bytes - 1] == 1);
+			give_mapping(i);
+		}
+	/* What was kept of freed mappings is as long as it is said to be. */
+	for (unsigned i = 0; i < 12; i++) {
+		take_mapping(i, (i % 4 + 1) * UNIT);
+		memset(mappings[i].address, 1, mappings[i].bytes);
+	}
+	heap_walk();
+	for (unsigned i = 0; i < RUNS; i++)
+		give_run(i);
+	for (unsigned i = 0; i < 12; i++)
+		give_mapping(i);
+	magazine_trim();
+	heap_walk();
+	for (unsigned c = 0; c < CACHES; c++) {
+		struct depot_statistics depot;
+		depot_statistics(&caches[c].depot, &depot);
+		CHECK(depot.filled == 0 && depot.empty == 0 && depot.objects == 0);
+		CHECK(magazine_objects_loaded(&caches[c]) == 0);
+		check_cache(c);
+	}
+	struct page_statistics pages;
+	page_statistics(&pages);
+	CHECK(pages.huge_cached_bytes == 0 && pages.dirty_pages == 0);
+	free(malloc(100));
+	free(malloc(1 << 20));
+}
+
+/* ---- locks held -------------------------------------------------------------------------------------------
+ */
+
+static void fork_and_survive(void)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		survive();
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+static void run_held(void)
+{
+	check_pin();
+	for (unsigned c = 0; c < CACHES; c++) {
+		unsigned count = 2u * caches[c].depot.capacity + 5;
+		for (unsigned i = 0; i < count; i++)
+			take(c);
+		for (unsigned i = 0; i < count - 3; i++)
+			give(c);
+	}
+	for (unsigned i = 0; i < RUNS; i++)
+		take_run(i, 3 + i);
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		take_mapping(i, (i % 4 + 1) * UNIT);
+
+	fork_and_survive();
+	for (unsigned c = 0; c < CACHES; c++) {
+		struct depot *depot = &caches[c].depot;
+		cpuslab_spin_lock(&depot->lock);
+		fork_and_survive();
+		cpuslab_spin_lock(&depot->slabs.lock);
+		fork_and_survive();
+		cpuslab_spin_unlock(&depot->lock);
+		fork_and_survive();
+		cpuslab_spin_unlock(&depot->slabs.lock);
+	}
+	/* An area that somebody was draining is open again. */
+	unsigned id = arch_id(vcpu_self);
+	CHECK(vcpu_close(id));
+	CHECK(arch_peek(vcpu_self, page_front.map, caches[0].offset) == vcpu_closed);
+	fork_and_survive();
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		process_enter();
+		CHECK(arch_peek(vcpu_self, page_front.map, caches[0].offset) != vcpu_closed);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+	vcpu_reopen(id);
+	fork_and_survive();
+	survive();
+}
+
+/* ---- after each store ----------------------------------------------------------------------------------
+ */
+
+#ifdef __x86_64__
+
+extern const char text_start[] __asm__("__executable_start"), text_end[] __asm__("etext");
+
+enum { TEXT_MOST = 2 << 20 };
+static uint8_t visits[TEXT_MOST];
+static unsigned long steps, forks;
+static unsigned visits_wanted = 1;
+
+/*
+ * Whether an instruction writes memory other than the stack: what cannot have changed anything needs no fork
+ * behind it.  It knows the stores that compilers use.
+ */
+static bool is_store(const uint8_t *code)
+{
+	while (*code == 0x66 || *code == 0xf0 || *code == 0xf2 || *code == 0xf3 || *code == 0x64 ||
+	       (*code & 0xf0) == 0x40)
+		code++;
+	uint8_t opcode = *code++;
+	if (opcode == 0xa4 || opcode == 0xa5 || opcode == 0xaa || opcode == 0xab)
+		return true;
+	bool stores = false;
+	if (opcode == 0x0f) {
+		opcode = *code++;
+		stores = opcode == 0x11 || opcode == 0x13 || opcode == 0x17 || opcode == 0x29 ||
+			 opcode == 0x7f || opcode == 0xd6 || opcode == 0xe7 || opcode == 0xb0 ||
+			 opcode == 0xb1 || opcode == 0xc0 || opcode == 0xc1 || opcode == 0xab ||
+			 opcode == 0xb3 || opcode == 0xba;
+	} else {
+		stores = (opcode < 0x40 && (opcode & 7) < 2 && opcode < 0x38) || opcode == 0x80 ||
+			 opcode == 0x81 || opcode == 0x83 || (opcode >= 0x86 && opcode <= 0x89) ||
+			 opcode == 0xc6 || opcode == 0xc7 || opcode == 0xd1 || opcode == 0xd3 ||
+			 opcode == 0xc1 || opcode == 0xf6 || opcode == 0xf7 || opcode == 0xfe ||
+			 opcode == 0xff;
+	}
+	uint8_t modrm = *code++;
+	bool memory = modrm >> 6 != 3, on_stack = memory && (modrm & 7) == 4 && (*code & 7) == 4;
+	return stores && memory && !on_stack;
+}
+
+static bool is_text(uintptr_t at)
+{
+	return at >= (uintptr_t)text_start && at < (uintptr_t)text_end &&
+	       at - (uintptr_t)text_start < TEXT_MOST;
+}
+
+static void on_step(int signal_number, siginfo_t *info, void *context)
+{
+	const ucontext_t *interrupted = context;
+	static uintptr_t before;
+	uintptr_t at = (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP], done = before;
+	int saved = errno;
+	(void)signal_number, (void)info;
+	steps++;
+	before = at;
+	if (!is_text(done) || !is_store((const uint8_t *)done))
+		return;
+	size_t offset = done - (uintptr_t)text_start;
+	if (visits[offset] >= visits_wanted)
+		return;
+	visits[offset]++;
+	forks++;
+	pid_t child = _Fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		survive();
+		_exit(0);
+	}
+	int status = check_wait(child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+	      "forked after offset %#zx, the child ended with wait status %#x", offset, (unsigned)status);
+	errno = saved;
+}
+
+static void step_through(const char *name, void (*function)(void))
+{
+	unsigned long before = forks, steps_before = steps;
+	stepping = true;
+	/* Hits are not worth a step: objects turn stepping on when they miss. */
+	if (function != use_objects)
+		step_from_here();
+	function();
+	step_to_here();
+	stepping = false;
+	printf("  %s: %lu forks in %lu steps\n", name, forks - before, steps - steps_before);
+}
+
+static void run_steps(void)
+{
+	if (cpuslab_vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT)
+		check_skip("sections cannot be stepped through (%s)", check_mode());
+	visits_wanted = (unsigned)check_rounds(1, 10, 1);
+	struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_RESTART};
+	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+	magazine_trim();
+	step_through("objects", use_objects);
+	step_through("runs", use_runs);
+	step_through("mappings", use_mappings);
+	/* The first tick looks at the words, and the second finds them as they were. */
+	use_objects();
+	use_mappings();
+	magazine_tick();
+	seconds++;
+	magazine_tick();
+	seconds++;
+	step_through("tick", magazine_tick);
+	use_objects();
+	step_through("trim", magazine_trim);
+	CHECK(forks > 200, "only %lu forks in %lu steps", forks, steps);
+	survive();
+}
+
+#else
+
+static void run_steps(void)
+{
+	check_skip("the trap flag is known here for x86-64 only");
+}
+
+#endif
+
+int main(int argc, char **argv)
+{
+	const char *variant = argc > 1 ? argv[1] : "held";
+	bool in_steps = strcmp(variant, "steps") == 0;
+	CHECK(in_steps || strcmp(variant, "held") == 0, "no variant '%s'", variant);
+	free(malloc(1));
+	/* Nothing goes back to the system by the clock. */
+	options.decay = 1000000;
+	for (unsigned i = 0; i < CACHES; i++) {
+		struct slab_traits traits = {.name = "test", .size = sizes[i]};
+		CHECK(magazine_create(&caches[i], &traits, 0, NULL));
+	}
+	check_watchdog(100);
+	if (in_steps)
+		run_steps();
+	else
+		run_held();
+	return 0;
+}
