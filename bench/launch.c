@@ -47,8 +47,8 @@ static void set_preload(const struct launch *launch)
 {
 	const char *library = launch->peer->library;
 	unsetenv("LD_PRELOAD");
-	if (launch->peer->options)
-		setenv("CPUSLAB_OPTIONS", launch->peer->options, 1);
+	if (launch->peer->environment)
+		putenv((char *)launch->peer->environment);
 	if (launch->indirect)
 		setenv("BENCH_PRELOAD", *library ? library : "libc.so.6", 1);
 	else if (*library)

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 static const struct known {
-	const char *name, *library, *text;
+	const char *name, *library, *environment, *text;
 } known[] = {
-#define PEER(name, library, text) {#name, library, text},
+#define PEER(name, library, environment, text) {#name, library, environment, text},
 #include "peers.def"
 #undef PEER
 };
@@ -120,13 +120,15 @@ static bool identify(struct peer *peer, char version[static 64])
 	return true;
 }
 
-static bool add(struct peers *peers, struct results *results, const char *name, const char *library)
+static bool add(struct peers *peers, struct results *results, const char *name, const char *library,
+		const char *environment)
 {
 	if (peers->count == sizeof(peers->list) / sizeof(peers->list[0]))
 		return false;
 	struct peer *peer = &peers->list[peers->count];
 	snprintf(peer->name, sizeof(peer->name), "%s", name);
 	snprintf(peer->library, sizeof(peer->library), "%s", library);
+	peer->environment = environment;
 	char version[64], text[200];
 	if (!identify(peer, version))
 		return false;
@@ -151,8 +153,8 @@ static bool add_known(struct peers *peers, struct results *results, const struct
 		if (snprintf(beside, sizeof(beside), "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
 			     folders[i], peer->library) < (int)sizeof(beside) &&
 		    access(beside, R_OK) == 0)
-			return add(peers, results, peer->name, beside);
-	return add(peers, results, peer->name, peer->library);
+			return add(peers, results, peer->name, beside, peer->environment);
+	return add(peers, results, peer->name, peer->library, peer->environment);
 }
 
 static const struct known *known_named(const char *name)
@@ -170,7 +172,7 @@ static bool add_listed(struct peers *peers, struct results *results, char *item)
 	bool found;
 	if (library) {
 		*library++ = '\0';
-		found = add(peers, results, item, library);
+		found = add(peers, results, item, library, NULL);
 	} else if ((peer = known_named(item))) {
 		found = add_known(peers, results, peer);
 	} else {

@@ -15,8 +15,8 @@
 
 struct peer {
 	char name[RESULTS_NAME];
-	char library[PATH_MAX]; /* for LD_PRELOAD; "" for the system's malloc */
-	const char *options;    /* for CPUSLAB_OPTIONS; NULL: as they are */
+	char library[PATH_MAX];  /* for LD_PRELOAD; "" for the system's malloc */
+	const char *environment; /* KEY=VALUE that it needs; NULL: nothing */
 };
 
 struct peers {

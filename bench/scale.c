@@ -181,7 +181,7 @@ static void add_slots(struct peers *peers)
 	struct peer *slots = &peers->list[peers->count++];
 	*slots = *ours;
 	snprintf(slots->name, sizeof(slots->name), "cpuslab slots");
-	slots->options = "vcpu:slot";
+	slots->environment = "CPUSLAB_OPTIONS=vcpu:slot";
 }
 
 bool group_scale(struct bench *bench)
