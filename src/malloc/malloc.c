@@ -263,3 +263,19 @@ EXPORT void *pvalloc(size_t size)
 		return out_of_memory();
 	return malloc_aligned(PAGE_BYTES, rounded ? rounded : PAGE_BYTES);
 }
+
+/*
+ * The names by which glibc's own functions go past an interposed malloc.  A program or a tracer that uses
+ * them beside free() must not mix two heaps.
+ */
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmissing-attributes" /* an alias may promise less than its target */
+#endif
+#define ALIAS(name, function) extern EXPORT __typeof__(function) name __attribute__((alias(#function)))
+ALIAS(__libc_malloc, malloc);
+ALIAS(__libc_free, free);
+ALIAS(__libc_calloc, calloc);
+ALIAS(__libc_realloc, realloc);
+ALIAS(__libc_memalign, memalign);
+ALIAS(__libc_valloc, valloc);
+ALIAS(__libc_pvalloc, pvalloc);

@@ -62,8 +62,10 @@ static void start(void)
 		pthread_atfork(NULL, NULL, in_child);
 	}
 	size_class_open();
-	if (options.stats_at_exit)
+	if (options.stats_at_exit) {
+		os_keep_standard_error();
 		atexit(print_statistics);
+	}
 }
 
 __attribute__((noinline, cold)) void process_settle(void)

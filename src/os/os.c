@@ -2,6 +2,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
@@ -209,11 +210,22 @@ uint64_t os_milliseconds(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static int error_stream = STDERR_FILENO;
+
+void os_keep_standard_error(void)
+{
+	/* Out of the way of programs that count on the lowest numbers. */
+	int kept = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
+
+	if (kept >= 0)
+		error_stream = kept;
+}
+
 void os_write_error(const char *text, size_t length)
 {
 	while (length > 0) {
 		ssize_t written;
-		int status = STATUS(written = write(STDERR_FILENO, text, length));
+		int status = STATUS(written = write(error_stream, text, length));
 
 		/* Interrupted: again.  Anything else: there is nowhere left to say it. */
 		if (status && status != EINTR)

@@ -81,5 +81,7 @@ uint64_t os_milliseconds(void);
 
 /* Writes all of it to standard error, whatever happens. */
 void os_write_error(const char *text, size_t length);
+/* Makes os_write_error independent of a program that closes its standard error before it ends. */
+void os_keep_standard_error(void);
 
 #endif
