@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vcpu_modes: in each mode an id has one area, a closed area stands still however many threads want it, and a
+ * slot belongs to one thread at a time, also in forked children.
+ *
+ *   vcpu_modes load    areas are closed, looked at, emptied and opened under threads that use them
+ *   vcpu_modes slots   slots come and go with threads
+ *   vcpu_modes fork    a child makes threads before its first slow path
+ */
+#include "check.h"
+
+#include "magazine/magazine.h"
+#include "malloc/process.h"
+
+enum { THREADS = 4, HELD = 300, SIZE = 512, MOST_CACHES = 1024 };
+
+static struct cache test_cache, *const cache = &test_cache;
+static bool stop;
+
+struct object {
+	struct object *self;
+};
+
+static struct object *take(void)
+{
+	struct object *object = magazine_alloc(&cache->offset);
+	if (!object)
+		object = magazine_alloc_missed(cache);
+	CHECK(object && __atomic_exchange_n(&object->self, object, __ATOMIC_RELAXED) != object,
+	      "%p was handed out twice", (void *)object);
+	return object;
+}
+
+static void give(struct object *object)
+{
+	CHECK(__atomic_exchange_n(&object->self, NULL, __ATOMIC_RELAXED) == object);
+	if (!magazine_free(&cache->offset, object))
+		magazine_free_missed(cache, object);
+}
+
+/* ---- load ------------------------------------------------------------------------------------------------
+ */
+
+static uint64_t calls[THREADS];
+
+static void *load(void *argument)
+{
+	struct object *held[HELD];
+	uintptr_t number = (uintptr_t)argument;
+	uint64_t random = number + 1;
+	unsigned count = 0;
+	if (number % 2 == 0)
+		check_pin();
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		bool giving = check_below(&random, 2);
+		for (size_t i = check_below(&random, HELD); i; i--) {
+			if (giving && count)
+				give(held[--count]);
+			else if (!giving && count < HELD)
+				held[count++] = take();
+		}
+		__atomic_fetch_add(&calls[number], 1, __ATOMIC_RELAXED);
+	}
+	while (count)
+		give(held[--count]);
+	return NULL;
+}
+
+/* Closed, no word of an area changes; and what is taken out of it stays out. */
+static void look_into(unsigned id, bool empty)
+{
+	static uintptr_t copy[MOST_CACHES][3];
+	unsigned caches = magazine_caches();
+	CHECK(caches <= MOST_CACHES);
+	if (!vcpu_close(id))
+		return;
+	CHECK(!vcpu_close(id));
+	for (int look = 0; look < 4; look++) {
+		for (unsigned number = 0; number < caches; number++) {
+			const uintptr_t *now = vcpu_word(id, number);
+			for (unsigned row = 0; row < 3 && now; row++) {
+				CHECK(!look || now[row * VCPU_ROW] == copy[number][row],
+				      "a word of a closed area changed: cache %u, row %u", number, row);
+				copy[number][row] = now[row * VCPU_ROW];
+			}
+		}
+		usleep(200);
+	}
+	uintptr_t *word = vcpu_word(id, cache->number);
+	CHECK(word);
+	if (empty && word[VCPU_ROW]) {
+		struct magazine *spare = (struct magazine *)word[VCPU_ROW];
+		CHECK(spare->self == magazine_end_mark(spare));
+		word[VCPU_ROW] = 0;
+		depot_put(&cache->depot, spare);
+	}
+	vcpu_reopen(id);
+}
+
+static void run_load(void)
+{
+	pthread_t threads[THREADS];
+	uint64_t fences = vcpu_fences(), closed = 0;
+	bool slots = cpuslab_vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT;
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(load, (void *)i);
+	for (int i = 0; i < THREADS; i++)
+		while (!__atomic_load_n(&calls[i], __ATOMIC_RELAXED))
+			usleep(100);
+	for (unsigned long round = 0; round < check_rounds(60, 1000, 20); round++)
+		for (unsigned id = 0; id < vcpu_ids(); id++)
+			if (vcpu_word(id, cache->number)) {
+				look_into(id, round % 2);
+				closed++;
+			}
+	CHECK(closed && (slots || vcpu_fences() > fences));
+	/* A slot in use by another thread cannot be closed, the own one can. */
+	if (slots) {
+		unsigned refused = 0, own = arch_id(vcpu_self);
+		for (unsigned id = 0; id < vcpu_ids(); id++) {
+			bool done = vcpu_close(id);
+			refused += !done;
+			CHECK(done || id != own);
+			if (done)
+				vcpu_reopen(id);
+		}
+		CHECK(refused == THREADS, "%u slots could not be closed", refused);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+
+	struct slab_statistics slabs;
+	struct depot_statistics depot;
+	slab_statistics(&cache->depot.slabs, &slabs);
+	depot_statistics(&cache->depot, &depot);
+	CHECK(slabs.allocated == magazine_objects_loaded(cache) + depot.objects,
+	      "%llu objects allocated, %llu loaded, %llu in the depot", (unsigned long long)slabs.allocated,
+	      (unsigned long long)magazine_objects_loaded(cache), (unsigned long long)depot.objects);
+	magazine_trim();
+	slab_statistics(&cache->depot.slabs, &slabs);
+	CHECK(slabs.allocated == 0 && slabs.slabs == 0);
+}
+
+/* ---- slots -----------------------------------------------------------------------------------------------
+ */
+
+static pthread_barrier_t barrier;
+
+static void *use_slot(void *all_at_once)
+{
+	give(take());
+	uintptr_t id = arch_id(vcpu_self);
+	CHECK(id < vcpu_ids() && vcpu_word((unsigned)id, cache->number));
+	if (all_at_once) {
+		pthread_barrier_wait(&barrier);
+		give(take());
+		CHECK(arch_id(vcpu_self) == id);
+		pthread_barrier_wait(&barrier);
+	}
+	return (void *)id;
+}
+
+/* Slots that threads have at the same time are all different, and none is `mine`. */
+static void check_distinct(unsigned mine)
+{
+	pthread_t threads[THREADS];
+	uintptr_t ids[THREADS];
+	CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
+	for (int i = 0; i < THREADS; i++)
+		threads[i] = check_thread(use_slot, (void *)1);
+	for (int i = 0; i < THREADS; i++) {
+		ids[i] = (uintptr_t)check_join(threads[i]);
+		CHECK(ids[i] != mine, "a thread has the slot of another");
+		for (int j = 0; j < i; j++)
+			CHECK(ids[i] != ids[j], "two threads have slot %zu", (size_t)ids[i]);
+	}
+	pthread_barrier_destroy(&barrier);
+}
+
+static void run_slots(void)
+{
+	give(take());
+	unsigned own = arch_id(vcpu_self);
+	check_distinct(own);
+	unsigned ids = vcpu_ids();
+	CHECK(ids == THREADS + 1);
+	/* Their slots are free again, and their magazines still there for the next thread. */
+	uint64_t loaded = magazine_objects_loaded(cache);
+	for (int i = 0; i < 20; i++)
+		CHECK((uintptr_t)check_join(check_thread(use_slot, NULL)) != own);
+	check_distinct(own);
+	CHECK(vcpu_ids() == ids && magazine_objects_loaded(cache) == loaded);
+	CHECK(arch_id(vcpu_self) == own);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------------
+ */
+
+static bool lingering;
+
+static void *linger(void *unused)
+{
+	(void)unused;
+	give(take());
+	__atomic_store_n(&lingering, true, __ATOMIC_RELEASE);
+	pause();
+	return NULL;
+}
+
+static void *first_in_child(void *unused)
+{
+	/* What malloc does first on a slow path; whichever thread comes here repairs. */
+	process_enter();
+	return use_slot(unused);
+}
+
+static void in_child(void)
+{
+	unsigned own = arch_id(vcpu_self);
+	bool untouched = *process_alive == 0;
+	CHECK(untouched);
+	pthread_t thread = check_thread(first_in_child, NULL);
+	CHECK((uintptr_t)check_join(thread) != own, "the child's first thread has the slot of its maker");
+	CHECK(*process_alive == 1);
+	process_enter();
+	give(take());
+	CHECK(arch_id(vcpu_self) == own);
+	check_distinct(own);
+	/* The slots of the threads that stayed behind are free once the survivor has seen to it. */
+	unsigned ids = vcpu_ids();
+	vcpu_bury_dead_slots();
+	for (int i = 0; i < 3; i++)
+		check_distinct(own);
+	CHECK(vcpu_ids() == ids);
+	for (unsigned id = 0; id < ids; id++)
+		if (id != own) {
+			CHECK(vcpu_close(id), "slot %u is still taken", id);
+			vcpu_reopen(id);
+		}
+}
+
+static void run_fork(void)
+{
+	give(take());
+	pthread_t thread = check_thread(linger, NULL);
+	while (!__atomic_load_n(&lingering, __ATOMIC_ACQUIRE))
+		usleep(100);
+	for (int i = 0; i < 5; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			check_watchdog(30);
+			in_child();
+			/* And a child's child. */
+			pid_t grandchild = fork();
+			if (grandchild == 0) {
+				check_watchdog(30);
+				in_child();
+				_exit(0);
+			}
+			CHECK_EXITED(check_wait(grandchild), 0);
+			_exit(0);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+	}
+	(void)thread;
+}
+
+int main(int argc, char **argv)
+{
+	const char *variant = argc > 1 ? argv[1] : "load";
+	const char *asked = getenv("CPUSLAB_OPTIONS");
+	check_watchdog(60);
+	free(malloc(1));
+	/* What was asked for is what is there, as far as the system has it. */
+	enum cpuslab_vcpu_mode mode = cpuslab_vcpu_mode();
+	if (asked && strstr(asked, "vcpu:slot"))
+		CHECK(mode == CPUSLAB_VCPU_THREAD_SLOT);
+	if (asked && strstr(asked, "vcpu:cpu_id"))
+		CHECK(mode != CPUSLAB_VCPU_MM_CID);
+	CHECK(arch_id(vcpu_self) < vcpu_ids());
+	if (mode == CPUSLAB_VCPU_CPU_ID) {
+		check_pin();
+		CHECK(arch_id(vcpu_self) == (unsigned)sched_getcpu());
+	}
+	struct slab_traits traits = {.name = "test", .size = SIZE};
+	CHECK(magazine_create(cache, &traits, 0, NULL));
+	if (strcmp(variant, "load") == 0) {
+		run_load();
+		return 0;
+	}
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT)
+		check_skip("no slots (%s)", check_mode());
+	if (strcmp(variant, "slots") == 0)
+		run_slots();
+	else
+		run_fork();
+	return 0;
+}
