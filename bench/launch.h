@@ -55,7 +55,10 @@ void session_close(struct session *session);
 bool session_receive(void *request, size_t size);
 bool session_reply(const void *reply, size_t size);
 
-/* This command, to start workers with. */
+/* This command, to start workers with: the very file that runs, even when a build has replaced it since. */
+extern char launch_program[];
+
+/* Where this command lies, to find what was built or installed with it. */
 const char *launch_self(void);
 
 void pin_to_cpu(int cpu);

@@ -118,7 +118,7 @@ int worker_messaging(int argc, char **argv)
 static bool measure_messaging(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct cell *cell = context;
-	char *argv[] = {(char *)launch_self(), "bench", "worker", "messaging", "10", "100", NULL};
+	char *argv[] = {launch_program, "bench", "worker", "messaging", "10", "100", NULL};
 	/* The original's size, when it was asked for: 50 groups and 1000 messages take minutes. */
 	if (strcmp(cell->parameter, "g50 l1000") == 0) {
 		argv[4] = "50";

@@ -95,7 +95,7 @@ static void print_tick(FILE *to, struct axis axis, double value)
 	double y = y_of(axis, value);
 	fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT,
 		y, y);
-	fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, y + 4, value);
+	fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", LEFT - 6, y + 4, value);
 }
 
 static void print_axis(FILE *to, struct axis axis)
@@ -150,17 +150,8 @@ static void plot_bars(FILE *to, const struct results *results, const struct tabl
 		unsigned bar = 0;
 		for (unsigned column = 0; column < table->column_count; column++) {
 			double value = value_at(results, table, row, column);
-			if (table->roles[column] == ROLE_PUBLISHED)
+			if (table->roles[column] != ROLE_MEASURED)
 				continue;
-			if (table->roles[column] == ROLE_FLOOR) {
-				if (!isnan(value))
-					fprintf(to,
-						"<line class=\"floor\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
-						"y2=\"%.1f\"/>\n",
-						left, left + bars * width, y_of(axis, value),
-						y_of(axis, value));
-				continue;
-			}
 			double x = left + bar++ * width;
 			if (isnan(value))
 				continue;
@@ -172,6 +163,15 @@ static void plot_bars(FILE *to, const struct results *results, const struct tabl
 				colour_of(results, table->columns[column]));
 			print_text(to, table->columns[column]);
 			fprintf(to, " %.4g %s</title></rect>\n", value, unit_shown(table->cell.unit));
+		}
+		/* Over the bars, not under them. */
+		for (unsigned column = 0; column < table->column_count; column++) {
+			double value = value_at(results, table, row, column);
+			if (table->roles[column] == ROLE_FLOOR && !isnan(value))
+				fprintf(to,
+					"<line class=\"floor\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
+					"y2=\"%.1f\"/>\n",
+					left, left + bars * width, y_of(axis, value), y_of(axis, value));
 		}
 		fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", LEFT + (row + 0.5) * group,
 			HEIGHT - BOTTOM + 18);
@@ -283,8 +283,10 @@ static void plot_scatter(FILE *to, const struct results *results, const char *te
 		fprintf(to,
 			"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"7\" fill=\"%s\"><title>%.3fx time, %.3fx "
 			"memory</title>"
-			"</circle><text x=\"%.1f\" y=\"%.1f\">",
-			px, py, colour_of(results, results->peers[i].name), t, m, px + 11, py + 4);
+			"</circle><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
+			px, py, colour_of(results, results->peers[i].name), t, m,
+			/* Names to both sides in turn: neighbours are common. */
+			i % 2 ? px + 11 : px - 11, py + 4, i % 2 ? "start" : "end");
 		print_text(to, results->peers[i].name);
 		fputs("</text>\n", to);
 	}

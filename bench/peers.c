@@ -88,7 +88,7 @@ int worker_identify(int argc, char **argv)
 static bool identify(struct peer *peer, char version[static 64])
 {
 	int answer[2];
-	char *argv[] = {(char *)launch_self(), "bench", "worker", "identify", NULL};
+	char *argv[] = {launch_program, "bench", "worker", "identify", NULL};
 	char text[PATH_MAX + 128] = "", *end;
 	if (pipe2(answer, O_CLOEXEC) != 0)
 		return false;

@@ -118,8 +118,7 @@ static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *
 {
 	struct context *c = context;
 	char size[16], threads[16];
-	char *argv[] = {(char *)launch_self(), "bench", "worker", "pft",
-			(char *)c->mode,       size,    threads,  NULL};
+	char *argv[] = {launch_program, "bench", "worker", "pft", (char *)c->mode, size, threads, NULL};
 	const char *name = bench->peers.list[peer].name;
 	struct report r;
 	struct usage usage;

@@ -382,7 +382,7 @@ static void run_program(struct bench *bench, const struct program *program, cons
 static void run_workload(struct bench *bench, const struct workload *workload, const char *base)
 {
 	struct run run = {.cell = {"programs", "workloads", workload->name, "wall", "s", BETTER_LOWER}};
-	char *argv[] = {(char *)launch_self(),  "bench", "worker", "workload",
+	char *argv[] = {launch_program,         "bench", "worker", "workload",
 			(char *)workload->name, "60",    "time",   NULL};
 	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
 	run.launch = (struct launch){

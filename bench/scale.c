@@ -139,7 +139,7 @@ int worker_scale(int argc, char **argv)
 static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct cell *cell = context;
-	char *argv[] = {(char *)launch_self(), "bench", "worker", "scale", (char *)cell->parameter, NULL};
+	char *argv[] = {launch_program, "bench", "worker", "scale", (char *)cell->parameter, NULL};
 	const char *name = bench->peers.list[peer].name;
 	struct report r;
 	struct usage usage;
@@ -173,14 +173,18 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
 }
 
 /* The allocator once more, with a slot for each thread. */
-static void add_slots(struct peers *peers)
+static void add_slots(struct bench *bench)
 {
+	struct peers *peers = &bench->peers;
+	struct results *results = &bench->results;
 	const struct peer *ours = peers_named(peers, "cpuslab");
 	if (!ours || peers->count == sizeof(peers->list) / sizeof(peers->list[0]))
 		return;
 	struct peer *slots = &peers->list[peers->count++];
 	*slots = *ours;
 	snprintf(slots->name, sizeof(slots->name), "cpuslab slots");
+	results_fact(results->peers, &results->peer_count, sizeof(results->peers) / sizeof(results->peers[0]),
+		     slots->name, "cpuslab with CPUSLAB_OPTIONS=vcpu:slot (group scale)");
 	slots->environment = "CPUSLAB_OPTIONS=vcpu:slot";
 }
 
@@ -188,7 +192,7 @@ bool group_scale(struct bench *bench)
 {
 	unsigned most = bench->settings.threads ? bench->settings.threads : THREADS_MAX,
 		 found = bench->peers.count;
-	add_slots(&bench->peers);
+	add_slots(bench);
 	for (unsigned threads = 1; threads <= most && threads <= THREADS_MAX; threads *= 4) {
 		char parameter[RESULTS_NAME];
 		snprintf(parameter, sizeof(parameter), "%u", threads);

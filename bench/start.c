@@ -26,7 +26,7 @@ int worker_start(int argc, char **argv)
 static bool read_resident(const struct peer *peer, double *bytes)
 {
 	struct usage usage;
-	char *argv[] = {(char *)launch_self(), "bench", "worker", "start", NULL};
+	char *argv[] = {launch_program, "bench", "worker", "start", NULL};
 	int answer[2];
 	if (pipe2(answer, O_CLOEXEC) != 0)
 		return false;
