@@ -263,7 +263,7 @@ static void test_errors(void)
 	check_report(free_one, low + 3 * (size_t)size, "never allocated");
 	if ((size_t)broken.objects * size < (size_t)broken.pages * PAGE_BYTES)
 		check_report(free_one, low + (size_t)broken.objects * size, "not the start of an object");
-	check_report(free_one, foreign, "already free");
+	check_report(free_one, foreign, "another cache");
 	/* A page of nobody. */
 	bool zeroed;
 	void *run = page_alloc(1, 1, PAGE_LARGE, &zeroed);

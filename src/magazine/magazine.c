@@ -13,6 +13,7 @@ static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is f
 static unsigned cache_count = FIRST_CACHE;
 static unsigned lowest_free = FIRST_CACHE; /* no number below it is free */
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
 /* ---- words and magazines ------------------------------------------------------------------------------ */
 
@@ -431,7 +432,7 @@ bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint
 		cache->offset = vcpu_offset(number);
 		cache->map = vcpu_map(number);
 		cache->owner = owner;
-		own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
+		cache->id = own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
 		depot_init(&cache->depot, &own, capacity);
 		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
 		if (number == cache_count)
@@ -521,6 +522,16 @@ void magazine_end_census(void)
 	cpuslab_spin_unlock(&census_lock);
 }
 
+void magazine_keep_caches(void)
+{
+	cpuslab_spin_lock(&keeping_lock);
+}
+
+void magazine_let_caches_go(void)
+{
+	cpuslab_spin_unlock(&keeping_lock);
+}
+
 /*
  * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
  * become other metadata, so the search for the end mark has an end of its own.
@@ -585,6 +596,7 @@ void magazine_repair(void)
 
 	vcpu_repair();
 	cpuslab_spin_reset(&census_lock);
+	cpuslab_spin_reset(&keeping_lock);
 	lowest_free = FIRST_CACHE;
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
 		if (caches[number]) {

@@ -34,6 +34,7 @@ struct cache {
 	struct depot depot;
 	const void *map; /* page_front.map, or what stands for it in the cache's bank */
 	uint16_t offset; /* of its word */
+	uint16_t id;     /* what the page map says of its pages */
 	unsigned number;
 	void *owner; /* what the room above keeps with it; NULL for malloc's */
 };
@@ -94,6 +95,12 @@ struct cache *magazine_cache_number(unsigned number);
 /* In between no cache goes away.  Not to be held while anything is allocated or freed. */
 void magazine_begin_census(void);
 void magazine_end_census(void);
+/*
+ * A lock for the room above, which destroys a cache only while it has it, so that whoever else has it may use
+ * caches meanwhile, their functions included.  Taken before any other lock.
+ */
+void magazine_keep_caches(void);
+void magazine_let_caches_go(void);
 
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);

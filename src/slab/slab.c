@@ -335,7 +335,8 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 			__builtin_prefetch(slab_of_object(objects[n + AHEAD]), 1);
 		if (!owner || owner->cache != cache)
 			corruption_abort(cache->traits.name, objects[n],
-					 "free of an object that is already free");
+					 owner ? "free of an object of another cache"
+					       : "free of an object that is already free");
 		if (owner != slab) {
 			if (slab)
 				settle_freed(cache, slab, was_full, &surplus);

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Object caches: memory for many objects of one type, with the semantics of the kernel's kmem_cache
+ * (linux/slab.h).  <cpuslab/cache.h> is the library's own spelling of them.
+ *
+ * A cache hands out objects of one size.  Each vCPU has a magazine of them, so that an allocation or a free
+ * is a few instructions without a lock; behind the magazines the cache has slabs of its own.  No metadata
+ * lies in or between objects.
+ *
+ * Objects may be freed by any thread, and also by free(), which finds the cache by itself.  A cache belongs
+ * to the process; a forked child has its caches as they were.
+ *
+ * Every function is safe to call from any thread at any time, unless it says otherwise.  None is
+ * async-signal-safe.
+ */
+#ifndef CPUSLAB_CACHE_H
+#define CPUSLAB_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef CPUSLAB_API
+#define CPUSLAB_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cpuslab_cache;
+
+/* What keeps a vCPU's objects. */
+enum cpuslab_engine {
+	CPUSLAB_ENGINE_DEFAULT,  /* what the library thinks best; now the magazines */
+	CPUSLAB_ENGINE_MAGAZINE, /* arrays of objects, as the kernel's SLAB had them */
+	CPUSLAB_ENGINE_LINKED, /* lists through the free objects, as SLUB has them; not there yet: ENOTSUP */
+};
+
+/* The kernel's SLAB_ flags of the same names. */
+enum cpuslab_cache_flags {
+	/* Objects do not lie across more cache lines than they must. */
+	CPUSLAB_CACHE_HWCACHE_ALIGN = 1 << 0,
+	/* A cache that cannot be created stops the process with a message. */
+	CPUSLAB_CACHE_PANIC = 1 << 1,
+	/*
+	 * Memory that was an object of the cache stays one, free or not: a reader that has found an object
+	 * without holding it may still read it, and must then make sure that it is the one it was looking
+	 * for. Here that is true until the cache is destroyed, without any grace periods; the cache never
+	 * shrinks.
+	 */
+	CPUSLAB_CACHE_TYPESAFE_BY_RCU = 1 << 2,
+	/* The cache shares its memory with no other one.  Today none does. */
+	CPUSLAB_CACHE_NO_MERGE = 1 << 3,
+	/* Debugging, object by object; not there yet: ENOTSUP. */
+	CPUSLAB_CACHE_CONSISTENCY_CHECKS = 1 << 4,
+	CPUSLAB_CACHE_RED_ZONE = 1 << 5,
+	CPUSLAB_CACHE_POISON = 1 << 6,
+	CPUSLAB_CACHE_STORE_USER = 1 << 7,
+	CPUSLAB_CACHE_TRACE = 1 << 8,
+};
+
+enum {
+	CPUSLAB_CACHE_NAME_MAX = 255,      /* bytes of a name, without its end */
+	CPUSLAB_CACHE_SIZE_MAX = 4 << 20,  /* bytes of an object, as in the kernel */
+	CPUSLAB_CACHE_ALIGN_MAX = 2 << 20, /* bytes */
+	CPUSLAB_CACHE_MAGAZINE_MAX = 500,  /* objects in a magazine */
+};
+
+/* What a cache is to be like.  Members that are zero mean the default; name and size are needed. */
+struct cpuslab_cache_args {
+	const char *name; /* for reports; copied, and need not be the only one of its kind */
+	size_t size;      /* of an object in bytes, 1 to CPUSLAB_CACHE_SIZE_MAX */
+	size_t align; /* of an object in bytes, a power of two up to CPUSLAB_CACHE_ALIGN_MAX; 8 at least */
+
+	/*
+	 * Called once for each object when the slab it lies in is made, before the object is ever handed out.
+	 * What it makes, and what the program makes of it, is there when the object is allocated again after
+	 * a free.  It runs on the allocating thread without locks, and may allocate, but not from its own
+	 * cache. There is no destructor: the memory of free objects goes back to the system without notice.
+	 */
+	void (*constructor)(void *object);
+
+	enum cpuslab_engine engine;
+	unsigned flags;             /* of enum cpuslab_cache_flags */
+	unsigned magazine_capacity; /* objects, up to CPUSLAB_CACHE_MAGAZINE_MAX; 0: as suits the size */
+
+	/*
+	 * Where in a free object the allocator may keep a pointer of its own, if use_free_pointer_offset is
+	 * not zero: 8 bytes, aligned to 8, within the object.  Only the linked engine wants any; the magazine
+	 * engine writes nowhere.
+	 */
+	unsigned free_pointer_offset;
+	int use_free_pointer_offset;
+
+	uint64_t reserved[4]; /* zero */
+};
+
+/*
+ * Creates a cache.  NULL with errno set when it cannot:
+ *   EINVAL        the size, the alignment, the capacity, a flag or the free pointer's offset is out of range;
+ *                 there is no name; or something reserved is not zero
+ *   ENAMETOOLONG  the name is longer than CPUSLAB_CACHE_NAME_MAX
+ *   ENOTSUP       the engine, or a flag, is not there yet
+ *   ENOMEM        no more memory, or about 65,000 caches exist
+ * With CPUSLAB_CACHE_PANIC it stops the process instead.  (kmem_cache_create; there the debugging flags do
+ * nothing where the kernel was built without them.)
+ */
+CPUSLAB_API struct cpuslab_cache *cpuslab_cache_create(const struct cpuslab_cache_args *args);
+
+/*
+ * Destroys a cache that nobody uses any more and gives its memory back.  NULL is ignored.  Returns 0, or, if
+ * objects of it are still allocated, -1 with errno EBUSY: then each of them is reported in one line on
+ * standard error, and everything stays as it was, so that the objects can be used and freed, and the cache
+ * destroyed later.  (kmem_cache_destroy)
+ */
+CPUSLAB_API int cpuslab_cache_destroy(struct cpuslab_cache *cache);
+
+/*
+ * An object, aligned as the cache says; NULL with errno ENOMEM when there is no memory.  Without a
+ * constructor its bytes are anything.  (kmem_cache_alloc)
+ */
+CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache);
+
+/*
+ * An object of zeros.  NULL with errno EINVAL for a cache with a constructor, whose work that would undo.
+ * (kmem_cache_zalloc)
+ */
+CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache);
+
+/*
+ * Frees an object of this cache.  NULL is ignored.  What is not an object of this cache, or is free already,
+ * stops the process with a message: at once for what belongs elsewhere, for a double free at the latest when
+ * the object's magazine goes back to the slabs.  Keeps errno.  (kmem_cache_free)
+ */
+CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object);
+
+/*
+ * Allocates `count` objects into objects[0] and on: all of them, or none.  Returns `count`; or 0 with errno
+ * ENOMEM, and objects[] is then undefined.  (kmem_cache_alloc_bulk)
+ */
+CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t count, void **objects);
+
+/* Frees `count` objects of this cache, none of them NULL.  Else as cpuslab_cache_free. (kmem_cache_free_bulk)
+ */
+CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t count, void *const *objects);
+
+/*
+ * Gives the memory of free objects back, as far as it can be reached: without restartable sequences the
+ * magazines of other living threads cannot.  Returns 0 if the cache has no slabs left, else 1.
+ * (kmem_cache_shrink)
+ */
+CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache);
+
+/* The size that was asked for, in bytes.  (kmem_cache_size) */
+CPUSLAB_API size_t cpuslab_cache_size(const struct cpuslab_cache *cache);
+
+/* The name it was created with; lives as long as the cache. */
+CPUSLAB_API const char *cpuslab_cache_name(const struct cpuslab_cache *cache);
+
+/*
+ * Calls `visit` for each cache of the process that cpuslab_cache_create made, until it returns something
+ * other than zero; returns that, or 0.  Meanwhile no cache can be destroyed: `visit` may use the caches, but
+ * a call of cpuslab_cache_destroy or cpuslab_cache_iterate from it never returns.
+ */
+CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, void *argument),
+				      void *argument);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
