@@ -60,6 +60,15 @@ struct cpuslab_counters {
 CPUSLAB_API void cpuslab_read_counters(struct cpuslab_counters *counters);
 
 /*
+ * Writes every cache of the process, malloc's classes included, to a file descriptor in the format of the
+ * kernel's /proc/slabinfo, version 2.1 (slabinfo(5)).  An active object is one that the program has; the
+ * limit is the objects of a magazine, sharedavail those in full magazines that no vCPU has.  White space in a
+ * name becomes '_'.  Returns 0; or -1 with errno as write(2) sets it, and part of the text may then be
+ * written.
+ */
+CPUSLAB_API int cpuslab_slabinfo(int file);
+
+/*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare
  * them. The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
  */

@@ -9,6 +9,7 @@
 #include "check/corruption.h"
 #include "magazine/magazine.h"
 #include "malloc/size_class.h"
+#include "malloc/slabinfo.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "page/page.h"
@@ -32,7 +33,10 @@ static void in_child(void)
 
 static void print_statistics(void)
 {
-	malloc_stats();
+	if (options.stats_at_exit)
+		malloc_stats();
+	if (options.slabinfo_at_exit)
+		slabinfo_write_error();
 }
 
 static void start(void)
@@ -62,7 +66,7 @@ static void start(void)
 		pthread_atfork(NULL, NULL, in_child);
 	}
 	size_class_open();
-	if (options.stats_at_exit) {
+	if (options.stats_at_exit || options.slabinfo_at_exit) {
 		os_keep_standard_error();
 		atexit(print_statistics);
 	}

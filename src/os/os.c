@@ -221,18 +221,24 @@ void os_keep_standard_error(void)
 		error_stream = kept;
 }
 
-void os_write_error(const char *text, size_t length)
+int os_write(int file, const char *text, size_t length)
 {
 	while (length > 0) {
 		ssize_t written;
-		int status = STATUS(written = write(error_stream, text, length));
+		int status = STATUS(written = write(file, text, length));
 
-		/* Interrupted: again.  Anything else: there is nowhere left to say it. */
 		if (status && status != EINTR)
-			return;
+			return status;
 		if (!status) {
 			text += written;
 			length -= (size_t)written;
 		}
 	}
+	return 0;
+}
+
+void os_write_error(const char *text, size_t length)
+{
+	/* When it fails there is nowhere left to say it. */
+	(void)os_write(error_stream, text, length);
 }

@@ -79,6 +79,8 @@ uint32_t os_thread_id(void);
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);
 
+/* Writes all of it, unless that fails. */
+int os_write(int file, const char *text, size_t length);
 /* Writes all of it to standard error, whatever happens. */
 void os_write_error(const char *text, size_t length);
 /* Makes os_write_error independent of a program that closes its standard error before it ends. */

@@ -13,15 +13,16 @@
 #include "magazine/magazine.h"
 #include "page/page.h"
 
-enum { REPORT_NAME = 32 };
+enum { REPORT_NAME = 256 };
 
 struct cache_report {
 	char name[REPORT_NAME]; /* the cache may be gone when this is read; a longer name is cut short */
 	uint32_t size, objects_per_slab, pages_per_slab, capacity;
-	uint64_t live;    /* objects that the program has */
-	uint64_t hoarded; /* objects in magazines, loaded, spare or in the depot */
-	uint64_t total;   /* objects that the slabs hold */
-	uint64_t slabs, slabs_created, slabs_freed;
+	uint64_t live;     /* objects that the program has */
+	uint64_t hoarded;  /* objects in magazines, loaded, spare or in the depot */
+	uint64_t total;    /* objects that the slabs hold */
+	uint64_t in_depot; /* objects in the depot */
+	uint64_t slabs, slabs_empty, slabs_created, slabs_freed;
 	uint64_t alloc_misses, free_misses, refills, drains, lock_acquires;
 };
 

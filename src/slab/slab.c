@@ -448,6 +448,7 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	cpuslab_spin_lock(&cache->lock);
 	*statistics = (struct slab_statistics){
 		.slabs = cache->slabs,
+		.kept_empty = cache->empty != NULL,
 		.allocated = cache->allocated,
 		.capacity = (uint64_t)cache->slabs * cache->objects,
 		.created = cache->created,

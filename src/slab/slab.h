@@ -99,7 +99,7 @@ struct slab_cache *slab_cache_of(const void *address);
 bool slab_is_object(const struct slab_cache *cache, const void *object);
 
 struct slab_statistics {
-	uint64_t slabs, allocated, capacity, created, freed, lock_acquires;
+	uint64_t slabs, kept_empty, allocated, capacity, created, freed, lock_acquires;
 };
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics);
 

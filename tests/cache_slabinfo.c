@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cpuslab_slabinfo() writes what slabinfo(5) describes, with figures that are true for caches whose objects
+ * the test has counted, and for malloc's classes.
+ */
+#include "check.h"
+
+#include <cpuslab/cache.h>
+
+enum { OBJECTS = 1000 };
+
+struct row {
+	char name[300];
+	unsigned long active, total, size, per_slab, pages, limit, batch, shared, active_slabs, slabs,
+		available;
+};
+
+static char text[1 << 18];
+
+static void read_back(void)
+{
+	FILE *file = tmpfile();
+
+	CHECK(file && cpuslab_slabinfo(fileno(file)) == 0);
+	rewind(file);
+	size_t length = fread(text, 1, sizeof text - 1, file);
+
+	CHECK(length > 0 && length < sizeof text - 1 && text[length - 1] == '\n');
+	text[length] = 0;
+	fclose(file);
+}
+
+/* Every line parses; the named one comes back. */
+static bool find(const char *name, struct row *found)
+{
+	bool any = false;
+	char *line = text;
+	static const char first[] =
+		"slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> "
+		"<objperslab> <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : "
+		"slabdata <active_slabs> <num_slabs> <sharedavail>\n";
+
+	CHECK(strncmp(text, first, sizeof first - 1) == 0);
+	for (line += sizeof first - 1; *line; line = strchr(line, '\n') + 1) {
+		struct row row;
+		int end = 0;
+
+		CHECK(sscanf(line,
+			     "%299s %lu %lu %lu %lu %lu : tunables %lu %lu %lu : slabdata %lu %lu %lu%n",
+			     row.name, &row.active, &row.total, &row.size, &row.per_slab, &row.pages,
+			     &row.limit, &row.batch, &row.shared, &row.active_slabs, &row.slabs,
+			     &row.available, &end) == 12 &&
+			      line[end] == '\n',
+		      "%.80s", line);
+		CHECK(row.active <= row.total && row.total == row.slabs * row.per_slab, "%s", row.name);
+		CHECK(row.active_slabs <= row.slabs && row.per_slab * row.size <= row.pages * 4096, "%s",
+		      row.name);
+		CHECK(row.limit > 0 && row.batch == (row.limit + 1) / 2);
+		if (strcmp(row.name, name) == 0) {
+			*found = row;
+			any = true;
+		}
+	}
+	return any;
+}
+
+int main(void)
+{
+	struct cpuslab_cache_args args = {.name = "two words", .size = 100, .magazine_capacity = 54};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+	static void *objects[OBJECTS];
+	struct row row;
+
+	check_watchdog(60);
+	CHECK(cache && cpuslab_cache_alloc_bulk(cache, OBJECTS, objects) == OBJECTS);
+	read_back();
+	CHECK(find("two_words", &row));
+	CHECK(row.active == OBJECTS && row.size == 104 && row.limit == 54 && row.batch == 27);
+	CHECK(row.slabs == (row.total + row.per_slab - 1) / row.per_slab && row.total >= OBJECTS);
+	CHECK(find("malloc-112", &row));
+
+	unsigned long before = row.active;
+
+	for (int i = 0; i < OBJECTS; i++)
+		CHECK(malloc(100));
+	read_back();
+	CHECK(find("malloc-112", &row) && row.active == before + OBJECTS, "%lu, then %lu", before,
+	      row.active);
+
+	cpuslab_cache_free_bulk(cache, OBJECTS, objects);
+	read_back();
+	CHECK(find("two_words", &row) && row.active == 0);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+	read_back();
+	CHECK(!find("two_words", &row));
+
+	errno = 0;
+	CHECK(cpuslab_slabinfo(-1) == -1 && errno == EBADF);
+	return 0;
+}
