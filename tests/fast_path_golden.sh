@@ -41,14 +41,17 @@ def fail(text):
 
 def disassemble(function):
     """Address -> instruction text, for one function."""
-    text = output("objdump", "-d", "--no-show-raw-insn", "--disassemble=" + function, library)
-    code, inside = {}, False
+    # By address: objdump knows a function that has two names under one of them only.
+    extent = re.search(rf"^{function} T ([0-9a-f]+) ([0-9a-f]+)$", output("nm", "-D", "-P", library), re.M)
+    if not extent:
+        fail(f"no function {function} in {library}")
+    start, size = (int(number, 16) for number in extent.groups())
+    text = output("objdump", "-d", "--no-show-raw-insn", f"--start-address={start}", f"--stop-address={start + size}",
+                  library)
+    code = {}
     for line in text.splitlines():
-        head = re.match(r"[0-9a-f]+ <(.*)>:$", line)
-        if head:
-            inside = head.group(1) == function
         row = re.match(r"\s*([0-9a-f]+):\t(.*)$", line)
-        if inside and row:
+        if row:
             code[int(row.group(1), 16)] = row.group(2).split("#")[0].strip()
     if not code:
         fail(f"no function {function} in {library}")
