@@ -390,7 +390,7 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	bench_rounds_of(bench, &run.cell, bench_rounds(bench, 7), measure_run, &run);
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
-	bench_rounds_of(bench, &run.cell, bench_rounds(bench, 4), measure_calls, &run);
+	bench_rounds_of(bench, &run.cell, bench_rounds(bench, 4) < 4 ? bench_rounds(bench, 4) : 4, measure_calls, &run);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)

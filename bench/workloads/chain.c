@@ -99,7 +99,7 @@ static uint64_t stage(unsigned index, void *context)
 
 uint64_t workload_chain(unsigned scale)
 {
-	struct chain chain = {.batches = 3000 * scale};
+	struct chain chain = {.batches = 1500 * scale};
 	for (unsigned i = 0; i < STAGES - 1; i++) {
 		pthread_mutex_init(&chain.queues[i].lock, NULL);
 		pthread_cond_init(&chain.queues[i].changed, NULL);
