@@ -387,10 +387,12 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
 	run.launch = (struct launch){
 		.argv = argv, .output = run.output, .cpu = workload->threads ? -1 : machine_pinned_cpu()};
-	bench_rounds_of(bench, &run.cell, bench_rounds(bench, 7), measure_run, &run);
+	unsigned rounds = bench_rounds(bench, 7);
+	bench_rounds_of(bench, &run.cell, rounds, measure_run, &run);
+	/* Millions of calls make a percentile: a few rounds will do. */
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
-	bench_rounds_of(bench, &run.cell, bench_rounds(bench, 4) < 4 ? bench_rounds(bench, 4) : 4, measure_calls, &run);
+	bench_rounds_of(bench, &run.cell, rounds < 4 ? rounds : 4, measure_calls, &run);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
