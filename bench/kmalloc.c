@@ -509,7 +509,7 @@ static void run_test(struct bench *bench, struct context *c, enum test test, con
 		     unsigned count)
 {
 	const struct description *d = &descriptions[test];
-	unsigned rounds = bench_rounds(bench, bench->settings.quick ? 9 : 11);
+	unsigned rounds = bench_rounds(bench, bench->settings.quick ? 7 : 11);
 	for (unsigned i = 0; i < count; i++) {
 		char parameter[RESULTS_NAME];
 		snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);

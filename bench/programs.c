@@ -375,7 +375,7 @@ static void run_program(struct bench *bench, const struct program *program, cons
 				     .quiet = true,
 				     .indirect = program->indirect,
 				     .cpu = program->free_cpus ? -1 : machine_pinned_cpu()};
-	bench_rounds_of(bench, &run.cell, bench_rounds(bench, bench->settings.quick ? 5 : 7), measure_run,
+	bench_rounds_of(bench, &run.cell, bench_rounds(bench, bench->settings.quick ? 4 : 7), measure_run,
 			&run);
 }
 
