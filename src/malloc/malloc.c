@@ -271,11 +271,12 @@ EXPORT void *pvalloc(size_t size)
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmissing-attributes" /* an alias may promise less than its target */
 #endif
-#define ALIAS(name, function) extern EXPORT __typeof__(function) name __attribute__((alias(#function)))
-ALIAS(__libc_malloc, malloc);
-ALIAS(__libc_free, free);
-ALIAS(__libc_calloc, calloc);
-ALIAS(__libc_realloc, realloc);
-ALIAS(__libc_memalign, memalign);
-ALIAS(__libc_valloc, valloc);
-ALIAS(__libc_pvalloc, pvalloc);
+#define LIBC_ALIAS(function)                                                                                 \
+	extern EXPORT __typeof__(function) __libc_##function __attribute__((alias(#function)))
+LIBC_ALIAS(malloc);
+LIBC_ALIAS(free);
+LIBC_ALIAS(calloc);
+LIBC_ALIAS(realloc);
+LIBC_ALIAS(memalign);
+LIBC_ALIAS(valloc);
+LIBC_ALIAS(pvalloc);
