@@ -162,6 +162,20 @@ static bool write_all(int fd, const void *from, size_t size)
 	return true;
 }
 
+bool launch_report(struct launch launch, void *report, size_t size)
+{
+	struct usage usage;
+	int answer[2];
+	if (pipe2(answer, O_CLOEXEC) != 0)
+		return false;
+	launch.output_fd = answer[1];
+	pid_t child = launch_start(&launch);
+	close(answer[1]);
+	bool well = child > 0 && read_all(answer[0], report, size);
+	close(answer[0]);
+	return child > 0 && launch_wait(child, &usage) && well;
+}
+
 bool session_ask(struct session *session, const void *request, size_t request_size, void *reply,
 		 size_t reply_size)
 {
@@ -193,6 +207,13 @@ bool session_receive(void *request, size_t size)
 bool session_reply(const void *reply, size_t size)
 {
 	return write_all(STDOUT_FILENO, reply, size);
+}
+
+struct cpu_time cpu_time(void)
+{
+	struct rusage used;
+	getrusage(RUSAGE_SELF, &used);
+	return (struct cpu_time){seconds_of(used.ru_utime), seconds_of(used.ru_stime)};
 }
 
 double resident_bytes(void)

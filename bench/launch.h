@@ -40,6 +40,9 @@ bool launch_wait(pid_t child, struct usage *usage);
 /* Starts, waits and times.  False when it did not end with status 0. */
 bool launch_run(const struct launch *launch, struct usage *usage);
 
+/* Starts a worker that answers once, with so many bytes on its standard output, and then ends well. */
+bool launch_report(struct launch launch, void *report, size_t size);
+
 /* A worker of this command that answers requests one by one, under one allocator. */
 struct session {
 	pid_t child;
@@ -62,6 +65,12 @@ extern char launch_program[];
 const char *launch_self(void);
 
 void pin_to_cpu(int cpu);
+
+/* Seconds of CPU time that this process has used. */
+struct cpu_time {
+	double user, system;
+};
+struct cpu_time cpu_time(void);
 
 /* Resident bytes of this process, exactly: summed over its page tables and not read from lazy counters. */
 double resident_bytes(void);

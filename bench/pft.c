@@ -11,12 +11,10 @@
 #include "machine.h"
 #include "ticks.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { BLOCK = 64 << 10, THREADS_MAX = 64 };
@@ -60,11 +58,6 @@ static void *touch_share(void *argument)
 	return NULL;
 }
 
-static double seconds_of(struct timeval time)
-{
-	return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
-}
-
 int worker_pft(int argc, char **argv)
 {
 	static struct share shares[THREADS_MAX];
@@ -73,12 +66,11 @@ int worker_pft(int argc, char **argv)
 	bool mapping = strcmp(argv[1], "mapping") == 0;
 	size_t size = strtoul(argv[2], NULL, 10) << 20, page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned threads = (unsigned)strtoul(argv[3], NULL, 10);
-	struct rusage before, after;
 	if (threads == 0 || threads > THREADS_MAX)
 		return 2;
 	size_t part = size / threads / BLOCK * BLOCK;
 	double start = seconds_now();
-	getrusage(RUSAGE_SELF, &before);
+	struct cpu_time before = cpu_time();
 	char *memory = NULL;
 	if (mapping) {
 		memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -96,10 +88,10 @@ int worker_pft(int argc, char **argv)
 	}
 	for (unsigned i = 0; i < threads; i++)
 		pthread_join(shares[i].thread, NULL);
-	getrusage(RUSAGE_SELF, &after);
+	struct cpu_time after = cpu_time();
 	struct report report = {
-		.user = seconds_of(after.ru_utime) - seconds_of(before.ru_utime),
-		.system = seconds_of(after.ru_stime) - seconds_of(before.ru_stime),
+		.user = after.user - before.user,
+		.system = after.system - before.system,
 		.wall = seconds_now() - start,
 		.pages = (double)(part * threads / page),
 	};
@@ -121,19 +113,10 @@ static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *
 	char *argv[] = {launch_program, "bench", "worker", "pft", (char *)c->mode, size, threads, NULL};
 	const char *name = bench->peers.list[peer].name;
 	struct report r;
-	struct usage usage;
-	int answer[2];
 	snprintf(size, sizeof(size), "%u", c->mebibytes);
 	snprintf(threads, sizeof(threads), "%u", c->threads);
-	if (pipe2(answer, O_CLOEXEC) != 0)
-		return false;
-	struct launch launch = {
-		.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1, .output_fd = answer[1]};
-	pid_t child = launch_start(&launch);
-	close(answer[1]);
-	bool well = child > 0 && read(answer[0], &r, sizeof(r)) == sizeof(r);
-	close(answer[0]);
-	if (child < 0 || !launch_wait(child, &usage) || !well)
+	struct launch launch = {.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1};
+	if (!launch_report(launch, &r, sizeof(r)))
 		return false;
 	if (warm_up)
 		return true;

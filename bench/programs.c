@@ -286,22 +286,13 @@ static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *
 static bool measure_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct run *run = context;
-	struct usage usage;
 	struct calls_report report;
 	const char *name = bench->peers.list[peer].name;
-	int answer[2];
 	/* A percentile over millions of calls needs no warm-up round. */
 	if (warm_up)
 		return true;
-	if (pipe(answer) != 0)
-		return false;
 	run->launch.peer = &bench->peers.list[peer];
-	run->launch.output_fd = answer[1];
-	pid_t child = launch_start(&run->launch);
-	close(answer[1]);
-	bool well = child > 0 && read(answer[0], &report, sizeof(report)) == sizeof(report);
-	close(answer[0]);
-	if (child < 0 || !launch_wait(child, &usage) || !well)
+	if (!launch_report(run->launch, &report, sizeof(report)))
 		return false;
 	for (enum heap_call call = 0; call < HEAP_CALLS; call++)
 		for (unsigned i = 0; i < SHARES; i++) {

@@ -20,9 +20,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 enum { THREADS_MAX = 256, OBJECTS = 1 << 14, OPERATIONS = 4000000 };
 
@@ -83,10 +80,8 @@ static void *work(void *argument)
 
 static double cpu_seconds(void)
 {
-	struct rusage used;
-	getrusage(RUSAGE_SELF, &used);
-	return (double)used.ru_utime.tv_sec + (double)used.ru_stime.tv_sec +
-	       1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+	struct cpu_time used = cpu_time();
+	return used.user + used.system;
 }
 
 int worker_scale(int argc, char **argv)
@@ -95,7 +90,7 @@ int worker_scale(int argc, char **argv)
 	if (threads == 0 || threads > THREADS_MAX)
 		return 2;
 	void (*count)(struct cpuslab_counters *) =
-		(void (*)(struct cpuslab_counters *))dlsym(RTLD_DEFAULT, "cpuslab_counters");
+		(void (*)(struct cpuslab_counters *))dlsym(RTLD_DEFAULT, "cpuslab_read_counters");
 	struct cpuslab_counters before = {0}, after = {0};
 	pthread_attr_t stacks;
 	pthread_attr_init(&stacks);
@@ -141,18 +136,9 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
 	struct cell *cell = context;
 	char *argv[] = {launch_program, "bench", "worker", "scale", (char *)cell->parameter, NULL};
 	const char *name = bench->peers.list[peer].name;
+	struct launch launch = {.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1};
 	struct report r;
-	struct usage usage;
-	int answer[2];
-	if (pipe2(answer, O_CLOEXEC) != 0)
-		return false;
-	struct launch launch = {
-		.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1, .output_fd = answer[1]};
-	pid_t child = launch_start(&launch);
-	close(answer[1]);
-	bool well = child > 0 && read(answer[0], &r, sizeof(r)) == sizeof(r);
-	close(answer[0]);
-	if (child < 0 || !launch_wait(child, &usage) || !well)
+	if (!launch_report(launch, &r, sizeof(r)))
 		return false;
 	if (warm_up)
 		return true;

@@ -10,9 +10,7 @@
 #include "launch.h"
 #include "machine.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 int worker_start(int argc, char **argv)
 {
@@ -25,18 +23,9 @@ int worker_start(int argc, char **argv)
 
 static bool read_resident(const struct peer *peer, double *bytes)
 {
-	struct usage usage;
 	char *argv[] = {launch_program, "bench", "worker", "start", NULL};
-	int answer[2];
-	if (pipe2(answer, O_CLOEXEC) != 0)
-		return false;
-	struct launch launch = {
-		.argv = argv, .peer = peer, .cpu = machine_pinned_cpu(), .output_fd = answer[1]};
-	pid_t child = launch_start(&launch);
-	close(answer[1]);
-	bool well = child > 0 && read(answer[0], bytes, sizeof(*bytes)) == sizeof(*bytes);
-	close(answer[0]);
-	return child > 0 && launch_wait(child, &usage) && well;
+	struct launch launch = {.argv = argv, .peer = peer, .cpu = machine_pinned_cpu()};
+	return launch_report(launch, bytes, sizeof(*bytes));
 }
 
 static bool measure_start(struct bench *bench, unsigned peer, bool warm_up, void *context)

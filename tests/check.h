@@ -279,6 +279,19 @@ static inline int check_wait(pid_t child)
 		      "the child ended with wait status %#x", (unsigned)exit_status);                        \
 	} while (0)
 
+/* This program again, from its start, with one argument and with other options; it must succeed. */
+static inline void check_again(const char *options, const char *argument)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		setenv("CPUSLAB_OPTIONS", options, 1);
+		execl("/proc/self/exe", program_invocation_name, argument, NULL);
+		_exit(1);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
 /*
  * Runs a function in a forked child and returns its wait status; what the child wrote on stderr lands in
  * `text`.  A child that only returns exits with 0.

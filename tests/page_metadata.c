@@ -127,6 +127,7 @@ static void be_full(void)
 
 int main(int argc, char **argv)
 {
+	(void)argv;
 	check_watchdog(60);
 	free(malloc(1));
 	if (argc > 1) {
@@ -135,13 +136,6 @@ int main(int argc, char **argv)
 	}
 	test_random();
 	test_reuse();
-	pid_t child = fork();
-	CHECK(child >= 0);
-	if (child == 0) {
-		setenv("CPUSLAB_OPTIONS", "reserve:8M", 1);
-		execl("/proc/self/exe", argv[0], "full", NULL);
-		_exit(1);
-	}
-	CHECK_EXITED(check_wait(child), 0);
+	check_again("reserve:8M", "full");
 	return 0;
 }

@@ -321,6 +321,7 @@ static void be_full(void)
 
 int main(int argc, char **argv)
 {
+	(void)argv;
 	static struct slab_cache cache;
 	static const uint32_t sizes[] = {16,   32,   48,   80,   112,  128,   208,   256,   448,    896,
 					 1024, 1408, 4096, 5120, 8192, 12288, 28672, 32768, 131072, 262144};
@@ -357,13 +358,6 @@ int main(int argc, char **argv)
 	test_errors();
 	heap_walk();
 
-	pid_t child = fork();
-	CHECK(child >= 0);
-	if (child == 0) {
-		setenv("CPUSLAB_OPTIONS", "reserve:8M", 1);
-		execl("/proc/self/exe", argv[0], "full", NULL);
-		_exit(1);
-	}
-	CHECK_EXITED(check_wait(child), 0);
+	check_again("reserve:8M", "full");
 	return 0;
 }
