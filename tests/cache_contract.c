@@ -170,7 +170,8 @@ static void stops(struct wrong wrong, const char *expected)
 
 static void test_wrong(void)
 {
-	struct cpuslab_cache *cache = create("mine", 64, 0, 0), *other = create("other", 64, 0, 0);
+	struct cpuslab_cache *cache = create("mine", 64, 0, CPUSLAB_CACHE_NO_MERGE),
+			     *other = create("other", 64, 0, CPUSLAB_CACHE_NO_MERGE);
 	char *object = cpuslab_cache_alloc(cache), *foreign = cpuslab_cache_alloc(other);
 	char *plain = malloc(64), *large = malloc(8 << 20), stack[64];
 

@@ -49,7 +49,7 @@ enum cpuslab_cache_flags {
 	 * shrinks.
 	 */
 	CPUSLAB_CACHE_TYPESAFE_BY_RCU = 1 << 2,
-	/* The cache shares its memory with no other one.  Today none does. */
+	/* The cache shares its memory with no other one: see "Merging" below. */
 	CPUSLAB_CACHE_NO_MERGE = 1 << 3,
 	/* Debugging, object by object; not there yet: ENOTSUP. */
 	CPUSLAB_CACHE_CONSISTENCY_CHECKS = 1 << 4,
@@ -57,7 +57,26 @@ enum cpuslab_cache_flags {
 	CPUSLAB_CACHE_POISON = 1 << 6,
 	CPUSLAB_CACHE_STORE_USER = 1 << 7,
 	CPUSLAB_CACHE_TRACE = 1 << 8,
+	/* Without effect but on merging: a cache with one of these merges only with caches that have it too.
+	 */
+	CPUSLAB_CACHE_ACCOUNT = 1 << 16,
+	CPUSLAB_CACHE_RECLAIM_ACCOUNT = 1 << 17,
 };
+
+/*
+ * Merging.  Caches that are alike share their memory, so that many caches of small objects need less of it:
+ * what one frees, another allocates.  The rules are the kernel's.  Caches are alike when their objects,
+ * rounded up to their alignment, take the same room, that room suits the alignment of both, and both have the
+ * same of the flags ACCOUNT and RECLAIM_ACCOUNT, and the same engine.  Never merged is a cache with a
+ * constructor, with TYPESAFE_BY_RCU, NO_MERGE or a debugging flag, or one whose magazine_capacity or free
+ * pointer's offset was chosen; nor is any with the classes of malloc.
+ *
+ * Each keeps its own name and size.  But nobody can tell whose an object is: any of them may free it, and
+ * only as the last of them is destroyed can objects that are still allocated be found.  Reports and slabinfo
+ * call the memory by the name of the cache that it was made for.  CPUSLAB_CACHE_NO_MERGE for one cache, or
+ * the option merge:false for all (the kernel's slab_nomerge), is the choice where such errors matter more
+ * than memory.
+ */
 
 enum {
 	CPUSLAB_CACHE_NAME_MAX = 255,      /* bytes of a name, without its end */
@@ -111,7 +130,8 @@ CPUSLAB_API struct cpuslab_cache *cpuslab_cache_create(const struct cpuslab_cach
  * Destroys a cache that nobody uses any more and gives its memory back.  NULL is ignored.  Returns 0, or, if
  * objects of it are still allocated, -1 with errno EBUSY: then each of them is reported in one line on
  * standard error, and everything stays as it was, so that the objects can be used and freed, and the cache
- * destroyed later.  (kmem_cache_destroy)
+ * destroyed later.  A cache that shares its memory with others is destroyed at once: its objects, if there
+ * are any, are those of the others from then on.  (kmem_cache_destroy)
  */
 CPUSLAB_API int cpuslab_cache_destroy(struct cpuslab_cache *cache);
 
@@ -154,13 +174,16 @@ CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache);
 /* The size that was asked for, in bytes.  (kmem_cache_size) */
 CPUSLAB_API size_t cpuslab_cache_size(const struct cpuslab_cache *cache);
 
-/* The name it was created with; lives as long as the cache. */
+/* The name it was created with, also where it shares another one's memory; lives as long as the cache. */
 CPUSLAB_API const char *cpuslab_cache_name(const struct cpuslab_cache *cache);
+
+/* With how many other caches it shares its memory now.  (`aliases` in /sys/kernel/slab) */
+CPUSLAB_API unsigned cpuslab_cache_aliases(const struct cpuslab_cache *cache);
 
 /*
  * Calls `visit` for each cache of the process that cpuslab_cache_create made, until it returns something
- * other than zero; returns that, or 0.  Meanwhile no cache can be destroyed: `visit` may use the caches, but
- * a call of cpuslab_cache_destroy or cpuslab_cache_iterate from it never returns.
+ * other than zero; returns that, or 0.  Meanwhile no cache can be created or destroyed: `visit` may use the
+ * caches, but a call of cpuslab_cache_create, _destroy, _aliases or _iterate from it never returns.
  */
 CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, void *argument),
 				      void *argument);

@@ -7,6 +7,7 @@
 
 #include "check/corruption.h"
 #include "malloc/process.h"
+#include "options/options.h"
 #include "slab/geometry.h"
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
@@ -17,8 +18,11 @@ enum {
 	CACHE_LINE = 64,
 	DEBUG_FLAGS = CPUSLAB_CACHE_CONSISTENCY_CHECKS | CPUSLAB_CACHE_RED_ZONE | CPUSLAB_CACHE_POISON |
 		      CPUSLAB_CACHE_STORE_USER | CPUSLAB_CACHE_TRACE,
-	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | CPUSLAB_CACHE_TYPESAFE_BY_RCU |
-		      CPUSLAB_CACHE_NO_MERGE | DEBUG_FLAGS,
+	/* Caches with one of these share no memory; and those of the second kind only with their like. */
+	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | DEBUG_FLAGS,
+	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
+	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | NEVER_MERGE | MERGE_SAME,
+	CHAINS = 256, /* of shareable memories, by the distance between objects */
 };
 
 _Static_assert((int)CPUSLAB_CACHE_MAGAZINE_MAX <= (int)DEPOT_CAPACITY_MAX,
@@ -67,7 +71,48 @@ static uint32_t choose_alignment(const struct cpuslab_cache_args *args)
 	return args->align > alignment ? (uint32_t)args->align : alignment;
 }
 
-static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
+static struct slab_traits traits_for(const struct cpuslab_cache_args *args)
+{
+	uint32_t alignment = choose_alignment(args);
+
+	return (struct slab_traits){
+		.size = geometry_stride((uint32_t)args->size, alignment),
+		.alignment = alignment >> PAGE_SHIFT,
+		.type_stable = args->flags & CPUSLAB_CACHE_TYPESAFE_BY_RCU,
+		.construct = args->constructor,
+	};
+}
+
+static struct cache_memory *create_memory(const struct cpuslab_cache_args *args, struct slab_traits traits)
+{
+	size_t name_bytes = strlen(args->name) + 1;
+	uint32_t bytes = (uint32_t)(sizeof(struct cache_memory) + name_bytes);
+	struct cache_memory *memory = metadata_alloc(bytes);
+
+	if (!memory)
+		return NULL;
+	memory->handles = NULL;
+	memory->next_alike = NULL;
+	memory->flags = args->flags & MERGE_SAME;
+	memory->bytes = bytes;
+	memory->shareable = false;
+	memory->engine = args->engine;
+	memcpy(memory->name, args->name, name_bytes);
+	traits.name = memory->name;
+	if (!magazine_create(&memory->cache, &traits, (uint16_t)args->magazine_capacity, memory)) {
+		metadata_free(memory, bytes);
+		return NULL;
+	}
+	return memory;
+}
+
+static void destroy_memory(struct cache_memory *memory)
+{
+	metadata_free(memory, memory->bytes);
+}
+
+/* A handle that no list has yet. */
+static struct cpuslab_cache *create_handle(const struct cpuslab_cache_args *args)
 {
 	size_t name_bytes = strlen(args->name) + 1;
 	uint32_t bytes = (uint32_t)(sizeof(struct cpuslab_cache) + name_bytes);
@@ -77,21 +122,117 @@ static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
 		return NULL;
 	cache->constructor = args->constructor;
 	cache->size = (uint32_t)args->size;
-	cache->flags = args->flags;
 	cache->bytes = bytes;
 	memcpy(cache->name, args->name, name_bytes);
+	return cache;
+}
 
-	uint32_t alignment = choose_alignment(args);
-	struct slab_traits traits = {
-		.name = cache->name,
-		.size = geometry_stride(cache->size, alignment),
-		.alignment = alignment >> PAGE_SHIFT,
-		.type_stable = args->flags & CPUSLAB_CACHE_TYPESAFE_BY_RCU,
-		.construct = args->constructor,
-	};
+static void destroy_handle(struct cpuslab_cache *cache)
+{
+	metadata_free(cache, cache->bytes);
+}
 
-	if (!magazine_create(&cache->cache, &traits, (uint16_t)args->magazine_capacity, cache)) {
-		metadata_free(cache, bytes);
+static void enter_memory(struct cpuslab_cache *cache, struct cache_memory *memory)
+{
+	cache->map = memory->cache.map;
+	cache->offset = memory->cache.offset;
+	cache->id = memory->cache.id;
+	cache->memory = memory;
+	cache->next = memory->handles;
+	__atomic_store_n(&memory->handles, cache, __ATOMIC_RELEASE);
+}
+
+static void leave_memory(struct cpuslab_cache *cache)
+{
+	struct cpuslab_cache **link = &cache->memory->handles;
+
+	while (*link != cache)
+		link = &(*link)->next;
+	__atomic_store_n(link, cache->next, __ATOMIC_RELEASE);
+}
+
+/* ---- merging ------------------------------------------------------------------------------------------ */
+
+/*
+ * The kernel's rules (find_mergeable and slab_unmergeable in mm/slab_common.c).  There, what is left over
+ * behind the smaller object must be less than a word, and the larger one's distance a multiple of the
+ * smaller one's alignment.  Here all distances are multiples of a word, so that this means: the same
+ * distance.
+ */
+static struct cache_memory *shareable[CHAINS]; /* with magazine_keep_caches() */
+
+static struct cache_memory **chain_of(uint32_t stride)
+{
+	return &shareable[stride / SMALLEST_ALIGNMENT % CHAINS];
+}
+
+/* What the program wants to be a certain way is not shared with those that do not care. */
+static bool may_share(const struct cpuslab_cache_args *args)
+{
+	return options.merge && !args->constructor && !(args->flags & NEVER_MERGE) &&
+	       !args->magazine_capacity && !args->use_free_pointer_offset;
+}
+
+static struct cache_memory *find_alike(const struct cpuslab_cache_args *args,
+				       const struct slab_traits *traits)
+{
+	for (struct cache_memory *memory = *chain_of(traits->size); memory; memory = memory->next_alike) {
+		const struct slab_traits *theirs = &memory->cache.depot.slabs.traits;
+
+		if (theirs->size == traits->size && theirs->alignment >= traits->alignment &&
+		    memory->flags == (args->flags & MERGE_SAME) && memory->engine == args->engine)
+			return memory;
+	}
+	return NULL;
+}
+
+static void offer_memory(struct cache_memory *memory)
+{
+	struct cache_memory **chain = chain_of(memory->cache.depot.slabs.traits.size);
+
+	memory->next_alike = *chain;
+	__atomic_store_n(chain, memory, __ATOMIC_RELEASE);
+}
+
+static void withdraw_memory(struct cache_memory *memory)
+{
+	struct cache_memory **link = chain_of(memory->cache.depot.slabs.traits.size);
+
+	while (*link != memory)
+		link = &(*link)->next_alike;
+	__atomic_store_n(link, memory->next_alike, __ATOMIC_RELEASE);
+}
+
+static struct cache_memory *find_or_create_memory(const struct cpuslab_cache_args *args)
+{
+	struct slab_traits traits = traits_for(args);
+	bool share = may_share(args);
+	struct cache_memory *memory = share ? find_alike(args, &traits) : NULL;
+
+	if (memory)
+		return memory;
+	memory = create_memory(args, traits);
+	if (memory && share) {
+		memory->shareable = true;
+		offer_memory(memory);
+	}
+	return memory;
+}
+
+static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
+{
+	struct cpuslab_cache *cache = create_handle(args);
+
+	if (!cache)
+		return NULL;
+	magazine_keep_caches();
+	struct cache_memory *memory = find_or_create_memory(args);
+
+	if (memory)
+		enter_memory(cache, memory);
+	magazine_let_caches_go();
+	if (!memory) {
+		destroy_handle(cache);
 		return NULL;
 	}
 	return cache;
@@ -132,20 +273,41 @@ static void report_live(void *object, void *argument)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
 }
 
+/* True, or false if objects are still allocated: then all is as it was, and they were reported. */
+static bool destroy(struct cpuslab_cache *cache)
+{
+	struct cache_memory *memory = cache->memory;
+
+	if (memory->handles != cache || cache->next) {
+		/* Whose the objects are, nobody can tell. */
+		leave_memory(cache);
+		destroy_handle(cache);
+		return true;
+	}
+	/* First, so that no child of a fork in between shares what is half gone. */
+	if (memory->shareable)
+		withdraw_memory(memory);
+	if (magazine_destroy(&memory->cache)) {
+		slab_visit_objects(&memory->cache.depot.slabs, report_live, cache);
+		if (memory->shareable)
+			offer_memory(memory);
+		return false;
+	}
+	destroy_memory(memory);
+	destroy_handle(cache);
+	return true;
+}
+
 CPUSLAB_API int cpuslab_cache_destroy(struct cpuslab_cache *cache)
 {
 	if (!cache)
 		return 0;
 	process_enter();
 	magazine_keep_caches();
-	uint64_t live = magazine_destroy(&cache->cache);
+	bool destroyed = destroy(cache);
 
-	if (live)
-		slab_visit_objects(&cache->cache.depot.slabs, report_live, cache);
-	else
-		metadata_free(cache, cache->bytes);
 	magazine_let_caches_go();
-	if (!live)
+	if (destroyed)
 		return 0;
 	errno = EBUSY;
 	return -1;
@@ -156,8 +318,8 @@ CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache)
 	struct slab_statistics statistics;
 
 	process_enter();
-	magazine_shrink(&cache->cache);
-	slab_statistics(&cache->cache.depot.slabs, &statistics);
+	magazine_shrink(&cache->memory->cache);
+	slab_statistics(&cache->memory->cache.depot.slabs, &statistics);
 	return statistics.slabs != 0;
 }
 
@@ -166,7 +328,7 @@ CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache)
 static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
-	void *object = magazine_alloc_missed(&cache->cache);
+	void *object = magazine_alloc_missed(&cache->memory->cache);
 
 	if (unlikely(!object))
 		errno = ENOMEM;
@@ -175,7 +337,7 @@ static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 
 CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
 {
-	void *object = magazine_alloc_from(&cache->cache);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	return likely(object) ? object : alloc_slow(cache);
 }
@@ -196,7 +358,7 @@ static inline bool is_marked(const struct cpuslab_cache *cache, const void *obje
 {
 	uintptr_t page = page_of(object);
 
-	return page < page_front.limit && page_front.map[page] == cache->cache.id;
+	return likely(page < page_front.limit) && likely(page_front.map[page] == cache->id);
 }
 
 /* Everything but a hit: NULL, misses, and what is not this cache's. */
@@ -205,15 +367,15 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 	if (!object)
 		return;
 	process_enter();
-	if (magazine_cache(object) != &cache->cache)
+	if (magazine_cache(object) != &cache->memory->cache)
 		corruption_abort(cache->name, object,
 				 "free of a pointer that is not an object of this cache");
-	magazine_free_missed(&cache->cache, object);
+	magazine_free_missed(&cache->memory->cache, object);
 }
 
 CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
 {
-	if (likely(is_marked(cache, object)) && likely(magazine_free_to(&cache->cache, object)))
+	if (likely(is_marked(cache, object)) && likely(magazine_free_at(cache->map, &cache->offset, object)))
 		return;
 	free_slow(cache, object);
 }
@@ -231,7 +393,8 @@ CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t 
 
 	process_enter();
 	for (;;) {
-		taken += magazine_alloc_several(&cache->cache, objects + taken, at_most(count - taken));
+		taken += magazine_alloc_several(&cache->memory->cache, objects + taken,
+						at_most(count - taken));
 		if (taken == count)
 			return count;
 		/* The slow path loads another magazine, from which the next round takes. */
@@ -253,7 +416,8 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
 	while (given < count) {
 		while (marked < count && is_marked(cache, objects[marked]))
 			marked++;
-		given += magazine_free_several(&cache->cache, objects + given, at_most(marked - given));
+		given += magazine_free_several(&cache->memory->cache, objects + given,
+					       at_most(marked - given));
 		/* The one that found no room, or is no object of this cache. */
 		if (given < count)
 			free_slow(cache, objects[given++]);
@@ -274,6 +438,28 @@ CPUSLAB_API const char *cpuslab_cache_name(const struct cpuslab_cache *cache)
 	return cache->name;
 }
 
+CPUSLAB_API unsigned cpuslab_cache_aliases(const struct cpuslab_cache *cache)
+{
+	unsigned handles = 0;
+
+	process_enter();
+	magazine_keep_caches();
+	for (const struct cpuslab_cache *other = cache->memory->handles; other; other = other->next)
+		handles++;
+	magazine_let_caches_go();
+	return handles - 1;
+}
+
+static int visit_handles(const struct cache_memory *memory,
+			 int (*visit)(struct cpuslab_cache *cache, void *argument), void *argument)
+{
+	int result = 0;
+
+	for (struct cpuslab_cache *cache = memory->handles; cache && !result; cache = cache->next)
+		result = visit(cache, argument);
+	return result;
+}
+
 CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, void *argument),
 				      void *argument)
 {
@@ -285,7 +471,7 @@ CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, 
 		const struct cache *cache = magazine_cache_number(number);
 
 		if (cache && cache->owner)
-			result = visit(cache->owner, argument);
+			result = visit_handles(cache->owner, visit, argument);
 	}
 	magazine_let_caches_go();
 	return result;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cache: what callers of object caches see (include/cpuslab/cache.h): arguments, errors, reports.
+ * cache: what callers of object caches see (include/cpuslab/cache.h): arguments, errors, merging, reports.
  *
- * Owns the handles, one block of metadata for each cache with its name behind it.  A handle begins with the
- * magazine room's cache, so that the fast paths need nothing else.
+ * Owns two kinds of metadata.  A `struct cache_memory` is what objects come from: the magazine room's cache
+ * and its name.  A handle, `struct cpuslab_cache`, is what a program has: its own name and size, and copies
+ * of what the fast paths need of the memory.  Caches that are alike share a memory: each is a handle in its
+ * list.
  *
  * Called by programs, from any thread.  Lock: none of its own; magazine_keep_caches() while caches are
- * visited and while one is destroyed, so that a visitor never has a cache that is gone.
+ * visited, while one is destroyed, so that a visitor never has a cache that is gone, and while one is created
+ * that may share its memory, so that it does not share what is about to go.
  *
- * Fork: a handle is complete before its cache is in the magazine room's list, and leaves that list before it
- * is freed.
+ * Fork: a handle is complete before it is in its memory's list, and a memory before it is in the magazine
+ * room's; both leave before they are freed, and every list changes by one store.
  */
 #ifndef CPUSLAB_CACHE_ROOM_H
 #define CPUSLAB_CACHE_ROOM_H
@@ -18,11 +21,26 @@
 
 #include "magazine/magazine.h"
 
-struct cpuslab_cache {
+struct cache_memory {
 	struct cache cache;
-	void (*constructor)(void *object);
+	struct cpuslab_cache *handles;
+	struct cache_memory *next_alike; /* in its chain of the memories that others may share */
+	uint32_t flags;                  /* those that must be the same in caches that share it */
+	uint32_t bytes;                  /* of this block of metadata */
+	bool shareable;
+	enum cpuslab_engine engine;
+	char name[]; /* that of the first cache */
+};
+
+struct cpuslab_cache {
+	/* Copies, for the fast paths: all that they need lies in one cache line. */
+	const void *map;
+	uint16_t offset, id;
 	uint32_t size; /* as asked for */
-	uint32_t flags;
+
+	struct cache_memory *memory;
+	struct cpuslab_cache *next; /* of the same memory */
+	void (*constructor)(void *object);
 	uint32_t bytes; /* of this block of metadata */
 	char name[];
 };

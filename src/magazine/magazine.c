@@ -291,7 +291,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
-	void *object = magazine_alloc_from(cache);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	if (object)
 		return object;
@@ -333,7 +333,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	bool closed;
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
-	if (magazine_free_to(cache, object))
+	if (magazine_free_at(cache->map, &cache->offset, object))
 		return;
 	struct hand loaded = detach(cache, &closed);
 

@@ -51,15 +51,16 @@ static inline __attribute__((always_inline)) bool magazine_free(const uint16_t *
 	return arch_push(vcpu_self, page_front.map, offset, object);
 }
 
-/* The same for a cache of any bank. */
-static inline __attribute__((always_inline)) void *magazine_alloc_from(const struct cache *cache)
+/* The same for a cache of any bank, by its `map` and `offset`. */
+static inline __attribute__((always_inline)) void *magazine_alloc_at(const void *map, const uint16_t *offset)
 {
-	return arch_pop(vcpu_self, cache->map, &cache->offset);
+	return arch_pop(vcpu_self, map, offset);
 }
 
-static inline __attribute__((always_inline)) bool magazine_free_to(const struct cache *cache, void *object)
+static inline __attribute__((always_inline)) bool magazine_free_at(const void *map, const uint16_t *offset,
+								   void *object)
 {
-	return arch_push(vcpu_self, cache->map, &cache->offset, object);
+	return arch_push(vcpu_self, map, offset, object);
 }
 
 /* After a miss: an object of the cache by the slow path; NULL when there is no memory. */
