@@ -163,7 +163,7 @@ static void test_description_covers_every_option(void)
 		if (strcmp(d.name, "decay") == 0)
 			saw_decay = strcmp(d.initial, "1000") == 0 && strcmp(d.value, "77") == 0;
 		if (strcmp(d.name, "dirty") == 0)
-			CHECK(strcmp(d.initial, "32M") == 0);
+			CHECK(strcmp(d.initial, "256M") == 0);
 	}
 	CHECK(saw_decay);
 	CHECK(!options_describe(count + 1, &d));

@@ -151,7 +151,7 @@ static void run(const char *name)
 		check_abort(layout.heap.base + (page_heap_pages() << PAGE_SHIFT));
 	check_growth();
 	check_foreign();
-	char *huge = malloc(40 << 20);
+	char *huge = aligned_alloc(8 << 20, 40 << 20); /* beyond the alignment of runs */
 	CHECK(huge && !page_is_heap(huge));
 	check_abort(huge + 4096);
 	free(huge);

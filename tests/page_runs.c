@@ -116,13 +116,13 @@ static void give(struct live *slot)
 	slot->run = NULL;
 }
 
-/* The free pages behind a run, as far as they are one run. */
+/* The free pages behind a run; at the heap's end there are always more. */
 static size_t room_behind(const struct live *slot)
 {
-	size_t next = number_of(slot->run) + slot->pages;
-	if (next == page_heap_pages())
-		return SIZE_MAX;
-	return heap_id(next) == PAGE_FREE ? heap_run(next)->pages : 0;
+	size_t next = number_of(slot->run) + slot->pages, end = next;
+	while (end < page_heap_pages() && heap_id(end) == PAGE_FREE)
+		end += heap_run(end)->pages;
+	return end == page_heap_pages() ? SIZE_MAX : end - next;
 }
 
 static void resize(struct live *slot)
@@ -279,6 +279,97 @@ static void test_purge(void)
 	heap_walk();
 }
 
+/*
+ * A request that no dirty run can serve takes dirty and clean neighbours together, rather than new memory;
+ * and what is free at the heap's end is the start of what is taken there.
+ */
+static void test_spans(void)
+{
+	enum { PART = 100 };
+	struct options saved = options;
+	bool zeroed;
+	options.decay = 1000000;
+	page_purge(true);
+	/* Larger than any hole that is left from before, so that all lie in a row. */
+	size_t large = page_heap_pages();
+	char *block = page_alloc(large + 3 * PART, 1, PAGE_LARGE, &zeroed);
+	char *shore = page_alloc(1, 1, PAGE_LARGE, &zeroed);
+	CHECK(block && zeroed && shore);
+	memset(block, 1, large * PAGE_BYTES);
+	/* Clean at its end, dirty before. */
+	CHECK(page_large_resize(block, large));
+	page_purge(true);
+	page_free(block, large);
+	CHECK(dirty_pages() >= large);
+
+	struct page_statistics before, after;
+	page_statistics(&before);
+	char *both = page_alloc(large + PART, 1, PAGE_LARGE, &zeroed);
+	CHECK(both == block && !zeroed, "%p, not %p", (void *)both, (void *)block);
+	CHECK(check_all_bytes(both + large * PAGE_BYTES, PART * PAGE_BYTES, 0));
+	/* In place, over what is left of the clean run. */
+	CHECK(page_large_resize(both, large + 3 * PART));
+	page_statistics(&after);
+	CHECK(after.heap_pages == before.heap_pages);
+	page_free(both, large + 3 * PART);
+	page_free(shore, 1);
+
+	/* The free end and as much again: the heap grows by what is missing alone. */
+	size_t end = page_heap_pages();
+	char *tail = page_alloc(2 * (large + 3 * PART), 1, PAGE_LARGE, &zeroed);
+	CHECK(tail && tail <= block && !zeroed);
+	CHECK(page_heap_pages() < end + large + 3 * PART);
+	page_free(tail, 2 * (large + 3 * PART));
+	options = saved;
+	page_purge(true);
+	heap_walk();
+}
+
+static void forget_the_past(void)
+{
+	for (int i = 0; i < 64; i++)
+		page_tick();
+}
+
+/*
+ * What the program has used of late may stay; what does not fit makes room for what does, so that resident
+ * pages do not exceed what was in use at once by much.
+ */
+static void test_peak(void)
+{
+	enum { PIECES = 64, PIECE = 64 };
+	struct options saved = options;
+	char *piece[PIECES], *between[PIECES];
+	bool zeroed;
+	options.decay = 1000000;
+	options.dirty = SIZE_MAX;
+	page_purge(true);
+	forget_the_past();
+	for (int i = 0; i < PIECES; i++) {
+		piece[i] = page_alloc(PIECE, 1, PAGE_LARGE, &zeroed);
+		between[i] = page_alloc(1, 1, PAGE_LARGE, &zeroed);
+		CHECK(piece[i] && between[i]);
+	}
+	for (int i = 0; i < PIECES; i++)
+		page_free(piece[i], PIECE);
+	CHECK(dirty_pages() >= PIECES * PIECE, "%zu dirty pages are left", dirty_pages());
+	/* No piece can serve this one: the pieces must go. */
+	struct page_statistics statistics;
+	char *whole = page_alloc(PIECES * PIECE, 1, PAGE_LARGE, &zeroed);
+	page_statistics(&statistics);
+	CHECK(whole && statistics.dirty_pages < PIECES * PIECE / 4, "%zu dirty pages are left",
+	      statistics.dirty_pages);
+	page_free(whole, PIECES * PIECE);
+	for (int i = 0; i < PIECES; i++)
+		page_free(between[i], 1);
+	/* With time the program's past no longer counts. */
+	forget_the_past();
+	CHECK(dirty_pages() < PIECES * PIECE / 4, "%zu dirty pages are left", dirty_pages());
+	options = saved;
+	page_purge(true);
+	heap_walk();
+}
+
 /* Growth is told once, and reuse is no growth. */
 static void test_growth(void)
 {
@@ -350,6 +441,8 @@ int main(int argc, char **argv)
 	page_statistics(&start);
 	test_random();
 	test_purge();
+	test_spans();
+	test_peak();
 	test_growth();
 
 	static const char *const reserves[] = {"reserve:1M", "reserve:8M", "reserve:33M"};

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LARGE_RUN_MAX = 32 << 20 };
+enum { LARGE_RUN_MAX = 1 << 30 };
 
 /* NULL when there is no memory, even after everything that can be given back was. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);

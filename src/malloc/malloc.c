@@ -18,6 +18,7 @@
 enum {
 	/* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
 	CALLOC_FROM_PAGES = 32 << 10,
+	MOVE_FROM = 16 << 20,
 };
 
 static void *out_of_memory(void)
@@ -157,8 +158,11 @@ EXPORT void *realloc(void *object, size_t size)
 	}
 
 	bool zeroed;
-	/* What has outgrown its run may grow again: a mapping of its own can then move without a copy. */
-	void *moved = usable > SIZE_CLASS_MAX && size > usable ? huge_alloc(size, 1, &zeroed) : malloc(size);
+	/*
+	 * What has outgrown its run may grow again: a mapping of its own can then move without a copy.  That
+	 * pays where the copy would cost more than the page faults of all that is new.
+	 */
+	void *moved = usable >= MOVE_FROM && size > usable ? huge_alloc(size, 1, &zeroed) : malloc(size);
 
 	if (!moved)
 		return size <= usable ? object : out_of_memory();

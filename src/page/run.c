@@ -14,7 +14,14 @@
  * Dirty and clean runs have bins of their own and do not coalesce with each other, so that a request is
  * served from resident memory first and a clean run stays known to read as zero.
  */
-enum { DIRTY_FLOOR = 512 << 10, EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
+enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
+
+enum {
+	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
+	PEAK_SLACK = 32,                         /* and this part of the peak */
+	PURGE_LEAST = 64,                        /* pages worth a system call */
+	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
+};
 
 struct bins {
 	uint64_t filled[BITMAP_WORDS];
@@ -25,11 +32,7 @@ static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct bins bins[2];
 static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
 static uint32_t top;                                  /* pages from here on have never been used */
-/*
- * How many dirty pages may lie around.  Few, until the program shows that it wants pages back that were
- * purged: then as many more as it took back, which fades with every tick.
- */
-static size_t regretted;
+static size_t peak;       /* the most pages that were in use at once of late; fades with every tick */
 static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
@@ -69,6 +72,55 @@ static void set_id(uint32_t page, uint16_t id)
 	__atomic_store_n(map_at(page), id, __ATOMIC_RELEASE);
 }
 
+static size_t used_pages(void)
+{
+	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - in_transit;
+}
+
+/*
+ * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
+ * they save page faults and never raise the peak of resident memory, since used and dirty pages together
+ * stay within what was in use at once.  The floor is for programs too small to have a history.
+ */
+static size_t dirty_allowance(void)
+{
+	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT;
+	size_t allowance = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0);
+
+	return allowance < limit ? allowance : limit;
+}
+
+/* After pages were taken, of which `fresh` come from the system. */
+static void note_use(uint32_t fresh)
+{
+	size_t used = used_pages();
+
+	if (used > peak)
+		peak = used;
+	taken_fresh += fresh;
+}
+
+static bool is_old(uint32_t now)
+{
+	return oldest != RUN_NONE && now - run_at(oldest)->freed_at >= options.decay;
+}
+
+static bool is_overdue(uint32_t now)
+{
+	return free_pages[RUN_DIRTY] > dirty_allowance() || is_old(now);
+}
+
+/* How much of a dirty run to purge when too many pages are dirty: not all of a large one, nor bit by bit. */
+static uint32_t surplus_of(uint32_t pages)
+{
+	size_t allowance = dirty_allowance();
+	size_t surplus = free_pages[RUN_DIRTY] > allowance ? free_pages[RUN_DIRTY] - allowance : 0;
+
+	if (surplus < PURGE_LEAST)
+		surplus = PURGE_LEAST;
+	return surplus < pages ? (uint32_t)surplus : pages;
+}
+
 /* Marks a run as used (or free again): every page for slabs, both ends for the others. */
 static void mark(uint32_t first, uint32_t pages, uint16_t id)
 {
@@ -89,14 +141,6 @@ static void mark(uint32_t first, uint32_t pages, uint16_t id)
 }
 
 /* ---- bins ------------------------------------------------------------------------------------------- */
-
-static size_t dirty_allowance(void)
-{
-	size_t used = top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY];
-	size_t allowance = (DIRTY_FLOOR >> PAGE_SHIFT) + used / 32 + regretted;
-
-	return allowance < options.dirty >> PAGE_SHIFT ? allowance : options.dirty >> PAGE_SHIFT;
-}
 
 static unsigned bin_of(uint32_t pages)
 {
@@ -214,10 +258,91 @@ static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state stat
 	insert(first, pages, state, freed_at);
 }
 
-/* Takes never-used pages from the end of the heap, aligned; what alignment skips becomes a clean run. */
-static uint32_t extend(uint32_t pages, uint32_t alignment)
+/* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
+
+/* The start of the free run that ends before `page`, where a run starts; RUN_NONE if there is none. */
+static uint32_t free_before(uint32_t page)
 {
-	uint32_t first = (top + alignment - 1) & ~(alignment - 1);
+	return page > 0 && *map_at(page - 1) == PAGE_FREE ? page - run_at(page - 1)->pages : RUN_NONE;
+}
+
+/* Where the free runs that end before `page` begin. */
+static uint32_t span_start(uint32_t page)
+{
+	for (uint32_t before = free_before(page); before != RUN_NONE; before = free_before(page))
+		page = before;
+	return page;
+}
+
+/* Where the free runs that start at `page` end. */
+static uint32_t span_end(uint32_t page)
+{
+	while (page < top && *map_at(page) == PAGE_FREE)
+		page += run_at(page)->pages;
+	return page;
+}
+
+/*
+ * Where `pages` pages lie free in a row from *first on around a dirty run, the largest that will do as far as
+ * a short look tells: the start of a run at or before *first, or RUN_NONE.  A request that no dirty run can
+ * serve alone would else get new memory, while what is dirty must be purged to make room for it.
+ */
+static uint32_t dirty_span(uint32_t pages, uint32_t *first)
+{
+	int looks = 16;
+
+	for (int word = BITMAP_WORDS - 1; word >= 0; word--)
+		for (uint64_t filled = bins[RUN_DIRTY].filled[word]; filled;) {
+			unsigned bit = 63 - (unsigned)__builtin_clzl(filled);
+
+			filled &= ~(1ul << bit);
+			for (uint32_t run = bins[RUN_DIRTY].head[(unsigned)word * 64 + bit]; run != RUN_NONE;
+			     run = run_at(run)->next) {
+				uint32_t start = span_start(run), end = span_end(run);
+
+				if (end - start >= pages) {
+					*first = end - run >= pages ? run : end - pages;
+					return start;
+				}
+				if (--looks == 0)
+					return RUN_NONE;
+			}
+		}
+	return RUN_NONE;
+}
+
+/*
+ * Takes the free pages from `first` to `end` out of their runs, of which one begins at `start`, at or before
+ * `first`.  Returns how many of them are clean.
+ */
+static uint32_t take_span(uint32_t start, uint32_t first, uint32_t end)
+{
+	uint32_t clean = 0;
+
+	for (uint32_t at = start, next; at < end; at = next) {
+		struct run run = *run_at(at);
+
+		next = at + run.pages;
+		if (next <= first)
+			continue;
+		remove_run(at);
+		if (at < first)
+			insert(at, first - at, run.state, run.freed_at);
+		if (next > end)
+			insert(end, next - end, run.state, run.freed_at);
+		if (run.state == RUN_CLEAN)
+			clean += (next < end ? next : end) - (at > first ? at : first);
+	}
+	return clean;
+}
+
+/*
+ * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
+ * as were never used.  What alignment skips becomes a clean run.  *fresh: how many of them are clean.
+ */
+static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
+{
+	uint32_t first = alignment > 1 ? (top + alignment - 1) & ~(alignment - 1) : span_start(top);
 	size_t end = (size_t)first + pages;
 
 	if (end << PAGE_SHIFT > layout.heap.committed)
@@ -230,6 +355,9 @@ static uint32_t extend(uint32_t pages, uint32_t alignment)
 
 	uint32_t skipped = top;
 
+	*fresh = pages;
+	if (first < top)
+		*fresh = (uint32_t)end - top + take_span(first, first, top);
 	top = (uint32_t)end;
 	if (skipped < first)
 		insert_coalesced(skipped, first - skipped, RUN_CLEAN, 0);
@@ -252,35 +380,47 @@ static uint32_t carve(uint32_t found, uint32_t pages, uint32_t alignment)
 	return first;
 }
 
+/* Resident memory first; only then memory that must be taken from the system. */
+static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
+{
+	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
+
+	*fresh = 0;
+	if (found != RUN_NONE)
+		return carve(found, pages, alignment);
+	if (alignment == 1 && pages >= SPAN_LEAST) {
+		uint32_t first;
+
+		found = dirty_span(pages, &first);
+		if (found != RUN_NONE) {
+			*fresh = take_span(found, first, first + pages);
+			return first;
+		}
+	}
+	found = best_fit(&bins[RUN_CLEAN], pages + alignment - 1);
+	if (found == RUN_NONE)
+		return extend(pages, alignment, fresh);
+	*fresh = pages;
+	return carve(found, pages, alignment);
+}
+
 void *page_alloc(size_t wanted, size_t aligned, uint16_t id, bool *zeroed)
 {
 	if (wanted == 0 || wanted + aligned > layout.heap.planned >> PAGE_SHIFT)
 		return NULL;
 
 	uint32_t pages = (uint32_t)wanted, alignment = (uint32_t)aligned;
-	uint32_t first = RUN_NONE;
+	uint32_t fresh;
+	bool over = false;
 
 	lock_pages();
-	/* Resident memory first; only then memory that must be taken from the system. */
-	for (enum run_state state = RUN_DIRTY; first == RUN_NONE; state = RUN_CLEAN) {
-		uint32_t found = best_fit(&bins[state], pages + alignment - 1);
+	uint32_t first = take_pages(pages, alignment, &fresh);
 
-		if (found != RUN_NONE) {
-			first = carve(found, pages, alignment);
-			*zeroed = state == RUN_CLEAN;
-			if (state == RUN_CLEAN)
-				regretted += pages;
-		}
-		if (state == RUN_CLEAN)
-			break;
-	}
-	if (first == RUN_NONE) {
-		first = extend(pages, alignment);
-		*zeroed = true;
-	}
 	if (first != RUN_NONE) {
-		if (*zeroed)
-			taken_fresh += pages;
+		*zeroed = fresh == pages;
+		note_use(fresh);
+		/* What is dirty did not fit: then it must make room for what did. */
+		over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 		if (id == PAGE_LARGE) {
 			large_pages += pages;
 			large_runs++;
@@ -288,6 +428,8 @@ void *page_alloc(size_t wanted, size_t aligned, uint16_t id, bool *zeroed)
 		mark(first, pages, id);
 	}
 	unlock_pages();
+	if (over)
+		page_purge(false);
 	return first == RUN_NONE ? NULL : address_of(first);
 }
 
@@ -308,8 +450,8 @@ void page_free(void *address, size_t length)
 	}
 	insert_coalesced(first, pages, RUN_DIRTY, now);
 
-	bool over = free_pages[RUN_DIRTY] > dirty_allowance() ||
-		    (oldest != RUN_NONE && now - run_at(oldest)->freed_at >= options.decay);
+	bool over = is_overdue(now);
+
 	unlock_pages();
 	if (over)
 		page_purge(false);
@@ -339,20 +481,18 @@ bool page_large_resize(void *address, size_t wanted)
 		large_pages -= old - pages;
 		done = true;
 	} else {
-		uint32_t next = first + old, needed = pages - old;
+		uint32_t next = first + old, needed = pages - old, end = span_end(next), fresh = 0;
 
 		if (needed == 0) {
 			done = true;
-		} else if (next == top) {
-			done = extend(needed, 1) == next;
-			taken_fresh += done ? needed : 0;
-		} else if (*map_at(next) == PAGE_FREE && run_at(next)->pages >= needed) {
-			if (run_at(next)->state == RUN_CLEAN)
-				taken_fresh += needed;
-			carve(next, needed, 1);
+		} else if (end - next >= needed) {
+			fresh = take_span(next, next, next + needed);
 			done = true;
+		} else if (end == top) {
+			done = extend(needed, 1, &fresh) == next;
 		}
 		if (done && needed) {
+			note_use(fresh);
 			/* The length last: a repair in between sees the old, shorter run, and marks its end.
 			 */
 			if (old > 1)
@@ -375,16 +515,15 @@ void page_purge(bool all)
 		uint32_t first = oldest;
 		struct run *run = first == RUN_NONE ? NULL : run_at(first);
 
-		if (!run || !(all || now - run->freed_at >= options.decay ||
-			      free_pages[RUN_DIRTY] > dirty_allowance())) {
+		if (!run || !(all || is_overdue(now))) {
 			unlock_pages();
 			break;
 		}
-		uint32_t pages = run->pages;
+		uint32_t pages = all || is_old(now) ? run->pages : surplus_of(run->pages);
 
 		/* Neither free nor used while the lock is away and the system at work. */
 		in_transit += pages;
-		remove_run(first);
+		first = carve(first, pages, 1);
 		mark(first, pages, PAGE_TRANSIT);
 		unlock_pages();
 
@@ -407,7 +546,8 @@ void page_purge(bool all)
 void page_tick(void)
 {
 	lock_pages();
-	regretted -= regretted / 4;
+	if (peak > used_pages())
+		peak -= (peak - used_pages()) / 8;
 	unlock_pages();
 	page_purge(false);
 }
@@ -491,7 +631,7 @@ void page_statistics(struct page_statistics *statistics)
 	*statistics = (struct page_statistics){0};
 	lock_pages();
 	statistics->heap_pages = top;
-	statistics->used_pages = top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY];
+	statistics->used_pages = used_pages();
 	statistics->large_pages = large_pages;
 	statistics->large_runs = large_runs;
 	statistics->dirty_pages = free_pages[RUN_DIRTY];
