@@ -47,7 +47,6 @@ enum {
 static void print_usage(FILE *to)
 {
 	fputs("usage: cpuslab bench list | quick | all | GROUP... [OPTIONS]\n"
-	      "       cpuslab bench locks ...\n"
 	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
 	      "       cpuslab bench compare A.json B.json\n"
 	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
@@ -55,7 +54,7 @@ static void print_usage(FILE *to)
 	      "  --threads N                 threads of the parallel tests\n"
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"
-	      "  --only TEXT                 programs: those with TEXT in their names\n"
+	      "  --only TEXT                 programs and parts of a group: those with TEXT in their names\n"
 	      "  --seed-lines                kmalloc: also in the line format of the kernel's test module\n"
 	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
 	      to);
@@ -76,6 +75,11 @@ static void progress_end(struct bench *bench)
 unsigned bench_rounds(const struct bench *bench, unsigned usual)
 {
 	return bench->settings.rounds ? bench->settings.rounds : usual;
+}
+
+bool bench_asked_for(const struct bench *bench, const char *test)
+{
+	return !bench->settings.only || strstr(test, bench->settings.only);
 }
 
 static FILE *open_in(const char *directory, const char *name)
@@ -371,13 +375,8 @@ int command_bench(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "list") == 0) {
 		for (unsigned i = 0; i < GROUP_COUNT; i++)
 			printf("%-10s %s\n", groups[i].name, groups[i].text);
-		printf("%-10s %s\n", "locks",
-		       "spinlock and page lock, alone, migratory and contended (by itself only)");
 		return 0;
 	}
-	/* Measured inside one process and without peers: it has options and tables of its own. */
-	if (argc > 1 && strcmp(argv[1], "locks") == 0)
-		return bench_locks(argc - 1, argv + 1);
 	if (!parse_call(&call, argc, argv)) {
 		print_usage(stderr);
 		return 2;

@@ -27,7 +27,7 @@ struct settings {
 	unsigned rounds;     /* 0: the group's own */
 	bool quick;          /* the two-minute subset */
 	bool seed_lines;     /* kmalloc: also in the seeds' own line format */
-	const char *only;    /* programs: these alone, by a part of their names */
+	const char *only;    /* tests of a group: these alone, by a part of their names */
 	const char *format, *directory;
 };
 
@@ -53,6 +53,9 @@ void bench_progress(struct bench *bench, const char *test, const char *parameter
 /* Saves what there is, so that an interrupted run can be resumed from --out. */
 void bench_save(struct bench *bench);
 
+/* Whether --only leaves this test in. */
+bool bench_asked_for(const struct bench *bench, const char *test);
+
 unsigned bench_rounds(const struct bench *bench, unsigned usual);
 
 /*
@@ -74,6 +77,5 @@ void verdict_print(const struct results *results, FILE *to);
 
 int command_bench(int argc, char **argv);
 int bench_compare(int argc, char **argv);
-int bench_locks(int argc, char **argv);
 
 #endif

@@ -3,7 +3,7 @@
  * cpuslab bench compare A.json B.json: what changed between two runs.
  *
  * Two runs share no rounds, and the machine may have been busier in one of them.  So each side is first
- * divided by the system's malloc of its own run where that was measured, and only then compared.
+ * divided by the system's malloc (or lock) of its own run where that was measured, and only then compared.
  */
 #include "bench.h"
 
@@ -12,10 +12,19 @@
 #include <math.h>
 #include <string.h>
 
-/* The median of cpuslab over the system's malloc, round by round; of cpuslab alone where that is missing. */
-static double level(const struct results *results, const struct series *s, const struct series *system)
+/* The system's malloc, or lock, in the same row. */
+static const struct series *system_of(const struct results *results, const struct cell *cell)
 {
-	(void)results;
+	struct table table;
+	if (!results_table_named(results, cell->group, cell->test, cell->metric, &table) ||
+	    table_system(&table) == table.column_count)
+		return NULL;
+	return results_find(results, cell, table.columns[table_system(&table)]);
+}
+
+/* The median over the system's, round by round; alone where that is missing. */
+static double level(const struct series *s, const struct series *system)
+{
 	return system ? ratio_of(s, system).value : median_of(s->samples, s->count);
 }
 
@@ -34,20 +43,19 @@ int bench_compare(int argc, char **argv)
 		const struct series *s = &a.series[i];
 		struct cell cell = {s->group, s->test, s->parameter, s->metric, s->unit, s->better};
 		const struct series *t = results_find(&b, &cell, s->peer);
-		if (!t || s->role != ROLE_MEASURED || strcmp(s->peer, "glibc") == 0)
+		if (!t || s->role != ROLE_MEASURED || s == system_of(&a, &cell))
 			continue;
-		const struct series *system_a = results_find(&a, &cell, "glibc");
-		const struct series *system_b = results_find(&b, &cell, "glibc");
+		const struct series *system_a = system_of(&a, &cell), *system_b = system_of(&b, &cell);
 		if (!system_a || !system_b)
 			system_a = system_b = NULL;
-		double before = level(&a, s, system_a), after = level(&b, t, system_b);
+		double before = level(s, system_a), after = level(t, system_b);
 		char name[5 * RESULTS_NAME];
 		snprintf(name, sizeof(name), "%s: %s: %s: %s", s->group, s->test, s->parameter, s->metric);
 		printf("%-60s %-11s %9.3g%s %9.3g%s %7.2fx\n", name, s->peer, before, system_a ? "x" : " ",
 		       after, system_b ? "x" : " ", before > 0 ? after / before : NAN);
 		compared++;
 	}
-	printf("%u figures compared; with x: times the system's malloc of the same run\n", compared);
+	printf("%u figures compared; with x: times the system's own in the same run\n", compared);
 	results_free(&a);
 	results_free(&b);
 	return compared > 0 ? 0 : 1;

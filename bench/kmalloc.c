@@ -331,11 +331,8 @@ static void answer(struct allocator a, struct allocator nothing, const struct re
 static bool load_floor(struct allocator *nothing)
 {
 	char path[PATH_MAX];
-	const char *self = launch_self(), *slash = strrchr(self, '/');
-	snprintf(path, sizeof(path), "%.*s/libcpuslab-floor.so", slash ? (int)(slash - self) : 0, self);
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		library = dlopen(CPUSLAB_LIBDIR "/cpuslab/libcpuslab-floor.so", RTLD_NOW | RTLD_LOCAL);
+	void *library =
+		launch_beside("libcpuslab-floor.so", path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 	if (!library)
 		return false;
 	nothing->allocate = (void *(*)(size_t))dlsym(library, "floor_allocate");
@@ -351,7 +348,7 @@ int worker_kmalloc(int argc, char **argv)
 				       (void (*)(void *))dlsym(RTLD_DEFAULT, "free")};
 	struct request request;
 	if (!load_floor(&nothing)) {
-		fprintf(stderr, "cpuslab bench: libcpuslab-floor.so: %s\n", dlerror());
+		fputs("cpuslab bench: libcpuslab-floor.so is missing\n", stderr);
 		return 1;
 	}
 	cpu_set_t allowed;

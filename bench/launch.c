@@ -28,6 +28,16 @@ const char *launch_self(void)
 	return self;
 }
 
+bool launch_beside(const char *name, char path[static PATH_MAX])
+{
+	const char *self = launch_self(), *slash = strrchr(self, '/');
+	snprintf(path, PATH_MAX, "%.*s/%s", slash ? (int)(slash - self) : 0, self, name);
+	if (access(path, R_OK) == 0)
+		return true;
+	snprintf(path, PATH_MAX, CPUSLAB_LIBDIR "/cpuslab/%s", name);
+	return access(path, R_OK) == 0;
+}
+
 void pin_to_cpu(int cpu)
 {
 	cpu_set_t one;

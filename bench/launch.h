@@ -64,6 +64,9 @@ extern char launch_program[];
 /* Where this command lies, to find what was built or installed with it. */
 const char *launch_self(void);
 
+/* A file that was built or installed with this command.  False when it is not there. */
+bool launch_beside(const char *name, char path[static PATH_MAX]);
+
 void pin_to_cpu(int cpu);
 
 /* Seconds of CPU time that this process has used. */

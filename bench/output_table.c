@@ -40,12 +40,12 @@ static unsigned fewest_rounds(const struct results *results, const struct table 
 
 static void print_ratios(FILE *to, const struct results *results, const struct table *table)
 {
-	unsigned ours = 0;
-	while (ours < table->column_count && strcmp(table->columns[ours], "cpuslab") != 0)
-		ours++;
-	if (ours == table->column_count)
+	unsigned ours = table_ours(table);
+	char label[RESULTS_NAME + 8];
+	if (ours == table->column_count || table->column_count == 1)
 		return;
-	fprintf(to, "  %-22s", "cpuslab / this");
+	snprintf(label, sizeof(label), "%s / this", table->columns[ours]);
+	fprintf(to, "  %-22s", label);
 	for (unsigned column = 0; column < table->column_count; column++) {
 		const struct series *a[64], *b[64];
 		unsigned pairs = 0;

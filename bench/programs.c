@@ -394,11 +394,6 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 	return remove(path);
 }
 
-static bool asked_for(const struct bench *bench, const char *name)
-{
-	return !bench->settings.only || strstr(name, bench->settings.only);
-}
-
 bool group_programs(struct bench *bench)
 {
 	const char *temporary = getenv("TMPDIR");
@@ -410,10 +405,10 @@ bool group_programs(struct bench *bench)
 		return false;
 	}
 	for (unsigned i = 0; i < PROGRAM_COUNT; i++)
-		if (asked_for(bench, programs[i].name))
+		if (bench_asked_for(bench, programs[i].name))
 			run_program(bench, &programs[i], base);
 	for (unsigned i = 0; !bench->settings.quick && i < WORKLOAD_COUNT; i++)
-		if (asked_for(bench, workloads[i].name))
+		if (bench_asked_for(bench, workloads[i].name))
 			run_workload(bench, &workloads[i], base);
 	nftw(base, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	return true;

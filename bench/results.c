@@ -163,6 +163,42 @@ bool results_table(const struct results *results, unsigned index, struct table *
 	return true;
 }
 
+bool results_table_named(const struct results *results, const char *group, const char *test,
+			 const char *metric, struct table *table)
+{
+	for (unsigned i = 0; results_table(results, i, table); i++)
+		if (strcmp(table->cell.group, group) == 0 && strcmp(table->cell.test, test) == 0 &&
+		    strcmp(table->cell.metric, metric) == 0)
+			return true;
+	return false;
+}
+
+unsigned table_column(const struct table *table, const char *name)
+{
+	unsigned column = 0;
+	while (column < table->column_count && strcmp(table->columns[column], name) != 0)
+		column++;
+	return column;
+}
+
+static unsigned first_column(const struct table *table, const char *const names[static 3])
+{
+	for (unsigned i = 0; i < 3; i++)
+		if (table_column(table, names[i]) < table->column_count)
+			return table_column(table, names[i]);
+	return table->column_count;
+}
+
+unsigned table_ours(const struct table *table)
+{
+	return first_column(table, (const char *const[]){"cpuslab", "pagelock", "spinlock"});
+}
+
+unsigned table_system(const struct table *table)
+{
+	return first_column(table, (const char *const[]){"glibc", "pthread_mutex", "pthread_spin"});
+}
+
 const struct series *table_at(const struct results *results, const struct table *table, unsigned row,
 			      unsigned column)
 {

@@ -69,6 +69,15 @@ struct table {
 	unsigned parameter_count, column_count;
 };
 bool results_table(const struct results *results, unsigned index, struct table *table);
+bool results_table_named(const struct results *results, const char *group, const char *test,
+			 const char *metric, struct table *table);
+
+/* The place of a column; table.column_count when the table has none of that name. */
+unsigned table_column(const struct table *table, const char *name);
+
+/* The column that is this library's, and the one that is the system's: of allocators, and of locks. */
+unsigned table_ours(const struct table *table);
+unsigned table_system(const struct table *table);
 const struct series *table_at(const struct results *results, const struct table *table, unsigned row,
 			      unsigned column);
 

@@ -4,6 +4,7 @@
 
 #include "statistics.h"
 
+#include <math.h>
 #include <string.h>
 
 /* cpuslab against one allocator in one table. */
@@ -12,19 +13,11 @@ struct match {
 	unsigned rows;
 };
 
-static unsigned column_of(const struct table *table, const char *peer)
-{
-	unsigned column = 0;
-	while (column < table->column_count && strcmp(table->columns[column], peer) != 0)
-		column++;
-	return column;
-}
-
 static struct match match_of(const struct results *results, const struct table *table, const char *peer)
 {
 	const struct series *a[64], *b[64];
 	struct match match = {.rows = 0};
-	unsigned ours = column_of(table, "cpuslab"), theirs = column_of(table, peer);
+	unsigned ours = table_ours(table), theirs = table_column(table, peer);
 	if (ours == table->column_count || theirs == table->column_count)
 		return match;
 	for (unsigned row = 0; row < table->parameter_count; row++) {
@@ -37,9 +30,9 @@ static struct match match_of(const struct results *results, const struct table *
 	return match;
 }
 
-static double median_at(const struct results *results, const struct table *table, const char *peer)
+static double median_at(const struct results *results, const struct table *table, unsigned column)
 {
-	const struct series *s = table_at(results, table, 0, column_of(table, peer));
+	const struct series *s = table_at(results, table, 0, column);
 	double scale = strcmp(table->cell.unit, "B") == 0 ? 1.0 / (1 << 20) : 1;
 	return s ? scale * median_of(s->samples, s->count) : 0;
 }
@@ -54,17 +47,16 @@ static void print_match(FILE *to, const struct results *results, const struct ta
 	if (match->rows > 1)
 		fprintf(to, ", mean of %u", match->rows);
 	else
-		fprintf(to, ", %.2f beside %.2f %s", median_at(results, table, "cpuslab"),
-			median_at(results, table, "glibc"),
+		fprintf(to, ", %.2f beside %.2f %s", median_at(results, table, table_ours(table)),
+			median_at(results, table, table_system(table)),
 			strcmp(table->cell.unit, "B") == 0 ? "MiB" : table->cell.unit);
 	fprintf(to, "  (%.2f to %.2f)\n", match->ratio.low, match->ratio.high);
 }
 
 /* The rows that a mean would hide. */
-static void print_losing_rows(FILE *to, const struct results *results, const struct table *table,
-			      const char *peer)
+static void print_losing_rows(FILE *to, const struct results *results, const struct table *table)
 {
-	unsigned ours = column_of(table, "cpuslab"), theirs = column_of(table, peer);
+	unsigned ours = table_ours(table), theirs = table_system(table);
 	for (unsigned row = 0; table->parameter_count > 1 && row < table->parameter_count; row++) {
 		const struct series *a = table_at(results, table, row, ours),
 				    *b = table_at(results, table, row, theirs);
@@ -79,13 +71,15 @@ static void print_losing_rows(FILE *to, const struct results *results, const str
 static void print_against_system(const struct results *results, FILE *to)
 {
 	struct table table;
-	fputs("  Against the system's malloc (below 1 is less than it needs):\n", to);
+	fputs("  Against the system's (below 1 is less than it needs):\n", to);
 	for (unsigned i = 0; results_table(results, i, &table); i++) {
-		struct match match = match_of(results, &table, "glibc");
+		if (table_system(&table) == table.column_count)
+			continue;
+		struct match match = match_of(results, &table, table.columns[table_system(&table)]);
 		if (match.rows == 0)
 			continue;
 		print_match(to, results, &table, &match);
-		print_losing_rows(to, results, &table, "glibc");
+		print_losing_rows(to, results, &table);
 	}
 }
 
@@ -93,7 +87,7 @@ static void print_against(const struct results *results, FILE *to, const char *p
 {
 	static const char *const words[] = {
 		[VERDICT_WIN] = "wins", [VERDICT_TIE] = "ties", [VERDICT_LOSS] = "LOSES"};
-	fprintf(to, "  Against %s:\n", peer);
+	bool any = false;
 	for (enum verdict verdict = VERDICT_WIN; verdict <= VERDICT_LOSS; verdict++) {
 		struct table table;
 		unsigned named = 0;
@@ -101,6 +95,9 @@ static void print_against(const struct results *results, FILE *to, const char *p
 			struct match match = match_of(results, &table, peer);
 			if (match.rows == 0 || match.ratio.verdict != verdict)
 				continue;
+			if (!any)
+				fprintf(to, "  Against %s:\n", peer);
+			any = true;
 			if (named++ == 0)
 				fprintf(to, "    %-5s ", words[verdict]);
 			fprintf(to, "%s%.2fx %s %s", named > 1 ? ", " : "", match.ratio.value,
@@ -119,6 +116,9 @@ static void print_score(const struct results *results, FILE *to, const char *pee
 	struct table table;
 	for (unsigned i = 0; results_table(results, i, &table); i++) {
 		struct match worst = {.rows = 0};
+		/* The locks have aims instead. */
+		if (table_column(&table, "cpuslab") == table.column_count)
+			continue;
 		for (unsigned column = 0; column < table.column_count; column++) {
 			const char *other = table.columns[column];
 			if (table.roles[column] != ROLE_MEASURED || strncmp(other, "cpuslab", 7) == 0 ||
@@ -133,9 +133,88 @@ static void print_score(const struct results *results, FILE *to, const char *pee
 			score[worst.ratio.verdict]++;
 	}
 	if (score[0] + score[1] + score[2] > 0)
-		fprintf(to, "  Against %s: %u tables won, %u tied, %u lost.\n",
+		fprintf(to, "  In short, against %s: %u tables won, %u tied, %u lost.\n",
 			peer ? "the system's malloc" : "the best of all others in each table",
 			score[VERDICT_WIN], score[VERDICT_TIE], score[VERDICT_LOSS]);
+}
+
+/* ---- aims ---- */
+
+static const struct aim {
+	const char *group, *test, *metric, *ours, *theirs;
+	double bound;
+} aims[] = {
+#define AIM(group, test, metric, ours, theirs, bound) {group, test, metric, ours, theirs, bound},
+#include "aims.def"
+#undef AIM
+};
+
+static bool is_better(const struct table *table, double a, double b)
+{
+	return table->cell.better == BETTER_LOWER ? a < b : a > b;
+}
+
+static double median_in(const struct results *results, const struct table *table, unsigned row,
+			unsigned column)
+{
+	const struct series *s = column < table->column_count ? table_at(results, table, row, column) : NULL;
+	return s ? median_of(s->samples, s->count) : NAN;
+}
+
+static double best_of_others(const struct results *results, const struct table *table, unsigned row,
+			     unsigned ours)
+{
+	double best = NAN;
+	for (unsigned column = 0; column < table->column_count; column++) {
+		double median = median_in(results, table, row, column);
+		if (column == ours || table->roles[column] != ROLE_MEASURED || isnan(median))
+			continue;
+		if (isnan(best) || is_better(table, median, best))
+			best = median;
+	}
+	return best;
+}
+
+/* The ratio in the row where it is worst; NAN when this was not measured. */
+static double worst_ratio(const struct results *results, const struct aim *aim, struct table *table,
+			  const char **parameter)
+{
+	double worst = NAN;
+	if (!results_table_named(results, aim->group, aim->test, aim->metric, table))
+		return NAN;
+	unsigned ours = table_column(table, aim->ours);
+	for (unsigned row = 0; row < table->parameter_count; row++) {
+		double theirs = strcmp(aim->theirs, "*") == 0
+					? best_of_others(results, table, row, ours)
+					: median_in(results, table, row, table_column(table, aim->theirs));
+		double ratio = median_in(results, table, row, ours) / theirs;
+		if (isnan(ratio) || (!isnan(worst) && !is_better(table, worst, ratio)))
+			continue;
+		worst = ratio;
+		*parameter = table->parameters[row];
+	}
+	return worst;
+}
+
+static void print_aims(const struct results *results, FILE *to)
+{
+	bool any = false;
+	for (unsigned i = 0; i < sizeof(aims) / sizeof(aims[0]); i++) {
+		const struct aim *aim = &aims[i];
+		const char *parameter = "";
+		struct table table;
+		double worst = worst_ratio(results, aim, &table, &parameter);
+		if (isnan(worst))
+			continue;
+		if (!any)
+			fputs("  Aims, in the row where the ratio is worst:\n", to);
+		any = true;
+		fprintf(to, "    %-7s %5.2fx (aim: at %s %.2f)  %s: %s: %s to %s, %s, %s\n",
+			is_better(&table, aim->bound, worst) ? "MISSED" : "reached", worst,
+			table.cell.better == BETTER_LOWER ? "most" : "least", aim->bound, aim->group,
+			aim->test, aim->ours, strcmp(aim->theirs, "*") == 0 ? "the best other" : aim->theirs,
+			aim->metric, parameter);
+	}
 }
 
 void verdict_print(const struct results *results, FILE *to)
@@ -143,18 +222,19 @@ void verdict_print(const struct results *results, FILE *to)
 	struct table table;
 	bool any = false;
 	for (unsigned i = 0; !any && results_table(results, i, &table); i++)
-		any = column_of(&table, "cpuslab") < table.column_count;
+		any = table_ours(&table) < table.column_count;
 	fputs("\nVerdict\n", to);
 	if (!any) {
-		fputs("  cpuslab was not among the allocators: nothing to say.\n", to);
+		fputs("  cpuslab was not among what was measured: nothing to say.\n", to);
 		return;
 	}
 	print_against_system(results, to);
 	for (unsigned i = 0; i < results->peer_count; i++)
-		if (strcmp(results->peers[i].name, "cpuslab") != 0 &&
+		/* The library itself, and its variants, are no others. */
+		if (strncmp(results->peers[i].name, "cpuslab", 7) != 0 &&
 		    strcmp(results->peers[i].name, "glibc") != 0)
 			print_against(results, to, results->peers[i].name);
-	fputs("  In short:\n", to);
+	print_aims(results, to);
 	print_score(results, to, "glibc");
 	print_score(results, to, NULL);
 	fputs("  A tie is an interval (99 %, over the rounds) that spans 1, or a difference below 2 %.\n",

@@ -56,6 +56,11 @@ assert a == b' "$work/first.json" "$work/a/results.json"
 "$command" bench compare "$work/first.json" "$work/a/results.json" | grep -q '1.00x'
 "$command" bench show "$work/first.json" --format csv | head -n 1 | grep -q '^group,test'
 
+# Locks go through the same results; what is aimed at is held against them.
+"$command" bench locks --peers none --only alone --reps 4 --out "$work/locks" >"$work/table"
+grep -q 'aim: at most 1.05.*pagelock to bare pair' "$work/table"
+"$command" bench compare "$work/locks/results.json" "$work/locks/results.json" | grep -q 'pagelock.*1.00x'
+
 expect_refusal() {
 	status=0
 	"$command" bench "$@" >"$work/out" 2>&1 || status=$?

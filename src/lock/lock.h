@@ -23,8 +23,8 @@
  * How long a waiter looks before it sleeps.  The pauses between two looks double, because each look takes the
  * cache line away from the owner, who needs it to unlock; all together they take about as long as a sleep and
  * a wakeup, so that a waiter never spends much more than twice what the better choice would have cost.  Found
- * by measurement among seven settings (`cpuslab bench locks contended`): fewer or shorter pauses lose up to a
- * quarter of the turns with two threads, more gain nothing.
+ * by measurement among seven settings (`cpuslab bench locks --only contended`): fewer or shorter pauses lose
+ * up to a quarter of the turns with two threads, more gain nothing.
  */
 enum { LOCK_LOOKS = 10, LOCK_PAUSES = 256 };
 
