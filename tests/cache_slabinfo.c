@@ -55,7 +55,7 @@ static bool find(const char *name, struct row *found)
 		CHECK(row.active <= row.total && row.total == row.slabs * row.per_slab, "%s", row.name);
 		CHECK(row.active_slabs <= row.slabs && row.per_slab * row.size <= row.pages * 4096, "%s",
 		      row.name);
-		CHECK(row.limit > 0 && row.batch == (row.limit + 1) / 2);
+		CHECK(row.batch > 0 && row.batch <= (row.limit + 1) / 2, "%s", row.name);
 		if (strcmp(row.name, name) == 0) {
 			*found = row;
 			any = true;

@@ -101,7 +101,7 @@ struct cpuslab_cache_args {
 
 	enum cpuslab_engine engine;
 	unsigned flags;             /* of enum cpuslab_cache_flags */
-	unsigned magazine_capacity; /* objects, up to CPUSLAB_CACHE_MAGAZINE_MAX; 0: as suits the size */
+	unsigned magazine_capacity; /* objects, up to CPUSLAB_CACHE_MAGAZINE_MAX; 0: by the size */
 
 	/*
 	 * Where in a free object the allocator may keep a pointer of its own, if use_free_pointer_offset is
@@ -170,6 +170,30 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
  * (kmem_cache_shrink)
  */
 CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache);
+
+/*
+ * The tunables of the kernel's SLAB; cpuslab_slabinfo_tune (cpuslab.h) changes them by the kernel's text.
+ *
+ * A cache starts with SLAB's limit: 120 objects, 54 above 256 bytes, 24 above 1024, 8 above 4096, 1 above
+ * 131072 (or the magazine_capacity chosen at creation); with half of it, rounded up, as batchcount; and,
+ * unlike SLAB, with the largest sharedfactor: what waits is given back as it ages.
+ */
+struct cpuslab_cache_tunables {
+	unsigned limit; /* objects in a magazine, 1 to CPUSLAB_CACHE_MAGAZINE_MAX; a vCPU has up to two */
+	unsigned batchcount;   /* objects taken from the slabs at a time, 1 to limit */
+	unsigned sharedfactor; /* so many times batchcount objects wait in magazines that no vCPU has; to
+				  65535 */
+};
+
+/*
+ * Changes them at any time; whoever allocates meanwhile need not know.  Magazines of another limit are
+ * emptied at once, except those that cannot be reached (see cpuslab_cache_shrink): they go at their vCPU's
+ * next miss. Caches that share a memory share its tunables.  Returns 0, or -1 with errno EINVAL for a number
+ * out of range.
+ */
+CPUSLAB_API int cpuslab_cache_set_tunables(struct cpuslab_cache *cache,
+					   const struct cpuslab_cache_tunables *tunables);
+CPUSLAB_API struct cpuslab_cache_tunables cpuslab_cache_get_tunables(const struct cpuslab_cache *cache);
 
 /* The size that was asked for, in bytes.  (kmem_cache_size) */
 CPUSLAB_API size_t cpuslab_cache_size(const struct cpuslab_cache *cache);

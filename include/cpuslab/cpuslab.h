@@ -61,12 +61,25 @@ CPUSLAB_API void cpuslab_read_counters(struct cpuslab_counters *counters);
 
 /*
  * Writes every cache of the process, malloc's classes included, to a file descriptor in the format of the
- * kernel's /proc/slabinfo, version 2.1 (slabinfo(5)).  An active object is one that the program has; the
- * limit is the objects of a magazine, sharedavail those in full magazines that no vCPU has.  White space in a
- * name becomes '_'.  Returns 0; or -1 with errno as write(2) sets it, and part of the text may then be
- * written.
+ * kernel's /proc/slabinfo, version 2.1 (slabinfo(5)).  An active object is one that the program has;
+ * sharedavail are those in magazines that no vCPU has; the tunables are those of cpuslab_slabinfo_tune. White
+ * space in a name becomes '_'.  Returns 0; or -1 with errno as write(2) sets it, and part of the text may
+ * then be written.
  */
 CPUSLAB_API int cpuslab_slabinfo(int file);
+
+/*
+ * Changes a cache's tunables at any time, by the line that the kernel's SLAB takes at /proc/slabinfo:
+ *
+ *   NAME LIMIT BATCHCOUNT SHAREDFACTOR
+ *
+ * NAME as cpuslab_slabinfo writes it (of several the first, malloc's classes included), LIMIT the objects in
+ * a magazine, 1 to 500 (a vCPU has up to two), BATCHCOUNT how many are taken from the slabs at a time, 1 to
+ * LIMIT, and SHAREDFACTOR, 0 to 65535, how many times BATCHCOUNT may wait in magazines that no vCPU has
+ * before more go straight to the slabs.  Whoever allocates meanwhile need not know.  Returns 0; or -1 with
+ * errno EINVAL if there is no such cache or a number is out of range (the kernel ignores the latter).
+ */
+CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
 
 /*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare

@@ -12,7 +12,7 @@ enum {
 	OVERHEAD_WORDS = 5,
 	HOARD_BYTES = 64 << 10,
 	BATCH_BYTES = 8 << 10,
-	SMALLEST_BATCH = 4
+	SMALLEST_BATCH = 4,
 };
 
 static size_t block_bytes(unsigned capacity)
@@ -30,10 +30,31 @@ static uint16_t choose_capacity(uint32_t size)
 	return (uint16_t)(block / sizeof(void *) - OVERHEAD_WORDS);
 }
 
+/* Half of a magazine, but not much more memory at once than the program is likely to want soon. */
+static uint16_t choose_batch(uint32_t size, unsigned capacity)
+{
+	unsigned batch = BATCH_BYTES / size, half = (capacity + 1u) / 2;
+
+	if (batch < SMALLEST_BATCH)
+		batch = SMALLEST_BATCH;
+	return (uint16_t)(batch < half ? batch : half);
+}
+
+/* In whole magazines, so that any factor but zero lets one wait. */
+static void set_sharedfactor(struct depot *depot, uint32_t factor)
+{
+	uint64_t objects = (uint64_t)factor * depot->batch;
+
+	depot->sharedfactor = factor;
+	depot->filled_most = (uint32_t)((objects + depot->capacity - 1) / depot->capacity);
+}
+
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
 	assert(capacity <= DEPOT_CAPACITY_MAX);
 	*depot = (struct depot){.capacity = capacity ? capacity : choose_capacity(traits->size)};
+	depot->batch = choose_batch(traits->size, depot->capacity);
+	set_sharedfactor(depot, DEPOT_SHAREDFACTOR_MAX);
 	slab_cache_init(&depot->slabs, traits);
 }
 
@@ -91,17 +112,18 @@ static void push_empty(struct depot *depot, struct magazine *magazine)
 
 static struct magazine *new_magazine(const struct depot *depot)
 {
-	struct magazine *magazine = metadata_alloc(block_bytes(depot->capacity));
+	uint16_t capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+	struct magazine *magazine = metadata_alloc(block_bytes(capacity));
 
 	if (!magazine)
 		return NULL;
-	magazine->capacity = depot->capacity;
+	magazine->capacity = capacity;
 	magazine->count = 0;
 	magazine->self = magazine_end_mark(magazine);
 	magazine->slot[0] = NULL;
-	magazine->slot[magazine->capacity + 1] = (void *)magazine_end_mark(magazine);
+	magazine->slot[capacity + 1] = (void *)magazine_end_mark(magazine);
 	/* A fresh block reads as zero, a reused one holds anything: no end mark may stand in the slots. */
-	for (unsigned i = 1; i <= magazine->capacity; i++)
+	for (unsigned i = 1; i <= capacity; i++)
 		magazine->slot[i] = NULL;
 	return magazine;
 }
@@ -111,47 +133,71 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
+/* Whether a magazine may wait here.  With the lock. */
+static bool has_room(const struct depot *depot, const struct magazine *magazine)
+{
+	return !depot_is_stale(depot, magazine) &&
+	       (!magazine->count || depot->filled_count < depot->filled_most);
+}
+
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 {
 	lock_depot(depot);
 	struct magazine *filled = pop_filled(depot);
+	bool kept = filled && empty && has_room(depot, empty);
 
-	if (filled && empty)
+	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
+	if (filled && empty && !kept)
+		free_magazine(empty);
 	return filled;
 }
 
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 {
 	lock_depot(depot);
-	if (filled)
+	bool kept = filled && has_room(depot, filled);
+
+	if (kept)
 		push_filled(depot, filled);
 	struct magazine *empty = pop_empty(depot);
 
 	cpuslab_spin_unlock(&depot->lock);
+	if (filled && !kept) {
+		depot_drain(depot, filled);
+		/* Emptied, it is what was asked for. */
+		if (!empty && !depot_is_stale(depot, filled))
+			return filled;
+		free_magazine(filled);
+	}
 	return empty ? empty : new_magazine(depot);
 }
 
 void depot_put(struct depot *depot, struct magazine *magazine)
 {
 	lock_depot(depot);
-	if (magazine->count)
+	bool kept = has_room(depot, magazine);
+
+	if (kept && magazine->count)
 		push_filled(depot, magazine);
-	else
+	else if (kept)
 		push_empty(depot, magazine);
 	cpuslab_spin_unlock(&depot->lock);
+	if (kept)
+		return;
+	if (magazine->count)
+		depot_drain(depot, magazine);
+	free_magazine(magazine);
 }
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
-	/* Half of the magazine, but not much more memory at once than the program is likely to want soon. */
-	unsigned batch = BATCH_BYTES / depot->slabs.traits.size;
+	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);
 
-	if (batch < SMALLEST_BATCH)
-		batch = SMALLEST_BATCH;
-	if (batch > (magazine->capacity + 1u) / 2)
-		batch = (magazine->capacity + 1u) / 2;
+	/* A magazine from before the tunables were changed. */
+	if (batch > magazine->capacity)
+		batch = magazine->capacity;
 
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);
@@ -166,19 +212,22 @@ void depot_drain(struct depot *depot, struct magazine *magazine)
 	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
 }
 
-/* Takes `filled` filled magazines and all empty ones but `keep` off the stacks, and gives them back. */
-static void give_back(struct depot *depot, uint32_t filled, uint32_t keep)
+/* Takes `filled` filled magazines and all empty ones but `keep` off the stacks.  With the lock. */
+static struct magazine *take_back(struct depot *depot, uint32_t filled, uint32_t keep)
 {
 	struct magazine *taken = NULL;
 
-	lock_depot(depot);
 	while (filled-- > 0 && depot->filled)
 		stack_push(&taken, pop_filled(depot));
 	while (depot->empty_count > keep)
 		stack_push(&taken, pop_empty(depot));
 	depot->filled_low = depot->filled_count;
-	cpuslab_spin_unlock(&depot->lock);
+	return taken;
+}
 
+/* Gives what was taken to the slabs and to the metadata.  Without the lock. */
+static void give_back(struct depot *depot, struct magazine *taken)
+{
 	while (taken) {
 		struct magazine *magazine = stack_pop(&taken);
 
@@ -186,6 +235,33 @@ static void give_back(struct depot *depot, uint32_t filled, uint32_t keep)
 			depot_drain(depot, magazine);
 		free_magazine(magazine);
 	}
+}
+
+void depot_tune(struct depot *depot, const struct depot_tunables *tunables)
+{
+	assert(tunables->batchcount > 0 && tunables->batchcount <= tunables->limit &&
+	       tunables->limit <= DEPOT_CAPACITY_MAX);
+	lock_depot(depot);
+	bool resized = tunables->limit != depot->capacity;
+
+	__atomic_store_n(&depot->capacity, (uint16_t)tunables->limit, __ATOMIC_RELAXED);
+	__atomic_store_n(&depot->batch, (uint16_t)tunables->batchcount, __ATOMIC_RELAXED);
+	set_sharedfactor(depot, tunables->sharedfactor);
+	uint32_t surplus =
+		depot->filled_count > depot->filled_most ? depot->filled_count - depot->filled_most : 0;
+	struct magazine *taken = resized ? take_back(depot, UINT32_MAX, 0) : take_back(depot, surplus, 1);
+
+	cpuslab_spin_unlock(&depot->lock);
+	give_back(depot, taken);
+}
+
+struct depot_tunables depot_tunables(struct depot *depot)
+{
+	lock_depot(depot);
+	struct depot_tunables tunables = {depot->capacity, depot->batch, depot->sharedfactor};
+
+	cpuslab_spin_unlock(&depot->lock);
+	return tunables;
 }
 
 bool depot_age(struct depot *depot)
@@ -198,13 +274,21 @@ bool depot_age(struct depot *depot)
 				 __ATOMIC_RELAXED);
 		return false;
 	}
-	give_back(depot, unneeded, 1);
+	lock_depot(depot);
+	struct magazine *taken = take_back(depot, unneeded, 1);
+
+	cpuslab_spin_unlock(&depot->lock);
+	give_back(depot, taken);
 	return unneeded > 0;
 }
 
 void depot_empty(struct depot *depot)
 {
-	give_back(depot, UINT32_MAX, 0);
+	lock_depot(depot);
+	struct magazine *taken = take_back(depot, UINT32_MAX, 0);
+
+	cpuslab_spin_unlock(&depot->lock);
+	give_back(depot, taken);
 	slab_cache_shrink(&depot->slabs);
 }
 

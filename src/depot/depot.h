@@ -8,9 +8,14 @@
  * Called by the magazine room, from any thread, with magazines in hand.  Lock: depot.lock for the stacks,
  * held for a few instructions; never together with the slab cache's lock.
  *
- * How much may wait here?  Nothing limits a burst, since giving objects to slabs and taking them back costs
- * more than keeping them.  But what has not been needed since the last look goes to the slabs: at every tick
- * (depot_age), and whenever the heap is about to grow instead of reusing it (see page_has_grown).
+ * How much may wait here?  As many objects as the tunables say: for malloc's classes that limits no burst
+ * that is likely, since giving objects to slabs and taking them back costs more than keeping them.  And what
+ * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever the heap
+ * is about to grow instead of reusing it (see page_has_grown).
+ *
+ * Tunables change at any time.  A magazine keeps the capacity it was made with; one that is not of the
+ * present capacity is stale, and when it comes back, filled or not, its objects go to the slabs and it is
+ * freed.
  *
  * Fork: both stacks change by one store of their head; depot_repair() counts again.
  */
@@ -33,22 +38,39 @@ struct magazine {
 	void *slot[];
 };
 
+/* The names and meanings are those of the kernel's SLAB. */
+struct depot_tunables {
+	uint32_t limit;        /* objects in a magazine, 1 to DEPOT_CAPACITY_MAX */
+	uint32_t batchcount;   /* objects taken from the slabs at a time, 1 to limit */
+	uint32_t sharedfactor; /* the depot holds so many times batchcount objects, in whole magazines */
+};
+
 struct depot {
 	struct slab_cache slabs;
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct magazine *filled, *empty;
 	uint32_t filled_count, empty_count;
-	uint32_t filled_low; /* the fewest since the last look */
-	uint16_t capacity;   /* of this cache's magazines, in objects */
+	uint32_t filled_low;  /* the fewest since the last look */
+	uint32_t filled_most; /* what the tunables let wait here */
+	uint32_t sharedfactor;
+	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
+	uint16_t batch;    /* of a refill; the same */
 	uint64_t refills, drains, lock_acquires;
 };
 
 /* Magazines of at most this many objects: larger blocks of metadata are not reused. */
-enum { DEPOT_CAPACITY_MAX = 500 };
+enum {
+	DEPOT_CAPACITY_MAX = 500,
+	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
+};
 
-/* `capacity` of its magazines; 0 for what suits the size. */
+/* `capacity` of its magazines; 0 for what suits the size.  The other tunables are malloc's. */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity);
+
+/* The caller sees to magazines that are not in the depot. */
+void depot_tune(struct depot *depot, const struct depot_tunables *tunables);
+struct depot_tunables depot_tunables(struct depot *depot);
 
 /* Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none. */
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty);
@@ -72,6 +94,11 @@ struct depot_statistics {
 };
 void depot_statistics(struct depot *depot, struct depot_statistics *statistics);
 void depot_repair(struct depot *depot);
+
+static inline bool depot_is_stale(const struct depot *depot, const struct magazine *magazine)
+{
+	return magazine->capacity != __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+}
 
 static inline uintptr_t magazine_end_mark(const struct magazine *magazine)
 {

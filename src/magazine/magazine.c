@@ -101,6 +101,19 @@ static struct magazine *take_spare(const struct cache *cache)
 	}
 }
 
+/*
+ * What a slow path has taken off a word, if it still has the size that the tunables say.  Whoever changed
+ * them has emptied all words that it could reach; here come those that it could not, and those that another
+ * thread had in hand.
+ */
+static struct magazine *unless_stale(struct cache *cache, struct magazine *magazine)
+{
+	if (!magazine || !depot_is_stale(&cache->depot, magazine))
+		return magazine;
+	depot_put(&cache->depot, magazine);
+	return NULL;
+}
+
 static void put_spare(struct cache *cache, struct magazine *magazine)
 {
 	if (magazine &&
@@ -302,10 +315,10 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 			return alloc_from_slab(cache);
 		loaded = detach(cache, &closed);
 	}
-	struct magazine *magazine = loaded.magazine;
+	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || !magazine->count) {
-		struct magazine *spare = take_spare(cache);
+		struct magazine *spare = unless_stale(cache, take_spare(cache));
 
 		if (spare && spare->count) {
 			put_spare(cache, magazine);
@@ -344,17 +357,17 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		}
 		loaded = detach(cache, &closed);
 	}
-	struct magazine *magazine = loaded.magazine;
-
-	if (magazine && magazine->count && *loaded.top == object)
+	if (loaded.magazine && loaded.magazine->count && *loaded.top == object)
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of an object that was freed just before");
 	if (!slab_is_object(&cache->depot.slabs, object))
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of a pointer that is not an allocated object");
 
+	struct magazine *magazine = unless_stale(cache, loaded.magazine);
+
 	if (!magazine || magazine->count == magazine->capacity) {
-		struct magazine *spare = take_spare(cache);
+		struct magazine *spare = unless_stale(cache, take_spare(cache));
 
 		if (spare && !spare->count) {
 			put_spare(cache, magazine);
@@ -468,9 +481,9 @@ uint64_t magazine_destroy(struct cache *cache)
 	return allocated;
 }
 
-void magazine_shrink(struct cache *cache)
+/* Moves what one cache has in words that can be reached to its depot.  With the census lock. */
+static void empty_all_words(struct cache *cache)
 {
-	cpuslab_spin_lock(&census_lock);
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
 		uintptr_t *word = vcpu_word(id, cache->number);
 
@@ -479,7 +492,25 @@ void magazine_shrink(struct cache *cache)
 			vcpu_reopen(id);
 		}
 	}
+}
+
+void magazine_shrink(struct cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	empty_all_words(cache);
 	depot_empty(&cache->depot);
+	cpuslab_spin_unlock(&census_lock);
+}
+
+void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
+{
+	cpuslab_spin_lock(&census_lock);
+	bool resized = tunables->limit != depot_tunables(&cache->depot).limit;
+
+	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
+	depot_tune(&cache->depot, tunables);
+	if (resized)
+		empty_all_words(cache);
 	cpuslab_spin_unlock(&census_lock);
 }
 
@@ -534,15 +565,23 @@ void magazine_let_caches_go(void)
 
 /*
  * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
- * become other metadata, so the search for the end mark has an end of its own.
+ * become other metadata, so the search for the end mark has an end of its own, and what it tells is checked.
  */
-static unsigned glance(const struct depot *depot, uintptr_t word)
+static unsigned glance(uintptr_t word)
 {
 	void *const *top = (void *const *)word;
 
-	for (unsigned above = 1; above <= depot->capacity + 1u; above++)
-		if (is_end_mark(__atomic_load_n(&top[above], __ATOMIC_RELAXED)))
-			return depot->capacity + 1u - above;
+	for (unsigned above = 1; above <= DEPOT_CAPACITY_MAX + 1 && metadata_contains(&top[above]); above++) {
+		const void *slot = __atomic_load_n(&top[above], __ATOMIC_RELAXED);
+
+		if (is_end_mark(slot)) {
+			const struct magazine *magazine =
+				(const struct magazine *)((uintptr_t)slot & ~(uintptr_t)1);
+			size_t count = (size_t)(top - &magazine->slot[0]);
+
+			return count <= DEPOT_CAPACITY_MAX ? (unsigned)count : 0;
+		}
+	}
 	return 0;
 }
 
@@ -559,7 +598,7 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 		uintptr_t spare = __atomic_load_n(row + VCPU_ROW, __ATOMIC_ACQUIRE);
 
 		if (word != vcpu_void && word != vcpu_closed)
-			objects += glance(&cache->depot, word);
+			objects += glance(word);
 		if (spare && spare != vcpu_closed)
 			objects += ((const struct magazine *)spare)->count;
 	}

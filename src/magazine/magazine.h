@@ -88,6 +88,12 @@ uint64_t magazine_destroy(struct cache *cache);
 /* Takes the objects of one cache out of every vCPU that can be reached, and gives its free slabs back. */
 void magazine_shrink(struct cache *cache);
 
+/*
+ * Changes a cache's tunables while it is in use.  Magazines of another size leave at once where they can be
+ * reached; elsewhere at their vCPU's next miss.
+ */
+void magazine_tune(struct cache *cache, const struct depot_tunables *tunables);
+
 /* The cache that an address of any kind belongs to; NULL for none. */
 struct cache *magazine_cache(const void *address);
 /* Numbers of caches are below this; some may have no cache (NULL). */

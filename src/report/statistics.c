@@ -21,7 +21,7 @@ static void describe(struct cache *cache, struct cache_report *report)
 		.size = cache->depot.slabs.traits.size,
 		.objects_per_slab = cache->depot.slabs.objects,
 		.pages_per_slab = cache->depot.slabs.pages,
-		.capacity = cache->depot.capacity,
+		.tunables = depot_tunables(&cache->depot),
 		/* The two counts are of different instants: never below nothing. */
 		.live = slabs.allocated > hoarded ? slabs.allocated - hoarded : 0,
 		.hoarded = hoarded,
