@@ -226,7 +226,7 @@ struct cpu_time cpu_time(void)
 	return (struct cpu_time){seconds_of(used.ru_utime), seconds_of(used.ru_stime)};
 }
 
-double resident_bytes(void)
+static double bytes_in_rollup(const char *name)
 {
 	/* No stdio: it would allocate, and this is called to see what allocating costs. */
 	char text[4096];
@@ -237,6 +237,16 @@ double resident_bytes(void)
 	if (length <= 0)
 		return 0;
 	text[length] = '\0';
-	const char *field = strstr(text, "\nRss:");
-	return field ? 1024 * strtod(field + sizeof("\nRss:") - 1, NULL) : 0;
+	const char *field = strstr(text, name);
+	return field ? 1024 * strtod(field + strlen(name), NULL) : 0;
+}
+
+double resident_bytes(void)
+{
+	return bytes_in_rollup("\nRss:");
+}
+
+double anonymous_bytes(void)
+{
+	return bytes_in_rollup("\nAnonymous:");
 }

@@ -77,5 +77,7 @@ struct cpu_time cpu_time(void);
 
 /* Resident bytes of this process, exactly: summed over its page tables and not read from lazy counters. */
 double resident_bytes(void);
+/* Of these, what is no file's. */
+double anonymous_bytes(void);
 
 #endif

@@ -23,7 +23,6 @@ static void print_field(FILE *to, const char *text)
 
 void output_csv(const struct results *results, FILE *to)
 {
-	static const char *const roles[] = {"measured", "floor", "published"};
 	fputs("group,test,parameter,metric,unit,better,allocator,role,rounds,median,minimum,spread\n", to);
 	for (unsigned i = 0; i < results->count; i++) {
 		const struct series *s = &results->series[i];
@@ -35,7 +34,7 @@ void output_csv(const struct results *results, FILE *to)
 			print_field(to, fields[f]);
 			fputc(',', to);
 		}
-		fprintf(to, "%s,%u,%.9g,%.9g,%.4f\n", roles[s->role], s->count,
+		fprintf(to, "%s,%u,%.9g,%.9g,%.4f\n", role_names[s->role], s->count,
 			median_of(s->samples, s->count), minimum_of(s->samples, s->count),
 			spread_of(s->samples, s->count));
 	}

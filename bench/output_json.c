@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const roles[] = {"measured", "floor", "published"};
-
 /* ---- writing ---- */
 
 static void print_string(FILE *to, const char *text)
@@ -54,7 +52,7 @@ void output_json(const struct results *results, FILE *to)
 						 {"metric", s->metric},
 						 {"unit", s->unit},
 						 {"allocator", s->peer},
-						 {"role", roles[s->role]},
+						 {"role", role_names[s->role]},
 						 {"better", s->better == BETTER_LOWER ? "lower" : "higher"}};
 		fputs(i ? ",\n{" : "\n{", to);
 		for (unsigned f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
@@ -215,9 +213,9 @@ static void read_series(struct reader *r, struct results *results)
 			read_string(r, fields[f].text, RESULTS_NAME);
 		} else if (strcmp(key, "samples") == 0) {
 			/* We write the samples last, when all that names the series is known. */
-			enum role which = strcmp(role, roles[1]) == 0   ? ROLE_FLOOR
-					  : strcmp(role, roles[2]) == 0 ? ROLE_PUBLISHED
-									: ROLE_MEASURED;
+			enum role which = ROLES - 1;
+			while (which > ROLE_MEASURED && strcmp(role, role_names[which]) != 0)
+				which--;
 			struct cell cell = {
 				s.group,     s.test,
 				s.parameter, s.metric,

@@ -28,14 +28,14 @@ static void print_value(FILE *to, const char *unit, double value)
 
 static unsigned fewest_rounds(const struct results *results, const struct table *table)
 {
-	unsigned fewest = ~0u;
+	unsigned fewest = ~0u; /* of what was measured; 0 when nothing was */
 	for (unsigned row = 0; row < table->parameter_count; row++)
 		for (unsigned column = 0; column < table->column_count; column++) {
 			const struct series *s = table_at(results, table, row, column);
-			if (s && s->role != ROLE_PUBLISHED && s->count < fewest)
+			if (s && (s->role == ROLE_MEASURED || s->role == ROLE_FLOOR) && s->count < fewest)
 				fewest = s->count;
 		}
-	return fewest;
+	return fewest == ~0u ? 0 : fewest;
 }
 
 static void print_ratios(FILE *to, const struct results *results, const struct table *table)
@@ -65,9 +65,11 @@ static void print_ratios(FILE *to, const struct results *results, const struct t
 
 static void print_table(FILE *to, const struct results *results, const struct table *table)
 {
-	fprintf(to, "\n%s: %s: %s (%s, median of %u; %s is better)\n", table->cell.group, table->cell.test,
-		table->cell.metric, strcmp(table->cell.unit, "B") == 0 ? "MiB" : table->cell.unit,
-		fewest_rounds(results, table), table->cell.better == BETTER_LOWER ? "less" : "more");
+	fprintf(to, "\n%s: %s: %s (%s, ", table->cell.group, table->cell.test, table->cell.metric,
+		strcmp(table->cell.unit, "B") == 0 ? "MiB" : table->cell.unit);
+	if (fewest_rounds(results, table) > 0)
+		fprintf(to, "median of %u; ", fewest_rounds(results, table));
+	fprintf(to, "%s is better)\n", table->cell.better == BETTER_LOWER ? "less" : "more");
 	fprintf(to, "  %-22s", "");
 	for (unsigned column = 0; column < table->column_count; column++)
 		fprintf(to, " %13.13s", table->columns[column]);

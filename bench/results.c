@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const role_names[ROLES] = {"measured", "floor", "published", "exact"};
+
 static void copy_name(char to[static RESULTS_NAME], const char *from)
 {
 	snprintf(to, RESULTS_NAME, "%s", from);

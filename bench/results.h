@@ -14,8 +14,12 @@
 
 enum { RESULTS_NAME = 40 };
 
-/* What the samples are of.  FLOOR: empty functions called the same way.  PUBLISHED: a figure from a seed. */
-enum role { ROLE_MEASURED, ROLE_FLOOR, ROLE_PUBLISHED };
+/*
+ * What the samples are of.  FLOOR: empty functions called the same way.  PUBLISHED: a figure from a seed.
+ * EXACT: follows from a rule, and is the same in every run.
+ */
+enum role { ROLE_MEASURED, ROLE_FLOOR, ROLE_PUBLISHED, ROLE_EXACT, ROLES };
+extern const char *const role_names[ROLES];
 enum better { BETTER_LOWER, BETTER_HIGHER };
 
 /* Which cell of which table: all that names a series but the allocator. */

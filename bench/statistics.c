@@ -88,10 +88,9 @@ static double resampled_median(const double *logs, unsigned count, double *scrat
 	return quantile_sorted(scratch, count, 0.5);
 }
 
-static enum verdict verdict_of(const struct ratio *ratio, enum better better, unsigned samples)
+static enum verdict verdict_of(const struct ratio *ratio, enum better better, bool enough)
 {
-	/* With fewer samples no interval can be had: say nothing rather than something wrong. */
-	if (samples < 4 || (ratio->low <= 1 && ratio->high >= 1) || fabs(ratio->value - 1) < indifference)
+	if (!enough || (ratio->low <= 1 && ratio->high >= 1) || fabs(ratio->value - 1) < indifference)
 		return VERDICT_TIE;
 	return (ratio->value < 1) == (better == BETTER_LOWER) ? VERDICT_WIN : VERDICT_LOSS;
 }
@@ -134,7 +133,9 @@ struct ratio geometric_ratio(const struct series *const *ours, const struct seri
 	qsort(means, RESAMPLES, sizeof(*means), ascending);
 	ratio.low = quantile_sorted(means, RESAMPLES, tail);
 	ratio.high = quantile_sorted(means, RESAMPLES, 1 - tail);
-	ratio.verdict = verdict_of(&ratio, ours[0]->better, rounds);
+	/* With fewer samples no interval can be had: say nothing rather than something wrong. */
+	bool exact = ours[0]->role == ROLE_EXACT && theirs[0]->role == ROLE_EXACT;
+	ratio.verdict = verdict_of(&ratio, ours[0]->better, exact || rounds >= 4);
 	free(logs);
 	free(scratch);
 	free(means);

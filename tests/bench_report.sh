@@ -56,6 +56,19 @@ assert a == b' "$work/first.json" "$work/a/results.json"
 "$command" bench compare "$work/first.json" "$work/a/results.json" | grep -q '1.00x'
 "$command" bench show "$work/first.json" --format csv | head -n 1 | grep -q '^group,test'
 
+# The seed's eight rows come out of the rules for slabs, before and after.
+"$command" bench geometry --peers cpuslab --reps 1 --out "$work/geometry" >/dev/null
+python3 - "$work/geometry/results.json" <<'END'
+import json, sys
+rows = [s for s in json.load(open(sys.argv[1]))['series'] if s['metric'] == 'objects in a slab']
+value = {(s['parameter'], s['allocator']): s['samples'] for s in rows}
+names = {s['parameter'] for s in rows}
+assert len(names) == 8
+for name in names:
+    assert value[name, 'before, seed'] == value[name, 'index 4 bytes'], name
+    assert value[name, 'after, seed'] == value[name, 'index 1 byte'], name
+END
+
 # Locks go through the same results; what is aimed at is held against them.
 "$command" bench locks --peers none --only alone --reps 4 --out "$work/locks" >"$work/table"
 grep -q 'aim: at most 1.05.*pagelock to bare pair' "$work/table"
