@@ -8,6 +8,7 @@
 #include "check/corruption.h"
 #include "malloc/process.h"
 #include "options/options.h"
+#include "report/root.h"
 #include "slab/geometry.h"
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
@@ -241,6 +242,22 @@ static struct cache_memory *find_or_create_memory(const struct cpuslab_cache_arg
 	return memory;
 }
 
+/* With magazine_keep_caches(): for readers of this process's memory, what a memory and its handles keep. */
+static void show_room(void)
+{
+	static bool shown;
+
+	if (shown)
+		return;
+	shown = true;
+	root_show("memory.handles", offsetof(struct cache_memory, handles), sizeof(struct cpuslab_cache *));
+	root_show("memory.flags", offsetof(struct cache_memory, flags), sizeof(uint32_t));
+	root_show("memory.shareable", offsetof(struct cache_memory, shareable), sizeof(bool));
+	root_show("handle.size", offsetof(struct cpuslab_cache, size), sizeof(uint32_t));
+	root_show("handle.next", offsetof(struct cpuslab_cache, next), sizeof(struct cpuslab_cache *));
+	root_show("handle.name", offsetof(struct cpuslab_cache, name), CPUSLAB_CACHE_NAME_MAX + 1);
+}
+
 static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
 {
 	struct cpuslab_cache *cache = create_handle(args);
@@ -248,6 +265,7 @@ static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
 	if (!cache)
 		return NULL;
 	magazine_keep_caches();
+	show_room();
 	struct cache_memory *memory = find_or_create_memory(args);
 
 	if (memory)

@@ -84,13 +84,17 @@ static void push_filled(struct depot *depot, struct magazine *magazine)
 {
 	stack_push(&depot->filled, magazine);
 	depot->filled_count++;
+	depot->objects += magazine->count;
 }
 
 static struct magazine *pop_filled(struct depot *depot)
 {
 	struct magazine *magazine = stack_pop(&depot->filled);
 
-	if (magazine && --depot->filled_count < depot->filled_low)
+	if (!magazine)
+		return NULL;
+	depot->objects -= magazine->count;
+	if (--depot->filled_count < depot->filled_low)
 		depot->filled_low = depot->filled_count;
 	return magazine;
 }
@@ -298,12 +302,11 @@ void depot_statistics(struct depot *depot, struct depot_statistics *statistics)
 	*statistics = (struct depot_statistics){
 		.filled = depot->filled_count,
 		.empty = depot->empty_count,
+		.objects = depot->objects,
 		.refills = depot->refills,
 		.drains = depot->drains,
 		.lock_acquires = depot->lock_acquires,
 	};
-	for (const struct magazine *magazine = depot->filled; magazine; magazine = magazine->next)
-		statistics->objects += magazine->count;
 	cpuslab_spin_unlock(&depot->lock);
 }
 
@@ -313,8 +316,11 @@ void depot_repair(struct depot *depot)
 		return;
 	cpuslab_spin_reset(&depot->lock);
 	depot->filled_count = depot->empty_count = depot->filled_low = 0;
-	for (const struct magazine *magazine = depot->filled; magazine; magazine = magazine->next)
+	depot->objects = 0;
+	for (const struct magazine *magazine = depot->filled; magazine; magazine = magazine->next) {
 		depot->filled_count++;
+		depot->objects += magazine->count;
+	}
 	for (const struct magazine *magazine = depot->empty; magazine; magazine = magazine->next)
 		depot->empty_count++;
 }

@@ -56,6 +56,7 @@ struct depot {
 	uint32_t sharedfactor;
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
+	uint64_t objects;  /* in the filled magazines */
 	uint64_t refills, drains, lock_acquires;
 };
 

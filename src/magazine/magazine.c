@@ -620,6 +620,15 @@ void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *free
 	}
 }
 
+void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("magazine.caches", (uintptr_t)caches, sizeof caches);
+	show("magazine.cache_count", (uintptr_t)&cache_count, sizeof cache_count);
+	vcpu_show(show);
+	slab_show(show);
+	page_show(show);
+}
+
 /* ---- fork --------------------------------------------------------------------------------------------- */
 
 static struct slab_cache *slabs_of_id(uint16_t id)

@@ -23,6 +23,12 @@ void large_calls(uint64_t *alloc_calls, uint64_t *free_calls)
 	*free_calls = __atomic_load_n(&frees, __ATOMIC_RELAXED);
 }
 
+void large_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("large.allocs", (uintptr_t)&allocs, sizeof allocs);
+	show("large.frees", (uintptr_t)&frees, sizeof frees);
+}
+
 static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	if (alignment > RUN_ALIGNMENT_MAX)

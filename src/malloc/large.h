@@ -22,5 +22,7 @@ size_t large_bytes(const void *object);
 void *large_resize(void *object, size_t size);
 /* How many calls of large_alloc and large_free there were. */
 void large_calls(uint64_t *alloc_calls, uint64_t *free_calls);
+/* Names these counters for a reader of this process's memory (see report/root.h). */
+void large_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

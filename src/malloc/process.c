@@ -8,11 +8,13 @@
 
 #include "check/corruption.h"
 #include "magazine/magazine.h"
+#include "malloc/large.h"
 #include "malloc/size_class.h"
 #include "malloc/slabinfo.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "page/page.h"
+#include "report/root.h"
 #include "vcpu/vcpu.h"
 
 /*
@@ -46,6 +48,8 @@ static void start(void)
 		corruption_abort(NULL, NULL, "the system gives no memory to start with");
 	vcpu_init();
 	size_class_init();
+	large_show(root_show);
+	root_publish();
 
 	/* A word that forked children find zeroed; a whole page, because the kernel does it by pages. */
 	uint32_t *word = os_map(NULL, PAGE_BYTES);

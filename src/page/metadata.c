@@ -90,6 +90,11 @@ void metadata_repair(void)
 		cpuslab_spin_reset(&metadata_lock);
 }
 
+void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("metadata.used", (uintptr_t)&used, sizeof used);
+}
+
 size_t metadata_bytes(void)
 {
 	return __atomic_load_n(&used, __ATOMIC_RELAXED);

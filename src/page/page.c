@@ -11,6 +11,22 @@ bool page_init(void)
 	return layout_init();
 }
 
+void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("page.front", (uintptr_t)&page_front, sizeof page_front);
+	show("front.map", offsetof(struct page_front, map), sizeof(uint16_t *));
+	show("front.slab_of", offsetof(struct page_front, slab_of), sizeof(uint32_t *));
+	show("front.metadata", offsetof(struct page_front, metadata), sizeof(char *));
+	/* Regions in a row, in this order: heap, page map, slab_of, runs, metadata. */
+	show("page.regions", (uintptr_t)&layout, sizeof layout);
+	show("region", 0, sizeof(struct region));
+	show("region.base", offsetof(struct region, base), sizeof(char *));
+	show("region.committed", offsetof(struct region, committed), sizeof(size_t));
+	run_show(show);
+	metadata_show(show);
+	huge_show(show);
+}
+
 void page_repair(bool orphans)
 {
 	metadata_repair();

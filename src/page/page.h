@@ -119,6 +119,9 @@ struct page_statistics {
 };
 void page_statistics(struct page_statistics *statistics);
 
+/* Names what a reader of this process's memory needs to know of this room (see report/root.h). */
+void page_show(void (*show)(const char *name, uintptr_t value, size_t size));
+
 /* ---- metadata --------------------------------------------------------------------------------------- */
 
 enum { METADATA_UNIT = 64 };
@@ -157,5 +160,6 @@ void *huge_resize(void *address, size_t bytes);
 void huge_purge(bool all);
 void huge_repair(void);
 void huge_statistics(struct page_statistics *statistics);
+void huge_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

@@ -626,6 +626,21 @@ size_t page_heap_pages(void)
 	return __atomic_load_n(&top, __ATOMIC_RELAXED);
 }
 
+void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("page.top", (uintptr_t)&top, sizeof top);
+	/* Two counts: clean pages, dirty pages. */
+	show("page.free", (uintptr_t)free_pages, sizeof free_pages);
+	show("page.in_transit", (uintptr_t)&in_transit, sizeof in_transit);
+	show("page.large", (uintptr_t)&large_pages, sizeof large_pages);
+	show("page.large_runs", (uintptr_t)&large_runs, sizeof large_runs);
+	show("page.purged", (uintptr_t)&purged_total, sizeof purged_total);
+	show("page.lock_acquires", (uintptr_t)&lock_acquires, sizeof lock_acquires);
+	show("run", 0, sizeof(struct run));
+	show("run.pages", offsetof(struct run, pages), sizeof(uint32_t));
+	show("run.state", offsetof(struct run, state), sizeof(uint32_t));
+}
+
 void page_statistics(struct page_statistics *statistics)
 {
 	*statistics = (struct page_statistics){0};

@@ -6,6 +6,7 @@
 #define CPUSLAB_RUN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Page numbers here count from the heap's start. */
@@ -31,5 +32,6 @@ enum run_state {
 
 void run_init(void);
 void run_repair(bool orphans);
+void run_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

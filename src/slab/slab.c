@@ -458,6 +458,15 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("slab", 0, sizeof(struct slab));
+	show("slab.base", offsetof(struct slab, base), sizeof(char *));
+	show("slab.in_use", offsetof(struct slab, in_use), sizeof(uint16_t));
+	show("slab.bump", offsetof(struct slab, bump), sizeof(uint16_t));
+	show("slab.cache", offsetof(struct slab, cache), sizeof(struct slab_cache *));
+}
+
 /* ---- fork ------------------------------------------------------------------------------------------- */
 
 bool slab_repair_begin(struct slab_cache *cache)

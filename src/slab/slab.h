@@ -103,6 +103,9 @@ struct slab_statistics {
 };
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics);
 
+/* Names the parts of a slab's descriptor for a reader of this process's memory (see report/root.h). */
+void slab_show(void (*show)(const char *name, uintptr_t value, size_t size));
+
 /*
  * In a forked child, where only the caller's thread is left.  For each cache slab_repair_begin, which tells
  * whether the lock was held and then forgets all lists; then, if any was, slab_repair_pages with a function

@@ -396,6 +396,18 @@ uint64_t vcpu_fences(void)
 	return __atomic_load_n(&fences, __ATOMIC_RELAXED);
 }
 
+void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("vcpu.mode", (uintptr_t)&mode, sizeof mode);
+	show("vcpu.ids", (uintptr_t)&ids, sizeof ids);
+	show("vcpu.banks", (uintptr_t)banks, sizeof banks[0]);
+	show("vcpu.bank_count", (uintptr_t)&bank_count, sizeof bank_count);
+	show("vcpu.fences", (uintptr_t)&fences, sizeof fences);
+	show("vcpu.void", vcpu_void, sizeof(uintptr_t));
+	show("vcpu.closed", vcpu_closed, sizeof(uintptr_t));
+	show("bank.areas", (uintptr_t)&banks[0].areas - (uintptr_t)&banks[0], sizeof banks[0].areas);
+}
+
 void vcpu_repair(void)
 {
 	cpuslab_spin_reset(&vcpu_lock);

@@ -105,6 +105,9 @@ unsigned vcpu_ids(void);
 /* Fences issued so far. */
 uint64_t vcpu_fences(void);
 
+/* Names what a reader of this process's memory needs to find every word (see report/root.h). */
+void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size));
+
 /* In a forked child. */
 void vcpu_repair(void);
 

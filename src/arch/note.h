@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch/note: a note in the program's own image that leads a reader from outside to a record of ours.
+ *
+ * An ELF note lies in a segment that the program headers name (PT_NOTE), so that it is found in any mapped
+ * image without symbols: stripped, static and position-independent ones alike.  Its description is one 64-bit
+ * number: the distance from the number itself to the record.
+ */
+#ifndef CPUSLAB_ARCH_NOTE_H
+#define CPUSLAB_ARCH_NOTE_H
+
+/* `record` is a symbol that the linker can resolve inside this image: hidden, not static. */
+#define ARCH_DEFINE_NOTE(owner, type, record)                                                                \
+	__asm__(".pushsection .note." owner ", \"a\", @note\n"                                               \
+		".balign 4\n"                                                                                \
+		".long 2f - 1f, 4f - 3f, " #type "\n"                                                        \
+		"1: .asciz \"" owner "\"\n"                                                                  \
+		"2: .balign 4\n"                                                                             \
+		"3: .quad " #record " - .\n"                                                                 \
+		"4: .balign 4\n"                                                                             \
+		".popsection\n")
+
+#endif

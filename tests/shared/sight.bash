@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# Sourced by the tests that look at processes from outside.  Each starts programs on the library with `begin`;
+# all are ended with the test.
+build=${CPUSLAB_BUILD:?run by ctest, or set it to the build folder}
+cpuslab=$build/cpuslab
+[ -z "${CPUSLAB_SANITIZE:-}" ] || { echo "skipped: a sanitizer's malloc would be the one that is seen" && exit 77; }
+work=$(mktemp -d)
+begun=()
+
+end() {
+	[ ${#begun[@]} -eq 0 ] || kill -KILL "${begun[@]}" 2>/dev/null
+	rm -rf "$work"
+}
+trap end EXIT
+
+fail() {
+	echo "$*" >&2
+	exit 1
+}
+
+# begin PROGRAM ARGS...: on the library, until it has written a line; its pid is in $pid.
+begin() {
+	: >"$work/lines"
+	LD_PRELOAD=${library-$build/libcpuslab.so} "$@" >"$work/lines" &
+	pid=$!
+	disown "$pid"
+	begun+=("$pid")
+	eventually lines 1
+}
+
+# lines COUNT: the last program begun has written so many.
+lines() {
+	[ "$(wc -l <"$work/lines")" -ge "$1" ]
+}
+
+# eventually COMMAND...: within a minute.
+eventually() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		! "$@" || return 0
+		sleep 0.1
+	done
+	fail "never: $*"
+}

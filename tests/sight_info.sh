@@ -1,0 +1,177 @@
+#!/bin/bash
+# `cpuslab info` reads running programs that know nothing of it: live threads, static ones, ones that die or
+# execute another program meanwhile, real ones; and it says what is wrong where it may not or cannot.
+set -u
+# shellcheck source-path=SCRIPTDIR source=shared/sight.bash
+. "$(dirname "$0")/shared/sight.bash"
+
+python=/usr/bin/python3
+[ -x $python ] || python=python3
+
+# ---- figures add up while threads run ----------------------------------------------------------------------
+
+cat >"$work/add.py" <<'PYTHON'
+import json, sys
+wanted, slack = int(sys.argv[1]), int(sys.argv[2])
+seen = json.load(sys.stdin)
+parts = seen["bytes"]
+mapped = parts.pop("mapped")
+assert sum(parts.values()) == mapped, (sum(parts.values()), mapped)
+live = 0
+for cache in seen["caches"]:
+    objects = cache["live"] + cache["in_vcpus"] + cache["in_depot"] + cache["free_in_slabs"]
+    assert objects == cache["objects"], cache
+    assert objects * cache["size"] + cache["slack_bytes"] == cache["space_bytes"], cache
+    assert cache["full_slabs"] + cache["partial_slabs"] + cache["empty_slabs"] == cache["slabs"], cache
+    live += cache["live"]
+# The page layer counts pages, the caches count slabs: what is neither is on its way.
+assert parts["moving"] <= 1 << 20 if slack else parts["moving"] == 0, parts
+# Stacks of threads, stdio and the dynamic linker have some objects too.
+assert wanted - slack <= live <= wanted + slack + 64, (wanted, live)
+assert seen["unsettled"] == 0 or slack, seen["unsettled"]
+PYTHON
+figures() {
+	"$cpuslab" info --json -e "$pid" >"$work/json" || fail "no figures"
+	$python "$work/add.py" "$@" <"$work/json" || fail "they do not add up: $(head -c 2000 "$work/json")"
+}
+
+begin "$build/tests/target_crowd" 8 1000
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	# In flight: what is read of a vCPU a little later than of the slabs.
+	figures 8008 2000
+done
+
+# ---- at rest they are exact, and resident is what the kernel says --------------------------------------------
+
+kill -USR1 "$pid"
+eventually lines 2
+figures 8008 0
+$python - "$pid" "$work/json" <<'PYTHON' || fail "resident is not what smaps says"
+import json, re, sys
+# The heap is the only mapping of its kind: private, anonymous, and much lower than libraries and stacks.
+heap, inside = 0, False
+for line in open(f"/proc/{sys.argv[1]}/smaps"):
+    start = re.match(r"([0-9a-f]+)-[0-9a-f]+ (\S+)", line)
+    if start:
+        inside = int(start[1], 16) < 0x500000000000 and int(start[1], 16) >= 1 << 32
+    elif line.startswith("Rss:") and inside:
+        heap += int(line.split()[1]) << 10
+told = json.load(open(sys.argv[2]))["resident"]
+told = told["heap"] + told["metadata"]
+assert abs(told - heap) <= heap * 0.02, (told, heap)
+PYTHON
+
+# ---- the forms ------------------------------------------------------------------------------------------------
+
+"$cpuslab" info "$pid" | head -1 | grep -q '^Name  *Objects Objsize  *Space Slabs/Part/Cpu  O/S O %Fr %Ef Flg$' ||
+	fail "the head of the table"
+[ "$("$cpuslab" info "$pid" 'malloc-51*' | tail -n +2 | awk '{print $1}')" = malloc-512 ] || fail "selection"
+"$cpuslab" info -S -N 2 "$pid" | awk 'NR == 2 && $1 == "" { exit 1 } END { exit NR != 3 }' || fail "-S -N 2"
+"$cpuslab" info -B -S "$pid" | awk 'NR > 2 && $4 > last { exit 1 } { last = $4 }' || fail "-S does not sort"
+"$cpuslab" info -B -S -i "$pid" | awk 'NR > 2 && $4 < last { exit 1 } { last = $4 }' || fail "-i does not invert"
+"$cpuslab" info -r "$pid" malloc-512 | grep -q '^Slabcache: malloc-512 ' || fail "-r"
+"$cpuslab" info -T "$pid" | grep -q '^= mapped ' || fail "-T"
+"$cpuslab" info -D -A "$pid" | grep -q 'AllocMiss' || fail "-D"
+"$cpuslab" info -n "$pid" | grep -q 'N0' || fail "-n"
+"$cpuslab" info --prometheus "$pid" >"$work/metrics" || fail "--prometheus"
+$python - "$work/metrics" <<'PYTHON' || fail "not the text exposition format"
+import re, sys
+types, done, current = {}, set(), None
+for line in open(sys.argv[1]):
+    if line.startswith("# TYPE"):
+        _, _, name, kind = line.split()
+        assert name not in types and kind in ("gauge", "counter")
+        types[name] = kind
+    elif not line.startswith("#"):
+        name = re.fullmatch(r'([a-z_]+)\{([a-z_]+="(?:[^"\\\n]|\\.)*",?)+\} \d+\n', line)[1]
+        assert name in types and (name == current or name not in done), line
+        assert types[name] != "counter" or name.endswith("_total")
+        current = name
+        done.add(name)
+assert len(done) >= 10
+PYTHON
+
+# procps' slabtop reads the text in place of the kernel's, where this machine lets us put it there.
+"$cpuslab" info --slabinfo "$pid" >"$work/slabinfo" || fail "--slabinfo"
+if command -v slabtop >/dev/null && unshare -m true 2>/dev/null; then
+	unshare -m sh -c "mount --bind '$work/slabinfo' /proc/slabinfo && slabtop -o -s c" >"$work/slabtop" 2>&1 ||
+		fail "slabtop: $(cat "$work/slabtop")"
+	grep -q ' malloc-512' "$work/slabtop" || fail "slabtop shows: $(cat "$work/slabtop")"
+else
+	echo "slabtop was not tried: it is not here, or the text cannot be put in place of /proc/slabinfo"
+fi
+
+# ---- a static program; caches that share their memory -----------------------------------------------------------
+
+library='' begin "$build/tests/target_crowd_static" 2 100
+figures 202 0 2>/dev/null || figures 202 300
+begin "$build/tests/target_caches" 100 2
+"$cpuslab" info -a "$pid" | grep -q '^sort_[0-9]* .*<- .*sort_' || fail "aliases"
+"$cpuslab" info "$pid" sort_1 | tail -n 1 | awk '{ exit !($2 == 1 && $3 == 48) }' || fail "sort_1"
+
+# ---- processes that do not stay ------------------------------------------------------------------------------------
+
+LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_changer" &
+pid=$!
+begun+=("$pid")
+seen=0
+for _ in $(seq 100); do
+	if "$cpuslab" info --json "$pid" >"$work/json" 2>"$work/error"; then
+		[ "$(tail -n 1 "$work/json")" = '}' ] || fail "half a report"
+		seen=$((seen + 1))
+	else
+		[ $? -eq 1 ] && grep -q "^cpuslab info: process $pid" "$work/error" || fail "$(cat "$work/error")"
+	fi
+done
+[ "$seen" -gt 0 ] || fail "it was never there"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+"$cpuslab" info "$pid" 2>"$work/error" && fail "it is dead"
+grep -q 'no such process' "$work/error" || fail "$(cat "$work/error")"
+
+# ---- what cannot be read ---------------------------------------------------------------------------------------------
+
+begin "$build/tests/target_crowd" 1 10
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+	cp "$cpuslab" "$work/cpuslab" && chmod 755 "$work" "$work/cpuslab"
+	setpriv --reuid 65534 --clear-groups "$work/cpuslab" info "$pid" 2>"$work/error" && fail "anyone may read it"
+	grep -q 'belongs to user 0.*sudo.*setcap' "$work/error" || fail "$(cat "$work/error")"
+fi
+"$cpuslab" info $$ 2>"$work/error" && fail "bash runs on cpuslab"
+grep -q 'does not run on cpuslab' "$work/error" || fail "$(cat "$work/error")"
+"$cpuslab" info no-such-name 2>"$work/error" && fail "a name that nobody has"
+grep -q "no process is called 'no-such-name'" "$work/error" || fail "$(cat "$work/error")"
+
+# A library with a root record of the next version.
+$python - "$build/libcpuslab.so" "$work/next.so" <<'PYTHON'
+import struct, sys
+image = open(sys.argv[1], "rb").read()
+record = b"cpuslab\0" + struct.pack("<I", 1)
+assert image.count(record) == 1
+open(sys.argv[2], "wb").write(image.replace(record, b"cpuslab\0" + struct.pack("<I", 2)))
+PYTHON
+library=$work/next.so begin "$build/tests/target_crowd" 1 10
+"$cpuslab" info "$pid" 2>"$work/error" && fail "another version was read"
+grep -q 'root record has version 2; this tool .* reads version 1: use the cpuslab command' "$work/error" ||
+	fail "$(cat "$work/error")"
+
+# ---- real programs ---------------------------------------------------------------------------------------------------
+
+LD_PRELOAD=$build/libcpuslab.so $python -c 'import time
+keep = [bytearray(600) for _ in range(100000)]
+print("up", flush=True); time.sleep(600)' >"$work/python" &
+pid=$!
+disown "$pid"
+begun+=("$pid")
+eventually test -s "$work/python"
+# Beyond what python3 keeps in arenas of its own, and one more, since a bytearray ends with a zero byte.
+[ "$("$cpuslab" info "$pid" malloc-640 | awk 'NR == 2 { print ($2 >= 100000) }')" = 1 ] || fail "python3's objects"
+if command -v redis-server >/dev/null; then
+	LD_PRELOAD=$build/libcpuslab.so redis-server --port 0 --unixsocket "$work/redis" --save '' >/dev/null &
+	pid=$!
+	disown "$pid"
+	begun+=("$pid")
+	eventually "$cpuslab" info "$pid" >/dev/null 2>&1
+	"$cpuslab" info -T "$pid" | grep -q "^Process $pid (redis-server)" || fail "redis"
+fi
+exit 0

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: MIT */
+#include "inspect/census.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ATTEMPTS = 8, CACHES_MAX = 1 << 17, VCPUS_MAX = 1 << 14, HANDLES_MAX = 4096, MAGAZINE_MAX = 500 };
+
+/* Regions in the order in which the library shows them. */
+enum { HEAP, MAP, SLAB_OF, RUNS, METADATA, REGIONS };
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static void *array(void *old, size_t count, size_t bytes)
+{
+	void *grown = reallocarray(old, count ? count : 1, bytes);
+
+	if (!grown) {
+		perror("cpuslab");
+		exit(1);
+	}
+	return grown;
+}
+
+/* ---- caches ---------------------------------------------------------------------------------------------
+ */
+
+static void understand(struct census_cache *cache, const struct target *target, const char *raw)
+{
+	const struct target_fields *at = &target->at;
+#define MEMBER(field) target_member(raw, &at->field)
+	cache->number = (uint32_t)MEMBER(cache_number);
+	cache->owner = MEMBER(cache_owner);
+	cache->size = (uint32_t)MEMBER(cache_size);
+	cache->alignment = (uint32_t)MEMBER(cache_alignment);
+	cache->constructed = MEMBER(cache_construct) != 0;
+	cache->type_stable = MEMBER(cache_type_stable) != 0;
+	cache->per_slab = (uint32_t)MEMBER(cache_objects);
+	cache->pages_per_slab = (uint32_t)MEMBER(cache_pages);
+	cache->capacity = (uint32_t)MEMBER(depot_capacity);
+	cache->batch = (uint32_t)MEMBER(depot_batch);
+	cache->sharedfactor = (uint32_t)MEMBER(depot_sharedfactor);
+	cache->slabs = MEMBER(cache_slab_count);
+	cache->full_slabs = MEMBER(cache_full_slabs);
+	cache->empty_slabs = MEMBER(cache_empty) != 0;
+	cache->created = MEMBER(cache_created);
+	cache->freed = MEMBER(cache_freed);
+	cache->allocated = MEMBER(cache_allocated);
+	cache->in_depot = MEMBER(depot_objects);
+	cache->depot_filled = MEMBER(depot_filled);
+	cache->depot_empty = MEMBER(depot_empty);
+	cache->refills = MEMBER(depot_refills);
+	cache->drains = MEMBER(depot_drains);
+	cache->locks = MEMBER(cache_slab_locks) + MEMBER(depot_locks);
+#undef MEMBER
+	cache->object_size = cache->size;
+	cache->objects = cache->slabs * cache->per_slab;
+}
+
+/*
+ * Copies of all caches of which two in a row were equal.  Every change under a cache's locks counts an
+ * acquisition, so that equal copies mean that nothing happened in between.
+ */
+static void read_caches(struct census *census, const struct target *target, const uint64_t *addresses)
+{
+	size_t count = census->cache_count, bytes = target->at.cache.size;
+	char *copies = array(NULL, 2 * count, bytes);
+	struct target_piece *pieces = array(NULL, 2 * count, sizeof(*pieces));
+	bool *settled = array(NULL, count, sizeof(*settled));
+	size_t unsettled = count;
+
+	memset(settled, 0, count * sizeof(*settled));
+	for (int attempt = 0; attempt < ATTEMPTS && unsettled; attempt++) {
+		size_t asked = 0;
+
+		/* Both copies close together: what lies in between is what can happen. */
+		for (size_t i = 0; i < count; i++)
+			for (size_t copy = 0; !settled[i] && copy < 2; copy++)
+				pieces[asked++] = (struct target_piece){
+					addresses[i], copies + (2 * i + copy) * bytes, bytes, false};
+		target_gather(target, pieces, asked);
+		asked = 0;
+		for (size_t i = 0; i < count; i++) {
+			if (settled[i])
+				continue;
+			const struct target_piece *piece = &pieces[asked];
+
+			asked += 2;
+			if (!piece[0].read || !piece[1].read)
+				memset(piece[0].buffer, 0, bytes);
+			else if (memcmp(piece[0].buffer, piece[1].buffer, bytes) != 0)
+				continue;
+			settled[i] = true;
+			unsettled--;
+		}
+	}
+	census->unsettled = unsettled;
+	for (size_t i = 0; i < count; i++) {
+		census->caches[i] = (struct census_cache){.address = addresses[i]};
+		understand(&census->caches[i], target, copies + 2 * i * bytes);
+	}
+
+	/* The names last: 128 bytes each, up to the end of a page, and then what is missing. */
+	for (int part = 0; part < 2; part++) {
+		size_t asked = 0;
+
+		for (size_t i = 0; i < count; i++) {
+			struct census_cache *cache = &census->caches[i];
+			size_t have = strnlen(cache->name, CENSUS_NAME - 1);
+			uint64_t name = target_member(copies + 2 * i * bytes, &target->at.cache_name);
+			size_t length = CENSUS_NAME - 1 - have;
+			size_t to_end = CENSUS_PAGE - (name + have) % CENSUS_PAGE;
+
+			if (!name || (part && (!have || (name + have) % CENSUS_PAGE)))
+				continue;
+			pieces[asked++] = (struct target_piece){name + have, cache->name + have,
+								length < to_end ? length : to_end, false};
+		}
+		target_gather(target, pieces, asked);
+	}
+	free(settled);
+	free(pieces);
+	free(copies);
+}
+
+/* ---- handles ------------------------------------------------------------------------------------------- */
+
+/* The handles of all memories, one from each list at a time, for the lists lie all over the target. */
+static void read_handles(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	size_t head = at->handle_name.value, bytes = head + CENSUS_NAME, active = census->cache_count;
+	struct target_piece *pieces = array(NULL, 2 * active, sizeof(*pieces));
+	uint64_t *next = array(NULL, active, sizeof(*next));
+	char *raw = array(NULL, active, bytes);
+	size_t capacity = 0, asked = 0;
+
+	memset(next, 0, active * sizeof(*next));
+	for (size_t c = 0; c < active; c++) {
+		struct census_cache *cache = &census->caches[c];
+
+		if (!cache->owner)
+			continue;
+		pieces[asked++] = (struct target_piece){cache->owner + at->memory_handles.value, &next[c],
+							sizeof(next[c]), false};
+		pieces[asked++] = (struct target_piece){cache->owner + at->memory_shareable.value,
+							&cache->shareable, sizeof(cache->shareable), false};
+	}
+	target_gather(target, pieces, asked);
+	census->handle_count = 0;
+	for (int round = 0; round < HANDLES_MAX && asked; round++) {
+		asked = 0;
+		memset(raw, 0, active * bytes);
+		for (size_t c = 0; c < active; c++) {
+			size_t to_end = CENSUS_PAGE - next[c] % CENSUS_PAGE;
+			size_t whole = bytes - 1;
+
+			if (!next[c])
+				continue;
+			/* In two pieces, because a handle is as long as its name. */
+			pieces[asked++] = (struct target_piece){next[c], raw + c * bytes,
+								whole < to_end ? whole : to_end, false};
+			if (whole > to_end)
+				pieces[asked++] = (struct target_piece){
+					next[c] + to_end, raw + c * bytes + to_end, whole - to_end, false};
+		}
+		target_gather(target, pieces, asked);
+		for (size_t c = 0; c < active; c++) {
+			if (!next[c])
+				continue;
+			if (census->handle_count == capacity) {
+				capacity = capacity ? 2 * capacity : active + 1;
+				census->handles = array(census->handles, capacity, sizeof(*census->handles));
+			}
+			struct census_handle *handle = &census->handles[census->handle_count++];
+
+			handle->cache = c;
+			handle->size = (uint32_t)target_member(raw + c * bytes, &at->handle_size);
+			memcpy(handle->name, raw + c * bytes + head, CENSUS_NAME);
+			next[c] = target_member(raw + c * bytes, &at->handle_next);
+		}
+	}
+	free(raw);
+	free(next);
+	free(pieces);
+	for (size_t h = 0; h < census->handle_count; h++) {
+		struct census_cache *cache = &census->caches[census->handles[h].cache];
+
+		if (!cache->named++ || census->handles[h].size > cache->object_size)
+			cache->object_size = census->handles[h].size;
+	}
+	for (size_t c = 0; c < census->cache_count; c++)
+		if (census->caches[c].named)
+			census->caches[c].aliases = census->caches[c].named - 1;
+}
+
+/* Leaves out what was read while it came or went. */
+static void drop_strays(struct census *census)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < census->cache_count; i++) {
+		struct census_cache *cache = &census->caches[i];
+
+		if (!cache->size || !cache->per_slab || !cache->pages_per_slab)
+			continue;
+		for (char *c = cache->name; *c; c++)
+			if ((unsigned char)*c < ' ' || *c == 0x7f)
+				*c = '?';
+		census->caches[kept++] = *cache;
+	}
+	census->cache_count = kept;
+}
+
+static bool find_caches(struct census *census, const struct target *target)
+{
+	uint64_t count;
+
+	if (!target_variable(target, &target->at.cache_count, &count) || count > CACHES_MAX)
+		return false;
+	uint64_t *addresses = array(NULL, count, sizeof(*addresses));
+	bool read = target_read(target, target->at.caches.value, addresses, count * sizeof(*addresses));
+
+	census->cache_count = 0;
+	for (size_t i = 0; read && i < count; i++)
+		if (addresses[i])
+			addresses[census->cache_count++] = addresses[i];
+	if (read) {
+		census->caches = array(census->caches, census->cache_count, sizeof(*census->caches));
+		read_caches(census, target, addresses);
+		drop_strays(census);
+		census->handle_count = 0;
+		if (target->at.memory_handles.size)
+			read_handles(census, target);
+	}
+	free(addresses);
+	return read;
+}
+
+/* ---- vCPUs ----------------------------------------------------------------------------------------------
+ */
+
+/* Everything that one bank's area of one vCPU says of its caches. */
+struct area {
+	uint32_t vcpu, bank;
+	char *words;
+};
+
+static bool is_magazine(const struct target *target, uint64_t word)
+{
+	return word && word != target->at.vcpu_void.value && word != target->at.vcpu_closed.value;
+}
+
+/* Where a cache's word lies in its area. */
+static size_t word_offset(const struct target *target, uint32_t number)
+{
+	uint32_t row = (uint32_t)target->at.area_row.value;
+	uint32_t place = number % (uint32_t)target->at.area_bank_caches.value;
+
+	return place / row * target->at.area_group_bytes.value + place % row * sizeof(uint64_t);
+}
+
+/*
+ * Objects in a loaded magazine, from its slots above the word: the mark that ends it, the magazine's own
+ * address with bit 0 set, stands in the slot after the last.
+ */
+static uint16_t objects_below(const uint64_t *slots, size_t count, uint64_t word, uint64_t first_slot)
+{
+	for (size_t above = 0; above < count; above++) {
+		uint64_t bottom = (slots[above] & ~1ul) + first_slot;
+
+		if ((slots[above] & 1) && bottom <= word && word - bottom <= MAGAZINE_MAX * sizeof(uint64_t))
+			return (uint16_t)((word - bottom) / sizeof(uint64_t));
+	}
+	return 0;
+}
+
+struct pending {
+	struct census_cell *cell;
+	struct census_cache *cache;
+	uint64_t word;
+	uint64_t *slots;
+};
+
+static void count_magazines(struct census *census, const struct target *target, const struct area *areas,
+			    size_t area_count)
+{
+	size_t row = target->at.area_row_bytes.value, bank_caches = target->at.area_bank_caches.value;
+	size_t cells = census->cache_count * census->vcpus, loaded = 0, slots = 0, asked = 0;
+	struct target_piece *pieces = array(NULL, 2 * cells, sizeof(*pieces));
+	struct pending *pending = array(NULL, cells, sizeof(*pending));
+
+	for (size_t a = 0; a < area_count; a++)
+		for (size_t c = 0; c < census->cache_count; c++) {
+			struct census_cache *cache = &census->caches[c];
+			struct census_cell *cell = &census->cells[c * census->vcpus + areas[a].vcpu];
+			uint64_t word, spare, misses;
+
+			if (cache->number / bank_caches != areas[a].bank)
+				continue;
+			const char *at = areas[a].words + word_offset(target, cache->number);
+
+			memcpy(&word, at, sizeof(word));
+			memcpy(&spare, at + row, sizeof(spare));
+			memcpy(&misses, at + 2 * row, sizeof(misses));
+			cell->alloc_misses = (uint32_t)misses;
+			cell->free_misses = (uint32_t)(misses >> 32);
+			if (is_magazine(target, spare))
+				pieces[asked++] =
+					(struct target_piece){spare + target->at.magazine_count.value,
+							      &cell->spare, sizeof(cell->spare), false};
+			if (is_magazine(target, word)) {
+				pending[loaded++] = (struct pending){cell, cache, word, NULL};
+				slots += cache->capacity + 2;
+			}
+		}
+	uint64_t *slot = array(NULL, slots, sizeof(*slot)), *next = slot;
+	size_t first_loaded = asked;
+
+	for (size_t i = 0; i < loaded; i++) {
+		size_t length = pending[i].cache->capacity + 2;
+
+		pending[i].slots = next;
+		pieces[asked++] = (struct target_piece){pending[i].word, next, length * sizeof(*slot), false};
+		next += length;
+	}
+	memset(slot, 0, slots * sizeof(*slot));
+	target_gather(target, pieces, asked);
+	/* A magazine that went elsewhere meanwhile has anything in its place. */
+	for (size_t i = 0; i < first_loaded; i++) {
+		struct census_cell *cell =
+			(void *)((char *)pieces[i].buffer - offsetof(struct census_cell, spare));
+		size_t c = (size_t)(cell - census->cells) / census->vcpus;
+
+		if (!pieces[i].read || cell->spare > census->caches[c].capacity)
+			cell->spare = 0;
+	}
+	for (size_t i = 0; i < loaded; i++)
+		pending[i].cell->loaded = objects_below(pending[i].slots, pending[i].cache->capacity,
+							pending[i].word, target->at.magazine_slot.value);
+	free(slot);
+	free(pending);
+	free(pieces);
+}
+
+static bool find_vcpus(struct census *census, const struct target *target)
+{
+	static const char *const modes[] = {"slot", "cpu_id", "mm_cid"};
+	uint64_t mode, ids, banks;
+
+	if (!target_variable(target, &target->at.vcpu_mode, &mode) ||
+	    !target_variable(target, &target->at.vcpu_ids, &ids) ||
+	    !target_variable(target, &target->at.vcpu_bank_count, &banks) || ids > VCPUS_MAX || banks > 64)
+		return false;
+	census->mode = mode < 3 ? modes[mode] : "unknown";
+
+	/* Ids up to the highest that has an area: there are many more possible than used. */
+	size_t entries = banks * ids, area_count = 0, area_bytes = target->at.area.size;
+	uint64_t *addresses = array(NULL, entries, sizeof(*addresses));
+	char *bank = array(NULL, banks, target->at.vcpu_banks.size);
+	struct area *areas;
+	struct target_piece *pieces = array(NULL, entries, sizeof(*pieces));
+	bool read =
+		target_read(target, target->at.vcpu_banks.value, bank, banks * target->at.vcpu_banks.size);
+
+	for (size_t b = 0; read && b < banks; b++)
+		read = target_read(
+			target, target_member(bank + b * target->at.vcpu_banks.size, &target->at.bank_areas),
+			addresses + b * ids, ids * sizeof(*addresses));
+	census->vcpus = 0;
+	for (size_t i = 0; read && i < entries; i++)
+		if (addresses[i]) {
+			area_count++;
+			if (i % ids >= census->vcpus)
+				census->vcpus = (uint32_t)(i % ids) + 1;
+		}
+	areas = array(NULL, area_count, sizeof(*areas));
+	char *words = array(NULL, area_count, area_bytes);
+
+	area_count = 0;
+	for (size_t i = 0; read && i < entries; i++)
+		if (addresses[i]) {
+			struct area *area = &areas[area_count];
+
+			*area = (struct area){(uint32_t)(i % ids), (uint32_t)(i / ids),
+					      words + area_count * area_bytes};
+			pieces[area_count++] =
+				(struct target_piece){addresses[i], area->words, area_bytes, false};
+		}
+	target_gather(target, pieces, area_count);
+	for (size_t i = 0; i < area_count; i++)
+		if (!pieces[i].read)
+			memset(areas[i].words, 0, area_bytes);
+	census->cells = array(census->cells, census->cache_count * census->vcpus, sizeof(*census->cells));
+	memset(census->cells, 0, census->cache_count * census->vcpus * sizeof(*census->cells));
+	if (read)
+		count_magazines(census, target, areas, area_count);
+	free(words);
+	free(areas);
+	free(pieces);
+	free(bank);
+	free(addresses);
+	return read;
+}
+
+/* ---- pages ----------------------------------------------------------------------------------------------
+ */
+
+static bool read_pages(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	uint64_t free_pages[2];
+	char regions[1024];
+	bool read = at->page_regions.size <= sizeof(regions) && at->page_free.size == sizeof(free_pages) &&
+		    REGIONS * at->region.size <= at->page_regions.size &&
+		    target_read(target, at->page_regions.value, regions, at->page_regions.size) &&
+		    target_read(target, at->page_free.value, free_pages, sizeof(free_pages)) &&
+		    target_variable(target, &at->page_top, &census->heap_pages) &&
+		    target_variable(target, &at->page_in_transit, &census->transit_pages) &&
+		    target_variable(target, &at->page_large, &census->large_pages) &&
+		    target_variable(target, &at->page_large_runs, &census->large_runs) &&
+		    target_variable(target, &at->page_purged, &census->purged) &&
+		    target_variable(target, &at->metadata_used, &census->metadata_used) &&
+		    target_variable(target, &at->huge_live, &census->huge_mappings) &&
+		    target_variable(target, &at->huge_mapped, &census->huge_bytes) &&
+		    target_variable(target, &at->huge_cached, &census->huge_cached) &&
+		    target_variable(target, &at->large_allocs, &census->large_allocs) &&
+		    target_variable(target, &at->large_frees, &census->large_frees) &&
+		    target_variable(target, &at->vcpu_fences, &census->fences) &&
+		    target_variable(target, &at->arch_aborts, &census->aborts);
+
+	if (!read)
+		return false;
+	census->clean_pages = free_pages[0];
+	census->dirty_pages = free_pages[1];
+	census->slab_pages = minus(census->heap_pages, census->clean_pages + census->dirty_pages +
+							       census->transit_pages + census->large_pages);
+	census->purged *= CENSUS_PAGE;
+	uint64_t committed[REGIONS];
+
+	for (unsigned i = 0; i < REGIONS; i++)
+		committed[i] = target_member(regions + i * at->region.size, &at->region_committed);
+	census->metadata_end =
+		target_member(regions + METADATA * at->region.size, &at->region_base) + committed[METADATA];
+	census->heap_start = target_member(regions + HEAP * at->region.size, &at->region_base);
+	census->heap_committed = committed[HEAP];
+	census->metadata_committed = committed[METADATA];
+	/* The vCPU table and the page map's part below the heap lie in front of the map's region. */
+	uint64_t map;
+
+	if (!target_read(target, at->page_front.value + at->front_map.value, &map, sizeof(map)))
+		return false;
+	census->tables_start = map - at->page_table_bytes.value;
+	census->tables_committed =
+		at->page_table_bytes.value + committed[MAP] + committed[SLAB_OF] + committed[RUNS];
+	return true;
+}
+
+/* ---- what is resident -------------------------------------------------------------------------------------
+ */
+
+struct huge {
+	uint64_t address, bytes;
+};
+
+static int by_address(const void *one, const void *other)
+{
+	const struct huge *a = one, *b = other;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* The mappings that are objects, and those that wait to be one again, by address. */
+static size_t read_huge(const struct target *target, struct huge **mappings)
+{
+	const struct target_fields *at = &target->at;
+	uint64_t table, slots = 0;
+	size_t waiting = at->huge_waiting.size / at->huge_waiting_each.size, count = 0;
+	char *raw = array(NULL, waiting, at->huge_waiting_each.size);
+
+	if (target_variable(target, &at->huge_table, &table) && table &&
+	    (!target_read(target, table, &slots, sizeof(slots)) || slots > 1ul << 26))
+		slots = 0;
+	struct huge *all = array(NULL, slots + waiting, sizeof(*all));
+
+	if (!target_read(target, table + sizeof(slots), all, slots * sizeof(*all)))
+		slots = 0;
+	for (size_t i = 0; i < slots; i++)
+		if (all[i].address > 1 && all[i].bytes)
+			all[count++] = all[i];
+	if (target_read(target, at->huge_waiting.value, raw, at->huge_waiting.size))
+		for (size_t i = 0; i < waiting; i++) {
+			struct huge one;
+
+			memcpy(&one, raw + i * at->huge_waiting_each.size, sizeof(one));
+			if (one.address)
+				all[count++] = one;
+		}
+	qsort(all, count, sizeof(*all), by_address);
+	free(raw);
+	*mappings = all;
+	return count;
+}
+
+/* Bytes of [start, end) that such mappings cover. */
+static uint64_t covered(const struct huge *mappings, size_t count, uint64_t start, uint64_t end)
+{
+	uint64_t bytes = 0;
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (mappings[middle].address + mappings[middle].bytes <= start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < count && mappings[low].address < end; low++) {
+		uint64_t from = mappings[low].address > start ? mappings[low].address : start;
+		uint64_t to = mappings[low].address + mappings[low].bytes;
+
+		bytes += (to < end ? to : end) - from;
+	}
+	return bytes;
+}
+
+bool census_residents(struct census *census, const struct target *target)
+{
+	char path[64], line[4096 + 128];
+	unsigned long start = 0, end = 0, kilobytes;
+	uint64_t heap_end = census->heap_start + census->heap_committed;
+	struct huge *mappings;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target->pid);
+	FILE *smaps = fopen(path, "re");
+
+	if (!smaps)
+		return false;
+	size_t count = read_huge(target, &mappings);
+
+	census->resident = census->resident_metadata = census->resident_huge = 0;
+	while (fgets(line, sizeof(line), smaps)) {
+		if (sscanf(line, "%lx-%lx %*4s", &start, &end) == 2 && strchr(line, '-') < strchr(line, ' '))
+			continue;
+		if (sscanf(line, "Rss: %lu kB", &kilobytes) != 1)
+			continue;
+		uint64_t bytes = (uint64_t)kilobytes << 10;
+
+		if (start >= census->heap_start && start < heap_end) {
+			census->resident += bytes;
+		} else if (start >= census->tables_start && start < census->metadata_end) {
+			census->resident_metadata += bytes;
+		} else {
+			uint64_t huge = covered(mappings, count, start, end);
+
+			census->resident_huge += bytes < huge ? bytes : huge;
+		}
+	}
+	fclose(smaps);
+	free(mappings);
+	return true;
+}
+
+/* ---- sums -----------------------------------------------------------------------------------------------
+ */
+
+uint64_t census_space(const struct census_cache *cache)
+{
+	return cache->slabs * cache->pages_per_slab * CENSUS_PAGE;
+}
+
+uint64_t census_loss(const struct census_cache *cache)
+{
+	return minus(census_space(cache), cache->live * cache->size);
+}
+
+uint64_t census_partial(const struct census_cache *cache)
+{
+	return minus(cache->slabs, cache->full_slabs + cache->empty_slabs);
+}
+
+static void add_up(struct census *census)
+{
+	census->live_bytes = census->vcpu_bytes = census->depot_bytes = 0;
+	census->free_bytes = census->slack_bytes = census->slab_bytes = 0;
+	for (size_t c = 0; c < census->cache_count; c++) {
+		struct census_cache *cache = &census->caches[c];
+
+		for (uint32_t v = 0; v < census->vcpus; v++) {
+			const struct census_cell *cell = &census->cells[c * census->vcpus + v];
+
+			cache->in_vcpus += cell->loaded + cell->spare;
+			cache->alloc_misses += cell->alloc_misses;
+			cache->free_misses += cell->free_misses;
+		}
+		/* Read after the slabs: a magazine that was just filled can seem to hold more than was taken.
+		 */
+		if (cache->in_depot > cache->allocated)
+			cache->in_depot = cache->allocated;
+		if (cache->in_vcpus > cache->allocated - cache->in_depot)
+			cache->in_vcpus = cache->allocated - cache->in_depot;
+		cache->live = cache->allocated - cache->in_depot - cache->in_vcpus;
+
+		census->live_bytes += cache->live * cache->size;
+		census->vcpu_bytes += cache->in_vcpus * cache->size;
+		census->depot_bytes += cache->in_depot * cache->size;
+		census->free_bytes += minus(cache->objects, cache->allocated) * cache->size;
+		census->slab_bytes += census_space(cache);
+		census->slack_bytes += census_space(cache) - cache->objects * cache->size;
+	}
+}
+
+void census_parts(const struct census *census, struct census_part parts[static CENSUS_PARTS])
+{
+	uint64_t heap_used = census->heap_pages * CENSUS_PAGE;
+	uint64_t pages = CENSUS_PAGE;
+	const struct census_part all[CENSUS_PARTS] = {
+		{"live", "objects of caches that the program has", census->live_bytes},
+		{"large", "objects of pages of their own", census->large_pages * pages},
+		{"huge", "objects of mappings of their own", census->huge_bytes},
+		{"vcpu", "free objects in magazines of vCPUs", census->vcpu_bytes},
+		{"depot", "free objects in depots", census->depot_bytes},
+		{"free", "free objects in slabs", census->free_bytes},
+		{"slack", "ends of slabs too short for an object", census->slack_bytes},
+		/* Slabs on the way between the page layer and their cache. */
+		{"moving", "pages on the way from one state to another",
+		 minus(census->slab_pages * pages, census->slab_bytes) + census->transit_pages * pages},
+		{"dirty", "free pages that are still resident", census->dirty_pages * pages},
+		{"returned", "free pages that went back to the system", census->clean_pages * pages},
+		{"unused", "mapped, and not used yet",
+		 minus(census->heap_committed, heap_used) +
+			 minus(census->metadata_committed, census->metadata_used)},
+		{"cached", "mappings that wait to be used again", census->huge_cached},
+		{"metadata", "descriptors, magazines, vCPU areas and tables",
+		 census->metadata_used + census->tables_committed},
+		{NULL, NULL, 0},
+	};
+	memcpy(parts, all, sizeof(all));
+}
+
+uint64_t census_mapped(const struct census *census)
+{
+	return census->heap_committed + census->metadata_committed + census->tables_committed +
+	       census->huge_bytes + census->huge_cached;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------
+ */
+
+enum target_status census_take(struct census *census, struct target *target)
+{
+	clock_gettime(CLOCK_MONOTONIC, &census->when);
+	bool whole = find_caches(census, target) && find_vcpus(census, target) && read_pages(census, target);
+	enum target_status status = target_check(target);
+
+	if (status != TARGET_READY)
+		return status;
+	if (!whole) {
+		snprintf(target->trouble, sizeof(target->trouble), "its memory cannot be made sense of");
+		return TARGET_CHANGED;
+	}
+	add_up(census);
+	return TARGET_READY;
+}
+
+void census_free(struct census *census)
+{
+	free(census->caches);
+	free(census->cells);
+	free(census->handles);
+	*census = (struct census){0};
+}

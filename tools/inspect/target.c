@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+#include "inspect/target.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { PIECES_AT_ONCE = 1024 /* UIO_MAXIOV */, NOTES_MAX = 4096, HEADERS_MAX = 64 };
+
+__attribute__((format(printf, 3, 4))) static enum target_status
+trouble(struct target *target, enum target_status status, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(target->trouble, sizeof(target->trouble), format, arguments);
+	va_end(arguments);
+	return status;
+}
+
+/* ---- /proc -------------------------------------------------------------------------------------------- */
+
+static FILE *open_proc(pid_t pid, const char *file)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	return fopen(path, "re");
+}
+
+/* Field 22 of /proc/PID/stat; the name in field 2 may hold anything, so counting starts after it. */
+static bool read_start_time(pid_t pid, uint64_t *start_time)
+{
+	char line[1024];
+	FILE *file = open_proc(pid, "stat");
+
+	if (!file)
+		return false;
+	size_t length = fread(line, 1, sizeof(line) - 1, file);
+
+	fclose(file);
+	line[length] = '\0';
+	char *field = strrchr(line, ')');
+
+	for (int number = 2; field && number < 22; number++)
+		field = strchr(field + 1, ' ');
+	if (!field)
+		return false;
+	*start_time = strtoull(field + 1, NULL, 10);
+	return true;
+}
+
+static bool read_name(pid_t pid, char name[static 64])
+{
+	FILE *file = open_proc(pid, "comm");
+	bool read = file && fgets(name, 64, file);
+
+	if (file)
+		fclose(file);
+	if (read)
+		name[strcspn(name, "\n")] = '\0';
+	return read;
+}
+
+/* Why the system refuses, as far as can be told, and what helps. */
+static enum target_status forbidden(struct target *target)
+{
+	char path[64], self[256];
+	struct stat owner;
+	int scope = 0;
+	FILE *yama = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+
+	if (yama) {
+		if (fscanf(yama, "%d", &scope) != 1)
+			scope = 0;
+		fclose(yama);
+	}
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	self[length > 0 ? length : 0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d", (int)target->pid);
+	if (stat(path, &owner) == 0 && geteuid() != 0 && owner.st_uid != geteuid())
+		return trouble(target, TARGET_FORBIDDEN,
+			       "it belongs to user %u, and only that user or root may read it: "
+			       "sudo cpuslab ..., or once: sudo setcap cap_sys_ptrace+ep %s",
+			       owner.st_uid, self);
+	if (scope == 3)
+		return trouble(target, TARGET_FORBIDDEN,
+			       "kernel.yama.ptrace_scope is 3, which forbids reading any process until the "
+			       "next boot");
+	if (scope > 0)
+		return trouble(target, TARGET_FORBIDDEN,
+			       "kernel.yama.ptrace_scope is %d, which lets a process be read by %s only: "
+			       "sudo cpuslab ..., or once: sudo setcap cap_sys_ptrace+ep %s%s",
+			       scope, scope == 1 ? "its parents and root" : "root", self,
+			       scope == 1 ? ", or: sudo sysctl kernel.yama.ptrace_scope=0" : "");
+	return trouble(target, TARGET_FORBIDDEN,
+		       "the system does not let this process read it (a set-user-id program, a container's "
+		       "seccomp filter or missing CAP_SYS_PTRACE): try as root, outside of the container");
+}
+
+/* ---- reading memory -------------------------------------------------------------------------------------
+ */
+
+static ssize_t read_at(const struct target *target, uint64_t address, void *buffer, size_t bytes)
+{
+	struct iovec local = {buffer, bytes}, remote = {(void *)(uintptr_t)address, bytes};
+
+	if (target->memory >= 0)
+		return pread(target->memory, buffer, bytes, (off_t)address);
+	return process_vm_readv(target->pid, &local, 1, &remote, 1, 0);
+}
+
+bool target_read(const struct target *target, uint64_t address, void *buffer, size_t bytes)
+{
+	return read_at(target, address, buffer, bytes) == (ssize_t)bytes;
+}
+
+/* How many pieces from the first on came whole in one call. */
+static size_t gather_some(const struct target *target, const struct target_piece *pieces, size_t count)
+{
+	struct iovec local[PIECES_AT_ONCE], remote[PIECES_AT_ONCE];
+	size_t whole = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		local[i] = (struct iovec){pieces[i].buffer, pieces[i].bytes};
+		remote[i] = (struct iovec){(void *)(uintptr_t)pieces[i].address, pieces[i].bytes};
+	}
+	ssize_t got = process_vm_readv(target->pid, local, count, remote, count, 0);
+
+	while (whole < count && got >= (ssize_t)pieces[whole].bytes)
+		got -= (ssize_t)pieces[whole++].bytes;
+	return whole;
+}
+
+void target_gather(const struct target *target, struct target_piece *pieces, size_t count)
+{
+	for (size_t i = 0; i < count;) {
+		if (target->memory >= 0) {
+			pieces[i].read =
+				target_read(target, pieces[i].address, pieces[i].buffer, pieces[i].bytes);
+			i++;
+			continue;
+		}
+		size_t some = count - i < PIECES_AT_ONCE ? count - i : PIECES_AT_ONCE;
+		size_t whole = gather_some(target, pieces + i, some);
+
+		for (size_t n = 0; n < whole; n++)
+			pieces[i + n].read = true;
+		i += whole;
+		/* The call stops at the first page that is not there. */
+		if (whole < some)
+			pieces[i++].read = false;
+	}
+}
+
+uint64_t target_member(const void *structure, const struct root_field *field)
+{
+	uint64_t value = 0;
+
+	/* Little-endian, as is every machine that the library runs on. */
+	memcpy(&value, (const char *)structure + field->value, field->size < 8 ? field->size : 8);
+	return value;
+}
+
+bool target_variable(const struct target *target, const struct root_field *field, uint64_t *value)
+{
+	*value = 0;
+	return field->size <= sizeof(*value) && target_read(target, field->value, value, field->size);
+}
+
+/* ---- the root record ------------------------------------------------------------------------------------
+ */
+
+/* Goes through the notes of one segment; the record's address, or 0. */
+static uint64_t find_in_notes(const struct target *target, uint64_t address, size_t bytes)
+{
+	static const char owner[] = ROOT_NOTE_OWNER;
+	char notes[NOTES_MAX];
+
+	if (bytes > sizeof(notes) || !target_read(target, address, notes, bytes))
+		return 0;
+	for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= bytes;) {
+		Elf64_Nhdr note;
+
+		memcpy(&note, notes + at, sizeof(note));
+		size_t name = at + sizeof(note), description = name + ((note.n_namesz + 3ul) & ~3ul);
+		size_t next = description + ((note.n_descsz + 3ul) & ~3ul);
+
+		if (description < name || next < description || next > bytes)
+			return 0;
+		if (note.n_type == ROOT_NOTE_TYPE && note.n_namesz == sizeof(owner) &&
+		    memcmp(notes + name, owner, sizeof(owner)) == 0 && note.n_descsz == sizeof(int64_t)) {
+			int64_t distance;
+
+			memcpy(&distance, notes + description, sizeof(distance));
+			return address + description + (uint64_t)distance;
+		}
+		at = next;
+	}
+	return 0;
+}
+
+/* The record that an ELF image mapped at `base` leads to, or 0. */
+static uint64_t find_in_image(const struct target *target, uint64_t base)
+{
+	Elf64_Ehdr header;
+	Elf64_Phdr segments[HEADERS_MAX];
+	uint64_t bias = 0, root = 0;
+	bool based = false;
+
+	if (!target_read(target, base, &header, sizeof(header)) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > HEADERS_MAX ||
+	    !target_read(target, base + header.e_phoff, segments, header.e_phnum * sizeof(Elf64_Phdr)))
+		return 0;
+	for (unsigned i = 0; i < header.e_phnum && !based; i++)
+		if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0) {
+			bias = base - segments[i].p_vaddr;
+			based = true;
+		}
+	for (unsigned i = 0; based && i < header.e_phnum && !root; i++)
+		if (segments[i].p_type == PT_NOTE)
+			root = find_in_notes(target, bias + segments[i].p_vaddr, segments[i].p_memsz);
+	return root;
+}
+
+static bool read_root(const struct target *target, uint64_t address, struct root *root)
+{
+	return target_read(target, address, root, sizeof(*root)) &&
+	       memcmp(root->magic, ROOT_MAGIC, sizeof(ROOT_MAGIC)) == 0;
+}
+
+/*
+ * Looks through every image.  Where there are two libraries, one linked and one preloaded, it is the one that
+ * the program allocates from.
+ */
+static enum target_status find_root(struct target *target)
+{
+	char line[4096 + 128];
+	bool any_image = false;
+	FILE *maps = open_proc(target->pid, "maps");
+
+	if (!maps)
+		return errno == EACCES || errno == EPERM ? forbidden(target)
+							 : trouble(target, TARGET_GONE, "no such process");
+	target->root_address = 0;
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long start, offset, inode;
+		char access[5];
+		struct root root;
+
+		if (sscanf(line, "%lx-%*x %4s %lx %*s %lu", &start, access, &offset, &inode) != 4)
+			continue;
+		any_image = true;
+		if (offset != 0 || inode == 0 || access[0] != 'r')
+			continue;
+		uint64_t address = find_in_image(target, start);
+
+		if (!address || !read_root(target, address, &root))
+			continue;
+		if (!target->root_address || root.field_count) {
+			target->root_address = address;
+			target->root = root;
+		}
+		if (root.field_count)
+			break;
+	}
+	fclose(maps);
+	if (!any_image) /* a kernel thread, or a process that has ended and waits for its parent */
+		return kill(target->pid, 0) != 0 && errno == ESRCH
+			       ? trouble(target, TARGET_GONE, "the process has ended")
+			       : trouble(target, TARGET_FOREIGN, "it has no memory of its own");
+	if (!target->root_address)
+		return trouble(target, TARGET_FOREIGN,
+			       "it does not run on cpuslab (start it with: cpuslab run -- PROGRAM)");
+	return TARGET_READY;
+}
+
+static bool find_field(const struct root_field *fields, uint32_t count, const char *name,
+		       struct root_field *found)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (strncmp(fields[i].name, name, ROOT_FIELD_NAME) == 0) {
+			*found = fields[i];
+			return true;
+		}
+	return false;
+}
+
+static enum target_status read_fields(struct target *target)
+{
+	const struct root *root = &target->root;
+	struct root_field fields[ROOT_FIELDS_MAX];
+
+	if (root->version != ROOT_VERSION)
+		return trouble(
+			target, TARGET_VERSION,
+			"it runs cpuslab %.31s, whose root record has version %u; this tool (%s) reads "
+			"version %u: use the cpuslab command that came with that library",
+			root->release, root->version, CPUSLAB_VERSION, ROOT_VERSION);
+	if (!root->field_count)
+		return trouble(target, TARGET_UNSTARTED,
+			       "cpuslab is in it, but nothing has been allocated from it yet");
+	if (root->field_count > ROOT_FIELDS_MAX || root->field_bytes != sizeof(fields[0]) ||
+	    !target_read(target, root->fields, fields, root->field_count * sizeof(fields[0])))
+		return trouble(target, TARGET_VERSION, "its root record cannot be read");
+#define FIELD(member, text)                                                                                  \
+	if (!find_field(fields, root->field_count, text, &target->at.member))                                \
+		return trouble(target, TARGET_VERSION,                                                       \
+			       "it runs cpuslab %.31s, whose root record does not tell '%s', which this "    \
+			       "tool (%s) needs: use the cpuslab command that came with that library",       \
+			       root->release, text, CPUSLAB_VERSION);
+#define OPTIONAL_FIELD(member, text) find_field(fields, root->field_count, text, &target->at.member);
+#include "inspect/fields.def"
+#undef FIELD
+#undef OPTIONAL_FIELD
+	return TARGET_READY;
+}
+
+/* One byte of the program's first image tells whether reading is allowed, and by which way. */
+static enum target_status choose_way(struct target *target)
+{
+	char path[64], byte;
+
+	target->memory = -1;
+	/* An address that nobody has: EFAULT says that we might, EPERM that we may not. */
+	if (read_at(target, 0, &byte, 1) >= 0 || errno == EFAULT)
+		return TARGET_READY;
+	if (errno == ESRCH)
+		return trouble(target, TARGET_GONE, "no such process");
+	if (errno == EPERM)
+		return forbidden(target);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->pid);
+	target->memory = open(path, O_RDONLY | O_CLOEXEC);
+	return target->memory >= 0 ? TARGET_READY : forbidden(target);
+}
+
+enum target_status target_attach(struct target *target, pid_t pid)
+{
+	*target = (struct target){.pid = pid, .memory = -1};
+	if (!read_start_time(pid, &target->start_time) || !read_name(pid, target->name))
+		return trouble(target, TARGET_GONE, "no such process");
+	enum target_status status = choose_way(target);
+
+	if (status == TARGET_READY)
+		status = find_root(target);
+	if (status == TARGET_READY)
+		status = read_fields(target);
+	if (status != TARGET_READY)
+		target_detach(target);
+	return status;
+}
+
+void target_detach(struct target *target)
+{
+	if (target->memory >= 0)
+		close(target->memory);
+	target->memory = -1;
+}
+
+enum target_status target_check(struct target *target)
+{
+	uint64_t start_time;
+	struct root root;
+
+	if (!read_start_time(target->pid, &start_time) || start_time != target->start_time)
+		return trouble(target, TARGET_GONE, "the process has ended");
+	if (read_root(target, target->root_address, &root) && root.field_count >= target->root.field_count &&
+	    root.fields == target->root.fields) {
+		if (root.field_count == target->root.field_count)
+			return TARGET_READY;
+		/* A part of the library came into use. */
+		target->root = root;
+		return read_fields(target);
+	}
+	/* No memory: it ends, and nobody has waited for it yet. */
+	FILE *maps = open_proc(target->pid, "maps");
+	bool ended = !maps || fgetc(maps) == EOF;
+
+	if (maps)
+		fclose(maps);
+	return ended ? trouble(target, TARGET_GONE, "the process has ended")
+		     : trouble(target, TARGET_CHANGED, "it executes another program now");
+}
+
+/* ---- finding processes ------------------------------------------------------------------------------------
+ */
+
+static bool is_number(const char *text)
+{
+	return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static bool has_name(pid_t pid, const char *wanted)
+{
+	char name[64], path[64], file[4096];
+
+	if (read_name(pid, name) && strcmp(name, wanted) == 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	ssize_t length = readlink(path, file, sizeof(file) - 1);
+
+	if (length <= 0)
+		return false;
+	file[length] = '\0';
+	const char *base = strrchr(file, '/');
+
+	return base && strcmp(base + 1, wanted) == 0;
+}
+
+static int by_pid(const void *one, const void *other)
+{
+	pid_t a = *(const pid_t *)one, b = *(const pid_t *)other;
+
+	return (a > b) - (a < b);
+}
+
+size_t target_find(const char *text, pid_t *pids, size_t capacity)
+{
+	size_t count = 0;
+
+	if (text && is_number(text)) {
+		if (capacity)
+			pids[0] = (pid_t)strtol(text, NULL, 10);
+		return 1;
+	}
+	DIR *proc = opendir("/proc");
+
+	if (!proc)
+		return 0;
+	for (struct dirent *entry; (entry = readdir(proc));) {
+		if (!is_number(entry->d_name))
+			continue;
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid == getpid() || (text && !has_name(pid, text)))
+			continue;
+		if (count < capacity)
+			pids[count] = pid;
+		count++;
+	}
+	closedir(proc);
+	qsort(pids, count < capacity ? count : capacity, sizeof(*pids), by_pid);
+	return count;
+}
+
+bool target_open(struct target *target, const char *command, const char *text)
+{
+	enum { CANDIDATES = 4096 };
+	static pid_t pids[CANDIDATES];
+	pid_t found[16];
+	struct target refused = {.pid = 0};
+	size_t usable = 0, count = target_find(text, pids, CANDIDATES);
+
+	for (size_t i = 0; i < count && i < CANDIDATES; i++) {
+		enum target_status status = target_attach(target, pids[i]);
+
+		if (status == TARGET_READY) {
+			if (usable < sizeof(found) / sizeof(found[0]))
+				found[usable] = pids[i];
+			usable++;
+			target_detach(target);
+		} else if (text) {
+			refused = *target;
+		}
+	}
+	if (usable == 1) {
+		enum target_status status = target_attach(target, found[0]);
+
+		if (status == TARGET_READY)
+			return true;
+		refused = *target;
+	}
+	if (usable > 1) {
+		fprintf(stderr, "cpuslab %s: %zu processes%s%s run on cpuslab; name one by its pid:", command,
+			usable, text ? " called " : "", text ? text : "");
+		for (size_t i = 0; i < usable && i < sizeof(found) / sizeof(found[0]); i++)
+			fprintf(stderr, " %d", (int)found[i]);
+		fputc('\n', stderr);
+	} else if (refused.pid) {
+		fprintf(stderr, "cpuslab %s: process %d%s%s%s: %s\n", command, (int)refused.pid,
+			refused.name[0] ? " (" : "", refused.name, refused.name[0] ? ")" : "",
+			refused.trouble);
+	} else if (text) {
+		fprintf(stderr, "cpuslab %s: no process is called '%s'\n", command, text);
+	} else {
+		fprintf(stderr, "cpuslab %s: no process that may be read runs on cpuslab\n", command);
+	}
+	return false;
+}
