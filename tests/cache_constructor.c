@@ -8,6 +8,8 @@
 
 #include <cpuslab/cache.h>
 
+#include "engine.h"
+
 enum { SIZE = 120, THREADS = 4, MAGIC = 0x6f626a31 };
 
 struct object {
@@ -43,8 +45,11 @@ static void check_object(const struct object *object)
 
 static struct cpuslab_cache *create(unsigned flags)
 {
-	struct cpuslab_cache_args args = {
-		.name = "constructed", .size = SIZE, .constructor = construct, .flags = flags};
+	struct cpuslab_cache_args args = {.name = "constructed",
+					  .size = SIZE,
+					  .engine = engine,
+					  .constructor = construct,
+					  .flags = flags};
 	struct cpuslab_cache *made = cpuslab_cache_create(&args);
 
 	CHECK(made);
@@ -164,8 +169,9 @@ static void test_type_stable(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	engine_choose(argc, argv);
 	check_watchdog(100);
 	CHECK(sizeof(struct object) == SIZE);
 	test_once();

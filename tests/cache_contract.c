@@ -7,9 +7,12 @@
 
 #include <cpuslab/cache.h>
 
+#include "engine.h"
+
 static struct cpuslab_cache *create(const char *name, size_t size, size_t align, unsigned flags)
 {
-	struct cpuslab_cache_args args = {.name = name, .size = size, .align = align, .flags = flags};
+	struct cpuslab_cache_args args = {
+		.name = name, .size = size, .align = align, .engine = engine, .flags = flags};
 	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
 
 	CHECK(cache, "%s of %zu bytes", name, size);
@@ -51,8 +54,6 @@ static void test_arguments(void)
 			.name = "test", .size = 16, .free_pointer_offset = 16, .use_free_pointer_offset = 1},
 		EINVAL);
 	refuse((struct cpuslab_cache_args){.name = name, .size = 8}, ENAMETOOLONG);
-	refuse((struct cpuslab_cache_args){.name = "test", .size = 8, .engine = CPUSLAB_ENGINE_LINKED},
-	       ENOTSUP);
 	refuse((struct cpuslab_cache_args){.name = "test", .size = 8, .flags = CPUSLAB_CACHE_POISON},
 	       ENOTSUP);
 
@@ -124,7 +125,8 @@ static void test_bulk(unsigned capacity)
 {
 	enum { MOST = 3000 };
 	static void *objects[MOST];
-	struct cpuslab_cache_args args = {.name = "bulk", .size = 48, .magazine_capacity = capacity};
+	struct cpuslab_cache_args args = {
+		.name = "bulk", .size = 48, .engine = engine, .magazine_capacity = capacity};
 	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
 
 	CHECK(cache);
@@ -285,7 +287,8 @@ static void test_iterate(void)
 
 static void test_constructor_excludes_zeros(void)
 {
-	struct cpuslab_cache_args args = {.name = "constructed", .size = 8, .constructor = construct};
+	struct cpuslab_cache_args args = {
+		.name = "constructed", .size = 8, .engine = engine, .constructor = construct};
 	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
 
 	CHECK(cache);
@@ -294,8 +297,9 @@ static void test_constructor_excludes_zeros(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	engine_choose(argc, argv);
 	check_watchdog(100);
 	test_arguments();
 	test_sizes();

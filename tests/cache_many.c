@@ -7,6 +7,8 @@
 
 #include <cpuslab/cache.h>
 
+#include "engine.h"
+
 enum { CACHES = 10000, LATER = 6000, SIZE = 96, BYTES_EACH = 24 << 10 };
 
 static struct cpuslab_cache *caches[CACHES];
@@ -15,7 +17,8 @@ static void *objects[CACHES];
 static void create(unsigned i)
 {
 	char name[32];
-	struct cpuslab_cache_args args = {.name = name, .size = SIZE, .flags = CPUSLAB_CACHE_NO_MERGE};
+	struct cpuslab_cache_args args = {
+		.name = name, .size = SIZE, .engine = engine, .flags = CPUSLAB_CACHE_NO_MERGE};
 
 	snprintf(name, sizeof name, "cache-%u", i);
 	caches[i] = cpuslab_cache_create(&args);
@@ -95,8 +98,9 @@ static void free_wrong(void *argument)
 	CHECK(cpuslab_cache_destroy(caches[LATER]) == 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	engine_choose(argc, argv);
 	char text[512];
 	unsigned visited = 0;
 

@@ -9,6 +9,8 @@
 
 #include <cpuslab/cache.h>
 
+#include "engine.h"
+
 /* ---- one thread, a model ----------------------------------------------------------------------------------
  */
 
@@ -37,6 +39,7 @@ static void create(struct model *model)
 		.name = "model",
 		.size = model->size,
 		.align = model->align,
+		.engine = engine,
 		.flags = check_below(&random_state, 2) ? CPUSLAB_CACHE_HWCACHE_ALIGN : 0,
 		.magazine_capacity = (unsigned)check_below(&random_state, 3) * 7,
 	};
@@ -173,7 +176,8 @@ static void *disturb(void *argument)
 	uint64_t random = (uintptr_t)argument * 99;
 
 	while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
-		struct cpuslab_cache_args args = {.name = "passing", .size = 1 + check_below(&random, 5000)};
+		struct cpuslab_cache_args args = {
+			.name = "passing", .size = 1 + check_below(&random, 5000), .engine = engine};
 		struct cpuslab_cache *cache = cpuslab_cache_create(&args);
 		void *objects[40];
 
@@ -197,7 +201,7 @@ static void test_threads(void)
 	pthread_t exchangers[THREADS], disturbers[2];
 
 	for (int c = 0; c < SHARED; c++) {
-		struct cpuslab_cache_args args = {.name = "shared", .size = SHARED_SIZE};
+		struct cpuslab_cache_args args = {.name = "shared", .size = SHARED_SIZE, .engine = engine};
 
 		CHECK((shared[c] = cpuslab_cache_create(&args)));
 	}
@@ -217,8 +221,9 @@ static void test_threads(void)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	engine_choose(argc, argv);
 	check_watchdog(100);
 	test_model();
 	test_threads();

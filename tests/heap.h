@@ -58,7 +58,8 @@ static inline struct heap_walk heap_walk(void)
 			walk.large_pages += pages;
 			walk.large_runs++;
 		} else {
-			CHECK(id >= PAGE_ID_RESERVED && id % 8 == 0, "page %zu has id %u", page, id);
+			CHECK(id % 8 == 0 && (id >= PAGE_ID_RESERVED || id == PAGE_SLAB || id == PAGE_LINKED),
+			      "page %zu has id %u", page, id);
 			before = -1;
 			pages = 1;
 			walk.slab_pages++;

@@ -33,7 +33,7 @@ struct cpuslab_cache;
 enum cpuslab_engine {
 	CPUSLAB_ENGINE_DEFAULT,  /* what the library thinks best; now the magazines */
 	CPUSLAB_ENGINE_MAGAZINE, /* arrays of objects, as the kernel's SLAB had them */
-	CPUSLAB_ENGINE_LINKED, /* lists through the free objects, as SLUB has them; not there yet: ENOTSUP */
+	CPUSLAB_ENGINE_LINKED,   /* lists through the free objects, as SLUB has them */
 };
 
 /* The kernel's SLAB_ flags of the same names. */
@@ -119,7 +119,7 @@ struct cpuslab_cache_args {
  *   EINVAL        the size, the alignment, the capacity, a flag or the free pointer's offset is out of range;
  *                 there is no name; or something reserved is not zero
  *   ENAMETOOLONG  the name is longer than CPUSLAB_CACHE_NAME_MAX
- *   ENOTSUP       the engine, or a flag, is not there yet
+ *   ENOTSUP       a flag is not there yet
  *   ENOMEM        no more memory, or about 65,000 caches exist
  * With CPUSLAB_CACHE_PANIC it stops the process instead.  (kmem_cache_create; there the debugging flags do
  * nothing where the kernel was built without them.)
@@ -189,7 +189,8 @@ struct cpuslab_cache_tunables {
  * Changes them at any time; whoever allocates meanwhile need not know.  Magazines of another limit are
  * emptied at once, except those that cannot be reached (see cpuslab_cache_shrink): they go at their vCPU's
  * next miss. Caches that share a memory share its tunables.  Returns 0, or -1 with errno EINVAL for a number
- * out of range.
+ * out of range, and ENOTSUP for a cache of the linked engine, which has nothing to tune: its tunables read as
+ * zeros, as SLUB's do in /proc/slabinfo.
  */
 CPUSLAB_API int cpuslab_cache_set_tunables(struct cpuslab_cache *cache,
 					   const struct cpuslab_cache_tunables *tunables);

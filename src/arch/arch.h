@@ -16,8 +16,19 @@
  *   push  miss if *word == object (freed twice); miss if word[1] has bit 0 set (full);
  *         word[1] = object; word += 8
  *
+ * In the other engine (SLUB's) the word is a free list itself: the address of the first free object of one
+ * slab, which holds the next one's, and so on to the END, the slab's own address with bit 0 set.  So the word
+ * alone tells which slab it is about, also when nothing is left.  Links are stored XOR a secret and the
+ * address that they are stored at.
+ *
+ *   list_pop   object = *word; miss if bit 0 set; word = link of object
+ *   list_push  miss if the word's slab is not the object's, if object is the word (freed twice), or if it is
+ *              not where an object starts; link of object = word; word = object
+ *
  * Commit is the last instruction of each section.  Everything before it may be undone by simply starting
- * again: the slot above the word, which push writes before its commit, belongs to nobody.
+ * again: the slot above the word, which push writes before its commit, belongs to nobody; and the link that
+ * list_push writes lies in the caller's own object.  list_pop reads a link that is no link any more only if
+ * another thread has popped the object meanwhile, and then it never comes to its commit.
  */
 #ifndef CPUSLAB_ARCH_H
 #define CPUSLAB_ARCH_H
@@ -45,6 +56,15 @@ struct arch_rseq {
 	uint32_t mm_cid;
 	uint32_t padding;
 } __attribute__((aligned(32)));
+
+/* How the free objects of a cache are linked.  Slabs are as large as they are aligned: a power of two. */
+struct arch_list {
+	uint64_t link;       /* from an object's start to where its link is stored */
+	uint64_t secret;     /* that every link is stored with */
+	uint64_t slab_mask;  /* bytes of a slab, less one */
+	uint64_t reciprocal; /* 2^64 / stride, rounded up: offset * reciprocal < reciprocal if stride divides
+				it */
+};
 
 enum { ARCH_RSEQ_SIGNATURE = 0x53053053 };
 

@@ -8,6 +8,7 @@
 #define CPUSLAB_ARCH_GENERIC_H
 
 #define ARCH_HAS_RSEQ 0
+#define ARCH_HAS_PAIR 0 /* arch_replace_pair is x86-64's */
 
 static inline uint32_t arch_id(struct arch_self self)
 {
@@ -21,10 +22,13 @@ static inline uintptr_t *arch_word(struct arch_self self, const void *map, uintp
 	return (uintptr_t *)(__atomic_load_n(&table[arch_id(self)], __ATOMIC_ACQUIRE) + offset);
 }
 
+/* A word without a magazine is an odd address: these read through it all the same. */
+typedef void *arch_slot __attribute__((aligned(1), may_alias));
+
 static inline void *arch_pop(struct arch_self self, const void *map, const uint16_t *offset)
 {
 	uintptr_t *word = arch_word(self, map, *offset);
-	void *object = *(void **)*word;
+	void *object = *(const arch_slot *)*word;
 
 	if (object)
 		__atomic_store_n(word, *word - sizeof(void *), __ATOMIC_RELAXED);
@@ -34,13 +38,46 @@ static inline void *arch_pop(struct arch_self self, const void *map, const uint1
 static inline bool arch_push(struct arch_self self, const void *map, const uint16_t *offset, void *object)
 {
 	uintptr_t *word = arch_word(self, map, *offset);
-	void **top = (void **)*word;
+	const arch_slot *top = (const arch_slot *)*word;
 
-	if (*top == object || ((uintptr_t)top[1] & 1))
+	if (top[0] == object || ((uintptr_t)top[1] & 1))
 		return false;
-	__atomic_store_n(&top[1], object, __ATOMIC_RELAXED);
+	void **above = (void **)*word + 1;
+
+	__atomic_store_n(above, object, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	__atomic_store_n(word, (uintptr_t)&top[1], __ATOMIC_RELEASE);
+	__atomic_store_n(word, (uintptr_t)above, __ATOMIC_RELEASE);
+	return true;
+}
+
+static inline void *arch_list_pop(struct arch_self self, const void *map, const uint16_t *offset,
+				  const struct arch_list *list)
+{
+	uintptr_t *word = arch_word(self, map, *offset), object = *word;
+
+	if (object & 1)
+		return NULL;
+	uintptr_t link = object + list->link, next = *(const uintptr_t *)link ^ link ^ list->secret;
+
+	if ((next ^ object) > list->slab_mask)
+		return NULL;
+	__atomic_store_n(word, next, __ATOMIC_RELEASE);
+	return (void *)object;
+}
+
+static inline bool arch_list_push(struct arch_self self, const void *map, const uint16_t *offset,
+				  const struct arch_list *list, void *object)
+{
+	uintptr_t *word = arch_word(self, map, *offset), first = *word, address = (uintptr_t)object;
+
+	if ((first ^ address) - 1 >= list->slab_mask ||
+	    (address & list->slab_mask) * list->reciprocal >= list->reciprocal)
+		return false;
+	uintptr_t link = address + list->link;
+
+	__atomic_store_n((uintptr_t *)link, first ^ link ^ list->secret, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(word, address, __ATOMIC_RELEASE);
 	return true;
 }
 

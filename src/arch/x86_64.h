@@ -17,6 +17,7 @@
 #define CPUSLAB_ARCH_X86_64_H
 
 #define ARCH_HAS_RSEQ 1
+#define ARCH_HAS_PAIR 1
 
 #define ARCH_SECTION_BEGIN                                                                                   \
 	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
@@ -102,6 +103,93 @@ static inline __attribute__((always_inline)) bool arch_push(struct arch_self sel
 	return true;
 miss:
 	return false;
+}
+
+/* Takes the first object off the list whose word is at *offset in this vCPU's area; NULL on a miss. */
+static inline __attribute__((always_inline)) void *
+arch_list_pop(struct arch_self self, const void *map, const uint16_t *offset, const struct arch_list *list)
+{
+	void *object;
+	uintptr_t next;
+
+	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
+					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+					     "movq (%%rdx), %[object]\n"
+					     "testb $1, %b[object]\n"
+					     "jnz %l[miss]\n"
+					     "movq %[link], %%rcx\n"
+					     "addq %[object], %%rcx\n"
+					     "movq %[secret], %[next]\n"
+					     "xorq %%rcx, %[next]\n"
+					     "xorq (%%rcx), %[next]\n"
+					     "movq %[next], %%rcx\n"
+					     "xorq %[object], %%rcx\n"
+					     "cmpq %[mask], %%rcx\n" /* a link that leaves the slab */
+					     "ja %l[miss]\n"
+					     "movq %[next], (%%rdx)\n"
+					     "2:\n" ARCH_SECTION_EXIT(miss)
+			  : [object] "=&a"(object), [next] "=&r"(next)
+			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [link] "m"(list->link),
+			    [secret] "m"(list->secret), [mask] "m"(list->slab_mask)
+			  : "rcx", "rdx", "memory", "cc"
+			  : miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	return NULL;
+}
+
+/* Puts an object before the list whose word is at *offset in this vCPU's area; false on a miss. */
+static inline __attribute__((always_inline)) bool arch_list_push(struct arch_self self, const void *map,
+								 const uint16_t *offset,
+								 const struct arch_list *list, void *object)
+{
+	uintptr_t scratch;
+
+	asm volatile goto(ARCH_SECTION_BEGIN
+			  "movzwl %[offset], %%edx\n"
+			  "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+			  "movq (%%rdx), %%rcx\n"
+			  "movq %%rcx, %[scratch]\n"
+			  "xorq %[object], %[scratch]\n"
+			  "decq %[scratch]\n" /* 0, the object that is first, becomes the largest number */
+			  "cmpq %[mask], %[scratch]\n"
+			  "jae %l[miss]\n"
+			  "movq %[mask], %[scratch]\n"
+			  "andq %[object], %[scratch]\n"
+			  "imulq %[reciprocal], %[scratch]\n"
+			  "cmpq %[reciprocal], %[scratch]\n" /* not at a multiple of the stride */
+			  "jae %l[miss]\n"
+			  "movq %[link], %[scratch]\n"
+			  "addq %[object], %[scratch]\n"
+			  "xorq %[scratch], %%rcx\n"
+			  "xorq %[secret], %%rcx\n"
+			  "movq %%rcx, (%[scratch])\n"
+			  "movq %[object], (%%rdx)\n"
+			  "2:\n" ARCH_SECTION_EXIT(miss)
+			  : [scratch] "=&r"(scratch)
+			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object),
+			    [link] "m"(list->link), [secret] "m"(list->secret), [mask] "m"(list->slab_mask),
+			    [reciprocal] "m"(list->reciprocal)
+			  : "rcx", "rdx", "memory", "cc"
+			  : miss);
+	return true;
+miss:
+	return false;
+}
+
+/* Stores desired[] into 16 aligned bytes if they hold expected[], in one step for all CPUs. */
+static inline bool arch_replace_pair(uint64_t *pair, const uint64_t expected[2], const uint64_t desired[2])
+{
+	uint64_t low = expected[0], high = expected[1];
+	bool same;
+
+	asm volatile("lock cmpxchg16b %[pair]"
+		     : "=@ccz"(same), [pair] "+m"(*(uint64_t(*)[2])pair), "+a"(low), "+d"(high)
+		     : "b"(desired[0]), "c"(desired[1])
+		     : "memory");
+	return same;
 }
 
 /* Reads a word of this vCPU's area.  The thread may have left the vCPU before the value is used. */

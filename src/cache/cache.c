@@ -32,6 +32,9 @@ enum {
 _Static_assert((int)CPUSLAB_CACHE_MAGAZINE_MAX <= (int)DEPOT_CAPACITY_MAX,
 	       "a magazine of the largest capacity");
 
+_Static_assert((CACHE_MEMORY_HEAD + offsetof(struct linked_cache, lock)) % CACHE_LINE == 0,
+	       "what frees write is apart from what they read");
+
 /* ---- create ------------------------------------------------------------------------------------------- */
 
 static bool is_power_of_two(size_t x)
@@ -58,7 +61,7 @@ static int check_arguments(const struct cpuslab_cache_args *args)
 		return EINVAL;
 	if (strlen(args->name) > CPUSLAB_CACHE_NAME_MAX)
 		return ENAMETOOLONG;
-	if (args->engine == CPUSLAB_ENGINE_LINKED || args->flags & DEBUG_FLAGS)
+	if (args->flags & DEBUG_FLAGS)
 		return ENOTSUP;
 	return 0;
 }
@@ -103,10 +106,38 @@ static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args,
 	};
 }
 
+static bool create_magazine(struct cache_memory *memory, const struct cpuslab_cache_args *args,
+			    const struct slab_traits *traits)
+{
+	struct depot_tunables tunables = tunables_for(args, traits->size);
+
+	if (!magazine_create(&memory->cache, traits, 0, memory))
+		return false;
+	depot_tune(&memory->cache.depot, &tunables);
+	return true;
+}
+
+static bool create_linked(struct cache_memory *memory, const struct cpuslab_cache_args *args)
+{
+	struct linked_traits traits = {
+		.name = memory->name,
+		.size = (uint32_t)args->size,
+		.alignment = choose_alignment(args),
+		.link = args->use_free_pointer_offset ? args->free_pointer_offset : LINKED_ANYWHERE,
+		.type_stable = args->flags & CPUSLAB_CACHE_TYPESAFE_BY_RCU,
+		.construct = args->constructor,
+	};
+
+	return linked_create(cache_linked(memory), &traits, memory);
+}
+
 static struct cache_memory *create_memory(const struct cpuslab_cache_args *args, struct slab_traits traits)
 {
-	size_t name_bytes = strlen(args->name) + 1;
-	uint32_t bytes = (uint32_t)(sizeof(struct cache_memory) + name_bytes);
+	bool is_linked = args->engine == CPUSLAB_ENGINE_LINKED;
+	size_t name_bytes = strlen(args->name) + 1,
+	       engine_end = is_linked ? CACHE_MEMORY_HEAD + sizeof(struct linked_cache)
+				      : offsetof(struct cache_memory, cache) + sizeof(struct cache);
+	uint32_t bytes = (uint32_t)(engine_end + name_bytes);
 	struct cache_memory *memory = metadata_alloc(bytes);
 
 	if (!memory)
@@ -115,17 +146,15 @@ static struct cache_memory *create_memory(const struct cpuslab_cache_args *args,
 	memory->next_alike = NULL;
 	memory->flags = args->flags & MERGE_SAME;
 	memory->bytes = bytes;
+	memory->stride = traits.size;
 	memory->shareable = false;
-	memory->engine = args->engine;
-	memcpy(memory->name, args->name, name_bytes);
+	memory->engine = (uint8_t)args->engine;
+	memory->name = memcpy((char *)memory + engine_end, args->name, name_bytes);
 	traits.name = memory->name;
-	if (!magazine_create(&memory->cache, &traits, 0, memory)) {
+	if (!(is_linked ? create_linked(memory, args) : create_magazine(memory, args, &traits))) {
 		metadata_free(memory, bytes);
 		return NULL;
 	}
-	struct depot_tunables tunables = tunables_for(args, traits.size);
-
-	depot_tune(&memory->cache.depot, &tunables);
 	return memory;
 }
 
@@ -157,9 +186,12 @@ static void destroy_handle(struct cpuslab_cache *cache)
 
 static void enter_memory(struct cpuslab_cache *cache, struct cache_memory *memory)
 {
-	cache->map = memory->cache.map;
-	cache->offset = memory->cache.offset;
-	cache->id = memory->cache.id;
+	cache->is_linked = memory->engine == CPUSLAB_ENGINE_LINKED;
+	if (!cache->is_linked) {
+		cache->map = memory->cache.map;
+		cache->offset = memory->cache.offset;
+		cache->id = memory->cache.id;
+	}
 	cache->memory = memory;
 	cache->next = memory->handles;
 	__atomic_store_n(&memory->handles, cache, __ATOMIC_RELEASE);
@@ -200,10 +232,11 @@ static struct cache_memory *find_alike(const struct cpuslab_cache_args *args,
 				       const struct slab_traits *traits)
 {
 	for (struct cache_memory *memory = *chain_of(traits->size); memory; memory = memory->next_alike) {
-		const struct slab_traits *theirs = &memory->cache.depot.slabs.traits;
-
-		if (theirs->size == traits->size && theirs->alignment >= traits->alignment &&
-		    memory->flags == (args->flags & MERGE_SAME) && memory->engine == args->engine)
+		/* Slabs of the linked engine are aligned to their size, so that the distance is enough. */
+		if (memory->engine == args->engine && memory->stride == traits->size &&
+		    memory->flags == (args->flags & MERGE_SAME) &&
+		    (args->engine == CPUSLAB_ENGINE_LINKED ||
+		     memory->cache.depot.slabs.traits.alignment >= traits->alignment))
 			return memory;
 	}
 	return NULL;
@@ -211,7 +244,7 @@ static struct cache_memory *find_alike(const struct cpuslab_cache_args *args,
 
 static void offer_memory(struct cache_memory *memory)
 {
-	struct cache_memory **chain = chain_of(memory->cache.depot.slabs.traits.size);
+	struct cache_memory **chain = chain_of(memory->stride);
 
 	memory->next_alike = *chain;
 	__atomic_store_n(chain, memory, __ATOMIC_RELEASE);
@@ -219,7 +252,7 @@ static void offer_memory(struct cache_memory *memory)
 
 static void withdraw_memory(struct cache_memory *memory)
 {
-	struct cache_memory **link = chain_of(memory->cache.depot.slabs.traits.size);
+	struct cache_memory **link = chain_of(memory->stride);
 
 	while (*link != memory)
 		link = &(*link)->next_alike;
@@ -313,6 +346,21 @@ static void report_live(void *object, void *argument)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
 }
 
+/* The same for what objects come from. */
+static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last)
+{
+	if (last->is_linked) {
+		if (linked_destroy(cache_linked(memory)))
+			return true;
+		linked_visit_objects(cache_linked(memory), report_live, last);
+		return false;
+	}
+	if (!magazine_destroy(&memory->cache))
+		return true;
+	slab_visit_objects(&memory->cache.depot.slabs, report_live, last);
+	return false;
+}
+
 /* True, or false if objects are still allocated: then all is as it was, and they were reported. */
 static bool destroy(struct cpuslab_cache *cache)
 {
@@ -327,8 +375,7 @@ static bool destroy(struct cpuslab_cache *cache)
 	/* First, so that no child of a fork in between shares what is half gone. */
 	if (memory->shareable)
 		withdraw_memory(memory);
-	if (magazine_destroy(&memory->cache)) {
-		slab_visit_objects(&memory->cache.depot.slabs, report_live, cache);
+	if (!close_memory(memory, cache)) {
 		if (memory->shareable)
 			offer_memory(memory);
 		return false;
@@ -358,6 +405,10 @@ CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache)
 	struct slab_statistics statistics;
 
 	process_enter();
+	if (cache->is_linked) {
+		linked_shrink(cache_linked(cache->memory));
+		return __atomic_load_n(&cache_linked(cache->memory)->slabs, __ATOMIC_RELAXED) != 0;
+	}
 	magazine_shrink(&cache->memory->cache);
 	slab_statistics(&cache->memory->cache.depot.slabs, &statistics);
 	return statistics.slabs != 0;
@@ -375,6 +426,10 @@ CPUSLAB_API int cpuslab_cache_set_tunables(struct cpuslab_cache *cache,
 		errno = EINVAL;
 		return -1;
 	}
+	if (cache->is_linked) {
+		errno = ENOTSUP;
+		return -1;
+	}
 	process_enter();
 	magazine_tune(&cache->memory->cache, &wanted);
 	return 0;
@@ -383,6 +438,8 @@ CPUSLAB_API int cpuslab_cache_set_tunables(struct cpuslab_cache *cache,
 CPUSLAB_API struct cpuslab_cache_tunables cpuslab_cache_get_tunables(const struct cpuslab_cache *cache)
 {
 	process_enter();
+	if (cache->is_linked)
+		return (struct cpuslab_cache_tunables){0, 0, 0};
 	struct depot_tunables tunables = depot_tunables(&cache->memory->cache.depot);
 
 	return (struct cpuslab_cache_tunables){tunables.limit, tunables.batchcount, tunables.sharedfactor};
@@ -390,10 +447,22 @@ CPUSLAB_API struct cpuslab_cache_tunables cpuslab_cache_get_tunables(const struc
 
 /* ---- one object --------------------------------------------------------------------------------------- */
 
+static void *alloc_linked_missed(struct linked_cache *cache)
+{
+	magazine_tick();
+	void *object = linked_alloc_missed(cache);
+
+	if (likely(object))
+		return object;
+	magazine_reclaim_all();
+	return linked_alloc_missed(cache);
+}
+
 static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
-	void *object = magazine_alloc_missed(&cache->memory->cache);
+	void *object = cache->is_linked ? alloc_linked_missed(cache_linked(cache->memory))
+					: magazine_alloc_missed(&cache->memory->cache);
 
 	if (unlikely(!object))
 		errno = ENOMEM;
@@ -402,7 +471,8 @@ static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 
 FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
 {
-	void *object = magazine_alloc_at(cache->map, &cache->offset);
+	void *object = cache->is_linked ? linked_alloc(cache_linked(cache->memory))
+					: magazine_alloc_at(cache->map, &cache->offset);
 
 	return likely(object) ? object : alloc_slow(cache);
 }
@@ -432,6 +502,10 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 	if (!object)
 		return;
 	process_enter();
+	if (cache->is_linked) {
+		linked_free_missed(cache_linked(cache->memory), object);
+		return;
+	}
 	if (magazine_cache(object) != &cache->memory->cache)
 		corruption_abort(cache->name, object,
 				 "free of a pointer that is not an object of this cache");
@@ -440,7 +514,11 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 
 FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
 {
-	if (likely(is_marked(cache, object)) && likely(magazine_free_at(cache->map, &cache->offset, object)))
+	/* The word of a linked cache tells whose slab it is; a magazine takes anything, so the map is asked.
+	 */
+	if (cache->is_linked ? likely(linked_free(cache_linked(cache->memory), object))
+			     : likely(is_marked(cache, object)) &&
+				       likely(magazine_free_at(cache->map, &cache->offset, object)))
 		return;
 	free_slow(cache, object);
 }
@@ -452,11 +530,28 @@ static unsigned at_most(size_t count)
 	return count < CPUSLAB_CACHE_MAGAZINE_MAX ? (unsigned)count : CPUSLAB_CACHE_MAGAZINE_MAX;
 }
 
+static size_t alloc_bulk_linked(struct linked_cache *cache, size_t count, void **objects)
+{
+	size_t taken = linked_alloc_several(cache, objects, count);
+
+	if (unlikely(taken < count)) {
+		magazine_reclaim_all();
+		taken += linked_alloc_several(cache, objects + taken, count - taken);
+	}
+	if (likely(taken == count))
+		return count;
+	linked_free_several(cache, objects, taken);
+	errno = ENOMEM;
+	return 0;
+}
+
 CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t count, void **objects)
 {
 	size_t taken = 0;
 
 	process_enter();
+	if (cache->is_linked)
+		return alloc_bulk_linked(cache_linked(cache->memory), count, objects);
 	for (;;) {
 		taken += magazine_alloc_several(&cache->memory->cache, objects + taken,
 						at_most(count - taken));
@@ -478,6 +573,10 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
 	size_t given = 0, marked = 0;
 
 	process_enter();
+	if (cache->is_linked) {
+		linked_free_several(cache_linked(cache->memory), objects, count);
+		return;
+	}
 	while (given < count) {
 		while (marked < count && is_marked(cache, objects[marked]))
 			marked++;
@@ -515,6 +614,15 @@ CPUSLAB_API unsigned cpuslab_cache_aliases(const struct cpuslab_cache *cache)
 	return handles - 1;
 }
 
+/* NULL for none, and for malloc's. */
+static const struct cache_memory *memory_of_number(unsigned number)
+{
+	const struct cache *cache = magazine_cache_number(number);
+	const struct linked_cache *linked = linked_cache_number(number);
+
+	return cache ? cache->owner : linked ? linked->owner : NULL;
+}
+
 static int visit_handles(const struct cache_memory *memory,
 			 int (*visit)(struct cpuslab_cache *cache, void *argument), void *argument)
 {
@@ -532,11 +640,12 @@ CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, 
 
 	process_enter();
 	magazine_keep_caches();
-	for (unsigned number = 0; number < magazine_caches() && !result; number++) {
-		const struct cache *cache = magazine_cache_number(number);
+	for (unsigned number = 0; (number < magazine_caches() || number < linked_caches()) && !result;
+	     number++) {
+		const struct cache_memory *memory = memory_of_number(number);
 
-		if (cache && cache->owner)
-			result = visit_handles(cache->owner, visit, argument);
+		if (memory)
+			result = visit_handles(memory, visit, argument);
 	}
 	magazine_let_caches_go();
 	return result;

@@ -2,8 +2,8 @@
 /*
  * cache: what callers of object caches see (include/cpuslab/cache.h): arguments, errors, merging, reports.
  *
- * Owns two kinds of metadata.  A `struct cache_memory` is what objects come from: the magazine room's cache
- * and its name.  A handle, `struct cpuslab_cache`, is what a program has: its own name and size, and copies
+ * Owns two kinds of metadata.  A `struct cache_memory` is what objects come from: an engine's cache and its
+ * name.  A handle, `struct cpuslab_cache`, is what a program has: its own name and size, and copies
  * of what the fast paths need of the memory.  Caches that are alike share a memory: each is a handle in its
  * list.
  *
@@ -19,18 +19,27 @@
 
 #include <cpuslab/cache.h>
 
+#include "linked/linked.h"
 #include "magazine/magazine.h"
 
 struct cache_memory {
-	struct cache cache;
 	struct cpuslab_cache *handles;
 	struct cache_memory *next_alike; /* in its chain of the memories that others may share */
 	uint32_t flags;                  /* those that must be the same in caches that share it */
 	uint32_t bytes;                  /* of this block of metadata */
+	uint32_t stride;                 /* from an object to the next */
 	bool shareable;
-	enum cpuslab_engine engine;
-	char name[]; /* that of the first cache */
+	uint8_t engine;
+	const char *name;   /* that of the first cache; behind what the engine needs */
+	struct cache cache; /* of the magazine engine; the linked engine's begins right behind the name */
 };
+
+enum { CACHE_MEMORY_HEAD = offsetof(struct cache_memory, name) + sizeof(const char *) };
+
+static inline struct linked_cache *cache_linked(const struct cache_memory *memory)
+{
+	return (struct linked_cache *)((char *)memory + CACHE_MEMORY_HEAD);
+}
 
 struct cpuslab_cache {
 	/* Copies, for the fast paths: all that they need lies in one cache line. */
@@ -42,6 +51,7 @@ struct cpuslab_cache {
 	struct cpuslab_cache *next; /* of the same memory */
 	void (*constructor)(void *object);
 	uint32_t bytes; /* of this block of metadata */
+	bool is_linked; /* its engine */
 	char name[];
 };
 

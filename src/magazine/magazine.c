@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "check/corruption.h"
+#include "linked/linked.h"
 #include "os/os.h"
 
 /* Cache numbers start after the page ids that mean no cache. */
@@ -11,7 +12,6 @@ enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
 
 static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is free */
 static unsigned cache_count = FIRST_CACHE;
-static unsigned lowest_free = FIRST_CACHE; /* no number below it is free */
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
@@ -219,6 +219,7 @@ static void reclaim(void)
 		if (caches[number])
 			depot_age(&caches[number]->depot);
 	cpuslab_spin_unlock(&census_lock);
+	linked_reclaim(false);
 }
 
 void magazine_tick(void)
@@ -237,8 +238,7 @@ void magazine_tick(void)
 	page_tick();
 }
 
-/* When the system has refused memory: everything goes back, from everywhere. */
-static void reclaim_all(void)
+void magazine_reclaim_all(void)
 {
 	cpuslab_spin_lock(&census_lock);
 	for (unsigned id = 0; id < vcpu_ids(); id++)
@@ -247,11 +247,12 @@ static void reclaim_all(void)
 		if (caches[number])
 			depot_empty(&caches[number]->depot);
 	cpuslab_spin_unlock(&census_lock);
+	linked_reclaim(true);
 }
 
 void magazine_trim(void)
 {
-	reclaim_all();
+	magazine_reclaim_all();
 	page_purge(true);
 }
 
@@ -264,7 +265,7 @@ static void *alloc_from_slab(struct cache *cache)
 
 	if (slab_alloc_batch(&cache->depot.slabs, &object, 1))
 		return object;
-	reclaim_all();
+	magazine_reclaim_all();
 	return slab_alloc_batch(&cache->depot.slabs, &object, 1) ? object : NULL;
 }
 
@@ -291,7 +292,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 		reclaim();
 	if (depot_refill(depot, loaded))
 		return loaded;
-	reclaim_all();
+	magazine_reclaim_all();
 	if (depot_refill(depot, loaded))
 		return loaded;
 	depot_put(depot, loaded);
@@ -436,11 +437,9 @@ bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint
 	bool created = false;
 
 	cpuslab_spin_lock(&census_lock);
-	unsigned number = lowest_free;
+	unsigned number;
 
-	while (number < cache_count && caches[number])
-		number++;
-	if (number < VCPU_CACHES && vcpu_open_words(number + 1)) {
+	if (vcpu_take_number(&number)) {
 		cache->number = number;
 		cache->offset = vcpu_offset(number);
 		cache->map = vcpu_map(number);
@@ -448,9 +447,8 @@ bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint
 		cache->id = own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
 		depot_init(&cache->depot, &own, capacity);
 		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
-		if (number == cache_count)
+		if (number >= cache_count)
 			__atomic_store_n(&cache_count, number + 1, __ATOMIC_RELEASE);
-		lowest_free = number + 1;
 		created = true;
 	}
 	cpuslab_spin_unlock(&census_lock);
@@ -472,8 +470,7 @@ uint64_t magazine_destroy(struct cache *cache)
 
 	if (!allocated) {
 		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
-		if (cache->number < lowest_free)
-			lowest_free = cache->number;
+		vcpu_give_number(cache->number);
 		while (cache_count > FIRST_CACHE && !caches[cache_count - 1])
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
@@ -640,18 +637,18 @@ static struct slab_cache *slabs_of_id(uint16_t id)
 
 void magazine_repair(void)
 {
-	bool any = false, orphans = false;
+	bool any = false, orphans;
 
 	vcpu_repair();
 	cpuslab_spin_reset(&census_lock);
 	cpuslab_spin_reset(&keeping_lock);
-	lowest_free = FIRST_CACHE;
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
 		if (caches[number]) {
 			depot_repair(&caches[number]->depot);
 			any |= slab_repair_begin(&caches[number]->depot.slabs);
 		}
+	orphans = linked_repair();
 	if (any)
-		orphans = slab_repair_pages(slabs_of_id);
+		orphans |= slab_repair_pages(slabs_of_id);
 	page_repair(orphans);
 }

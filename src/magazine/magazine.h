@@ -19,6 +19,8 @@
  * cache is destroyed.  Only caches of the first bank (see vcpu.h) have pages whose map entry leads straight
  * to the word; the pages of the others say PAGE_SLAB.
  *
+ * What it does as time passes, or memory ends, or in a forked child, it does for the linked engine too.
+ *
  * Called by malloc and the object caches, from any thread.  Lock: census_lock for the list of caches, and for
  * whoever looks at words from outside; while it is held no cache goes away.  The rooms below are called under
  * it.  No lock is held on the slow paths of alloc and free.
@@ -109,6 +111,8 @@ void magazine_end_census(void);
 void magazine_keep_caches(void);
 void magazine_let_caches_go(void);
 
+/* When the system has refused memory: everything that is hoarded goes back, from everywhere. */
+void magazine_reclaim_all(void);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
 /* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */

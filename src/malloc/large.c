@@ -100,5 +100,9 @@ void *large_resize(void *object, size_t size)
 		return NULL;
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
-	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;
+	/* An object of a cache may be as large, but it has no run of its own. */
+	return size <= LARGE_RUN_MAX && page_id(object) == PAGE_LARGE &&
+			       page_large_resize(object, pages_for(size))
+		       ? object
+		       : NULL;
 }

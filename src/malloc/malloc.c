@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check/corruption.h"
+#include "linked/linked.h"
 #include "malloc/large.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
@@ -49,6 +50,13 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 	return likely(object) ? object : out_of_memory();
 }
 
+/* free() leads here from every page of a linked cache, whose word it does not know. */
+static void free_linked(struct linked_cache *cache, void *object)
+{
+	if (unlikely(!linked_free(cache, object)))
+		linked_free_missed(cache, object);
+}
+
 /* Everything but a hit: NULL, start-up, misses, large and foreign memory. */
 static __attribute__((noinline)) void free_slow(void *object)
 {
@@ -57,9 +65,12 @@ static __attribute__((noinline)) void free_slow(void *object)
 	process_enter();
 
 	struct cache *cache = magazine_cache(object);
+	struct linked_cache *linked = cache ? NULL : linked_cache_of(object);
 
 	if (likely(cache))
 		magazine_free_missed(cache, object);
+	else if (linked)
+		free_linked(linked, object);
 	else
 		large_free(object);
 }
@@ -128,7 +139,11 @@ static size_t usable_size(const void *object)
 	process_enter();
 	struct cache *cache = magazine_cache(object);
 
-	return cache ? cache->depot.slabs.traits.size : large_bytes(object);
+	if (cache)
+		return cache->depot.slabs.traits.size;
+	const struct linked_cache *linked = linked_cache_of(object);
+
+	return linked ? linked->usable : large_bytes(object);
 }
 
 EXPORT void *realloc(void *object, size_t size)

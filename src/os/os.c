@@ -7,7 +7,9 @@
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -120,6 +122,32 @@ unsigned os_possible_cpus(void)
 	long bytes = KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, sizeof mask, mask));
 
 	return bytes > 0 ? (unsigned)bytes * 8 : CPU_SETSIZE;
+}
+
+unsigned os_cpus(void)
+{
+	unsigned long mask[1024];
+	long bytes = KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, sizeof mask, mask));
+	unsigned cpus = 0;
+
+	for (long word = 0; word * (long)sizeof *mask < bytes; word++)
+		cpus += (unsigned)__builtin_popcountl(mask[word]);
+	return cpus ? cpus : 1;
+}
+
+uint64_t os_random(void)
+{
+	uint64_t number;
+	const uint64_t *start = (const uint64_t *)getauxval(AT_RANDOM);
+
+	if (KEEPING_ERRNO(long, syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK)) ==
+	    sizeof number)
+		return number;
+	/* A sandbox without the call: what the kernel gave the process at its start, stirred. */
+	static uint64_t stirred;
+
+	return (start ? start[1] : 0) ^
+	       __atomic_add_fetch(&stirred, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) * 0xbf58476d1ce4e5b9u;
 }
 
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature)

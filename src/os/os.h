@@ -42,6 +42,10 @@ int os_wipe_on_fork(void *address, size_t bytes);
 size_t os_limit_address_space(void);
 /* An upper bound of the vCPU ids that this kernel can hand out. */
 unsigned os_possible_cpus(void);
+/* CPUs that the process may use now. */
+unsigned os_cpus(void);
+/* A number that other programs cannot guess. */
+uint64_t os_random(void);
 
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);

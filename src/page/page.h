@@ -42,6 +42,7 @@ enum page_id {
 	PAGE_LARGE_TAIL = 16, /* last page of a large run of more than one page */
 	PAGE_TRANSIT = 24,    /* first and last page of a free run that is being purged */
 	PAGE_SLAB = 32,       /* of a cache whose word has no offset of 16 bits: slab_of tells */
+	PAGE_LINKED = 40,     /* of a linked cache: slab_of tells */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };
 

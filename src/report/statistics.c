@@ -5,6 +5,7 @@
 
 #include "arch/arch.h"
 #include "cpuslab/cpuslab.h"
+#include "linked/linked.h"
 
 static void describe(struct cache *cache, struct cache_report *report)
 {
@@ -39,17 +40,55 @@ static void describe(struct cache *cache, struct cache_report *report)
 	magazine_misses(cache, &report->alloc_misses, &report->free_misses);
 }
 
+static void describe_linked(struct linked_cache *cache, struct cache_report *report)
+{
+	struct linked_statistics statistics;
+
+	linked_statistics(cache, &statistics);
+	*report = (struct cache_report){
+		.size = cache->stride,
+		.objects_per_slab = cache->objects,
+		.pages_per_slab = (uint32_t)((cache->list.slab_mask + 1) >> PAGE_SHIFT),
+		.live = statistics.allocated,
+		.hoarded = statistics.hoarded,
+		.total = statistics.capacity,
+		.slabs = statistics.slabs,
+		.slabs_created = statistics.created,
+		.slabs_freed = statistics.freed,
+		.lock_acquires = statistics.lock_acquires,
+		.alloc_misses = statistics.alloc_misses,
+		.free_misses = statistics.free_misses,
+	};
+	strncpy(report->name, cache->name, REPORT_NAME - 1);
+}
+
+/* The linked cache of a number, where there is one. */
+static bool report_linked(unsigned number, struct cache_report *report)
+{
+	linked_begin_census();
+	struct linked_cache *cache = linked_cache_number(number);
+
+	if (cache)
+		describe_linked(cache, report);
+	linked_end_census();
+	return cache;
+}
+
 bool report_cache(unsigned *next, struct cache_report *report)
 {
-	struct cache *cache = NULL;
+	bool found = false;
 
 	magazine_begin_census();
-	while (!cache && *next < magazine_caches())
-		cache = magazine_cache_number((*next)++);
-	if (cache)
-		describe(cache, report);
+	while (!found && (*next < magazine_caches() || *next < linked_caches())) {
+		unsigned number = (*next)++;
+		struct cache *cache = magazine_cache_number(number);
+
+		if (cache)
+			describe(cache, report);
+		found = cache || report_linked(number, report);
+	}
 	magazine_end_census();
-	return cache;
+	return found;
 }
 
 void report_all(struct report *report)

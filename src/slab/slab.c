@@ -414,7 +414,8 @@ void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *obje
 
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		char *address = (char *)(page << PAGE_SHIFT);
-		const struct slab *slab = slab_of_object(address);
+		const struct slab *slab =
+			page_front.map[page] == PAGE_LINKED ? NULL : slab_of_object(address);
 
 		if (!slab || slab->cache != cache || slab->base != address)
 			continue;

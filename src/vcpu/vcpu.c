@@ -20,10 +20,12 @@ extern const unsigned int __rseq_size __attribute__((weak));
 
 /*
  * The two special words: each points at a slot that holds NULL, with an end mark above it.  A pop takes it
- * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is on top already.
+ * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is on top already.  Both
+ * are odd, as the end of a list is, and no address of the heap, so that both engines miss on them.
  */
-static const uintptr_t void_slots[2] = {0, 1}, closed_slots[2] = {0, 1};
-const uintptr_t vcpu_void = (uintptr_t)void_slots, vcpu_closed = (uintptr_t)closed_slots;
+static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1},
+				 closed_slots[32] __attribute__((aligned(32))) = {[9] = 1};
+const uintptr_t vcpu_void = (uintptr_t)&void_slots[1], vcpu_closed = (uintptr_t)&closed_slots[1];
 
 /* The last id of the table is never anybody's: it belongs to threads that have no id (yet, or any more). */
 enum { NOBODY = ARCH_VCPUS - 1 };
@@ -47,6 +49,8 @@ static uint32_t slot_generation[ARCH_VCPUS]; /* how many forks deep its thread t
 static uint32_t generation;
 static __thread uint32_t own_generation;
 static unsigned open_words;
+static uint64_t number_taken[VCPU_CACHES / 64];
+static unsigned lowest_free; /* no number below it is free */
 static uint64_t fences;
 static pthread_key_t end_of_thread;
 static struct cpuslab_spinlock vcpu_lock = CPUSLAB_SPINLOCK_INITIALIZER;
@@ -227,6 +231,39 @@ bool vcpu_open_words(unsigned caches)
 
 	cpuslab_spin_unlock(&vcpu_lock);
 	return opened;
+}
+
+bool vcpu_take_number(unsigned *number)
+{
+	/* The offsets of the first ones are page ids that mean no cache. */
+	enum { FIRST = PAGE_ID_RESERVED / 8 };
+
+	cpuslab_spin_lock(&vcpu_lock);
+	unsigned free = lowest_free < FIRST ? FIRST : lowest_free;
+
+	while (free < VCPU_CACHES && number_taken[free / 64] & 1ull << free % 64)
+		free++;
+	lowest_free = free;
+	if (free < VCPU_CACHES)
+		number_taken[free / 64] |= 1ull << free % 64;
+	cpuslab_spin_unlock(&vcpu_lock);
+	if (free == VCPU_CACHES)
+		return false;
+	if (!vcpu_open_words(free + 1)) {
+		vcpu_give_number(free);
+		return false;
+	}
+	*number = free;
+	return true;
+}
+
+void vcpu_give_number(unsigned number)
+{
+	cpuslab_spin_lock(&vcpu_lock);
+	number_taken[number / 64] &= ~(1ull << number % 64);
+	if (number < lowest_free)
+		lowest_free = number;
+	cpuslab_spin_unlock(&vcpu_lock);
 }
 
 const void *vcpu_map(unsigned cache)
@@ -411,6 +448,7 @@ void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size))
 void vcpu_repair(void)
 {
 	cpuslab_spin_reset(&vcpu_lock);
+	lowest_free = 0;
 	for (unsigned id = 0; id < ids; id++) {
 		/* Whoever was draining this area is gone; what it had already taken out is lost. */
 		set_entries(id, true);

@@ -5,10 +5,9 @@
  * A vCPU id is the kernel's concurrency id (mm_cid), else the CPU number, else a slot that belongs to one
  * thread at a time.  Each id that was ever used owns an area: pages of four rows of VCPU_ROW words,
  *
- *   words      what the fast path pops from and pushes to, one for each cache
- *   spares     the spare magazine, 0 for none
- *   misses     allocations that missed, and frees in units of VCPU_MISSED_FREE
- *   glimpses   what the word was when the last tick looked
+ *   words      what the fast path pops from and pushes to, one for each cache: a magazine's top, or the head
+ * of a list spares     the spare magazine, 0 for none and for lists misses     allocations that missed, and
+ * frees in units of VCPU_MISSED_FREE glimpses   what the word was when the last tick looked
  *
  * and cache number n has its word at vcpu_offset(n), the others one, two and three rows further on.
  *
@@ -22,8 +21,9 @@
  * VOID, which looks the same to the fast path.  So closing an area for everyone takes one store and a fence,
  * and the fast path knows nothing of it.
  *
- * Called by the magazine room.  Lock: vcpu_lock for making, closing and opening areas.  Lock-free: the words,
- * by the rules of arch.h; the table, which only ever goes between CLOSED and the one area of its id.
+ * Called by the rooms of the two engines.  Lock: vcpu_lock for making, closing and opening areas.  Lock-free:
+ * the words, by the rules of arch.h; the table, which only ever goes between CLOSED and the one area of its
+ * id.
  *
  * vfork.  The child runs on the parent's memory, but the kernel drops its registration for restartable
  * sequences: its sections would never abort, and the id that they read could by then be another thread's.
@@ -72,6 +72,13 @@ enum cpuslab_vcpu_mode vcpu_mode(void);
 
 /* Slots of threads that a fork left behind become free.  Cheap when there was no fork. */
 void vcpu_bury_dead_slots(void);
+
+/*
+ * The lowest number that no cache has, for a cache of either engine, with its words open and void; false when
+ * there are VCPU_CACHES caches, or the system has no more memory.  Whoever gives it back leaves them void.
+ */
+bool vcpu_take_number(unsigned *number);
+void vcpu_give_number(unsigned number);
 
 /*
  * Makes the words of caches below `caches` void in every area, now and in areas to come; false when the

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* linked/census: caches as a whole, looked at from outside: made, drained, counted, repaired. */
+#include <assert.h>
+#include <string.h>
+
+#include "linked/front.h"
+#include "page/page.h"
+
+static struct linked_cache *caches[VCPU_CACHES]; /* by number; NULL for none */
+static unsigned cache_count;                     /* numbers of linked caches are below this */
+static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+
+/* ---- words from outside ---------------------------------------------------------------------------------
+ */
+
+static bool has_list(const uintptr_t *word)
+{
+	uintptr_t list = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+	return list != vcpu_void && list != vcpu_closed;
+}
+
+/* What the last tick saw of a word. */
+static uintptr_t *glimpse(uintptr_t *word)
+{
+	return word + 3 * VCPU_ROW;
+}
+
+/*
+ * Equal by chance, it costs a little: a loop of pairs leaves its word as it was more often than not.
+ */
+static bool is_idle(uintptr_t *word)
+{
+	return has_list(word) && __atomic_load_n(word, __ATOMIC_RELAXED) == *glimpse(word);
+}
+
+/* Gives back what is on the word of a closed area, or of a cache that nobody else uses. */
+static void empty_word(struct linked_cache *cache, uintptr_t *word)
+{
+	if (!has_list(word))
+		return;
+	struct linked_hand hand = front_hand(*word);
+
+	/* The word first: a fork in between loses the list, rather than having it twice. */
+	__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
+	linked_put_back(cache, hand);
+}
+
+static void empty_words(struct linked_cache *cache)
+{
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t *word = vcpu_word(id, cache->number);
+
+		if (word)
+			empty_word(cache, word);
+	}
+}
+
+/* ---- caches ---------------------------------------------------------------------------------------------
+ */
+
+bool linked_create(struct linked_cache *cache, const struct linked_traits *traits, void *owner)
+{
+	unsigned number;
+
+	if (!vcpu_take_number(&number))
+		return false;
+	if (!linked_init(cache, traits, vcpu_offset(number))) {
+		vcpu_give_number(number);
+		return false;
+	}
+	cache->number = number;
+	cache->map = vcpu_map(number);
+	cache->owner = owner;
+	cpuslab_spin_lock(&census_lock);
+	__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
+	if (number >= cache_count)
+		__atomic_store_n(&cache_count, number + 1, __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&census_lock);
+	return true;
+}
+
+bool linked_destroy(struct linked_cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	/* Nobody is in a section on these words, so that no area needs to be closed. */
+	empty_words(cache);
+	linked_release_empty(cache);
+	bool empty = !cache->slabs;
+
+	if (empty) {
+		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
+		while (cache_count && !caches[cache_count - 1])
+			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
+	}
+	cpuslab_spin_unlock(&census_lock);
+	if (empty)
+		vcpu_give_number(cache->number);
+	return empty;
+}
+
+void linked_shrink(struct linked_cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		uintptr_t *word = vcpu_word(id, cache->number);
+
+		if (word && has_list(word) && vcpu_close(id)) {
+			empty_word(cache, word);
+			vcpu_reopen(id);
+		}
+	}
+	if (!cache->type_stable)
+		linked_release_empty(cache);
+	cpuslab_spin_unlock(&census_lock);
+}
+
+unsigned linked_caches(void)
+{
+	return __atomic_load_n(&cache_count, __ATOMIC_ACQUIRE);
+}
+
+struct linked_cache *linked_cache_number(unsigned number)
+{
+	return number < linked_caches() ? __atomic_load_n(&caches[number], __ATOMIC_ACQUIRE) : NULL;
+}
+
+struct linked_cache *linked_cache_of(const void *address)
+{
+	if (!page_is_heap(address) || page_id(address) != PAGE_LINKED)
+		return NULL;
+	const struct linked_slab *slab = linked_slab_at(address);
+
+	return slab ? slab->cache : NULL;
+}
+
+void linked_begin_census(void)
+{
+	cpuslab_spin_lock(&census_lock);
+}
+
+void linked_end_census(void)
+{
+	cpuslab_spin_unlock(&census_lock);
+}
+
+/* ---- reclaim --------------------------------------------------------------------------------------------
+ */
+
+/* Takes the lists off idle words (or all words) of one vCPU. */
+static void drain_vcpu(unsigned id, bool all)
+{
+	bool any = false;
+
+	/* A look from outside first: closing an area disturbs whoever runs there. */
+	for (unsigned number = 0; number < cache_count && !any; number++) {
+		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
+
+		any = word && (all ? has_list(word) : is_idle(word));
+	}
+	if (any && vcpu_close(id)) {
+		for (unsigned number = 0; number < cache_count; number++) {
+			uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
+
+			if (word && (all || is_idle(word)))
+				empty_word(caches[number], word);
+		}
+		vcpu_reopen(id);
+	}
+	for (unsigned number = 0; number < cache_count; number++) {
+		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
+
+		if (word)
+			*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
+	}
+}
+
+/* Whether nobody has taken or given a slab since the last look. */
+static bool is_quiet(struct linked_cache *cache)
+{
+	uint32_t acquires = __atomic_load_n(&cache->lock_acquires, __ATOMIC_RELAXED);
+	bool quiet = acquires == cache->glimpsed;
+
+	cache->glimpsed = acquires;
+	return quiet;
+}
+
+void linked_reclaim(bool all)
+{
+	if (all)
+		cpuslab_spin_lock(&census_lock);
+	else if (!cpuslab_spin_trylock(&census_lock))
+		return; /* another thread is at it */
+	for (unsigned id = 0; id < vcpu_ids(); id++)
+		drain_vcpu(id, all);
+	for (unsigned number = 0; number < cache_count; number++) {
+		struct linked_cache *cache = caches[number];
+
+		if (cache && !cache->type_stable && (is_quiet(cache) || all) &&
+		    __atomic_load_n(&cache->partial, __ATOMIC_RELAXED)) {
+			linked_release_empty(cache);
+			cache->glimpsed = cache->lock_acquires;
+		}
+	}
+	cpuslab_spin_unlock(&census_lock);
+}
+
+/* ---- reports --------------------------------------------------------------------------------------------
+ */
+
+static bool is_free(const uint64_t *map, unsigned i)
+{
+	return map[i / 64] >> i % 64 & 1;
+}
+
+void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object, void *argument),
+			  void *argument)
+{
+	uint64_t free[UINT16_MAX / 64 + 1];
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		char *address = (char *)(page << PAGE_SHIFT);
+		const struct linked_slab *slab =
+			linked_cache_of(address) == cache ? linked_slab_at(address) : NULL;
+
+		if (!slab || slab->base != address)
+			continue;
+		memset(free, 0, sizeof free);
+		for (uintptr_t object = slab->state.list; !front_is_end(object);
+		     object = linked_next(cache, object)) {
+			unsigned i = (unsigned)((object - (uintptr_t)address) / cache->stride);
+
+			free[i / 64] |= 1ull << i % 64;
+		}
+		for (unsigned i = 0; i < slab->state.threaded; i++)
+			if (!is_free(free, i))
+				visit(address + (size_t)i * cache->stride, argument);
+	}
+}
+
+/*
+ * How many objects a list has that others are using.  By the time it is followed it may be another's, or its
+ * slab may be gone: each step must stay in the slab, and there are no more steps than objects.
+ */
+static unsigned glance(const struct linked_cache *cache, const struct linked_slab *slab, uintptr_t list)
+{
+	unsigned count = 0;
+
+	while (!front_is_end(list) && linked_starts_object(cache, slab, list) && count < cache->objects) {
+		count++;
+		list = linked_next(cache, list);
+	}
+	return count;
+}
+
+void linked_statistics(struct linked_cache *cache, struct linked_statistics *statistics)
+{
+	uint64_t free = 0, hoarded = 0, misses = 0;
+
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		const uintptr_t *word = vcpu_word(id, cache->number);
+		uintptr_t list = word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : vcpu_void;
+		const struct linked_slab *slab = front_hand(list).slab;
+
+		misses += word ? word[2 * VCPU_ROW] : 0;
+		if (!slab)
+			continue;
+		hoarded += glance(cache, slab, list);
+		free += cache->objects - slab->state.in_use;
+	}
+	cpuslab_spin_lock(&cache->lock);
+	for (const struct linked_slab *slab = cache->first; slab; slab = slab->next)
+		free += cache->objects - slab->state.in_use;
+	uint64_t capacity = (uint64_t)cache->slabs * cache->objects;
+
+	*statistics = (struct linked_statistics){
+		.slabs = cache->slabs,
+		.partial = cache->partial,
+		.capacity = capacity,
+		.hoarded = hoarded,
+		/* Counts of different instants: never below nothing. */
+		.allocated = capacity > free + hoarded ? capacity - free - hoarded : 0,
+		.created = cache->created,
+		.freed = cache->freed,
+		.lock_acquires = cache->lock_acquires,
+		.alloc_misses = misses % VCPU_MISSED_FREE,
+		.free_misses = misses / VCPU_MISSED_FREE,
+	};
+	cpuslab_spin_unlock(&cache->lock);
+}
+
+/* ---- fork -----------------------------------------------------------------------------------------------
+ */
+
+static bool repair_begin(struct linked_cache *cache)
+{
+#if !ARCH_HAS_PAIR
+	if (cache->redo) {
+		cache->redo->state.pair[0] = cache->redo_pair[0];
+		cache->redo->state.pair[1] = cache->redo_pair[1];
+		cache->redo = NULL;
+	}
+	cpuslab_spin_reset(&cache->pair_lock);
+#endif
+	cache->under_repair = cpuslab_spin_is_locked(&cache->lock);
+	if (!cache->under_repair)
+		return false;
+	cpuslab_spin_reset(&cache->lock);
+	cache->first = cache->last = NULL;
+	cache->partial = cache->slabs = 0;
+	return true;
+}
+
+/*
+ * A frozen slab is on a word, in a hand of this very thread, or in one of a thread that is not here: then it
+ * is lost, for nothing tells which.
+ */
+static void repair_slab(struct linked_cache *cache, struct linked_slab *slab)
+{
+	cache->slabs++;
+	if (!slab->state.frozen && slab->state.in_use < cache->objects)
+		linked_enlist(cache, slab);
+}
+
+/* As slab_repair_pages: pages of slabs that were being made or given back are nobody's. */
+static bool repair_pages(void)
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+	bool orphans = false;
+
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		char *address = (char *)(page << PAGE_SHIFT);
+
+		if (page_front.map[page] != PAGE_LINKED)
+			continue;
+		struct linked_slab *slab = linked_slab_at(address);
+
+		if (!slab || page_front.map[page_of(slab->base)] != PAGE_LINKED) {
+			page_front.slab_of[page] = 0;
+			page_front.map[page] = PAGE_FREE;
+			orphans = true;
+		} else if (slab->base == address && slab->cache->under_repair) {
+			repair_slab(slab->cache, slab);
+		}
+	}
+	return orphans;
+}
+
+bool linked_repair(void)
+{
+	bool any = false;
+
+	cpuslab_spin_reset(&census_lock);
+	for (unsigned number = 0; number < cache_count; number++)
+		if (caches[number])
+			any |= repair_begin(caches[number]);
+	return any && repair_pages();
+}

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: MIT */
+#include "linked/linked.h"
+
+#include <assert.h>
+
+#include "check/corruption.h"
+#include "options/options.h"
+#include "os/os.h"
+#include "page/page.h"
+#include "slab/geometry.h"
+
+/* See linked/front.h. */
+#ifndef LINKED_FRONT
+#define LINKED_FRONT "linked/front.h"
+#endif
+#include LINKED_FRONT
+
+enum {
+	LINK_BYTES = sizeof(uintptr_t),
+	ORDER_HIGHEST = 3, /* as far as SLUB goes for the sake of more objects */
+	ORDER_BLOCK = 11,  /* an object of 4 MiB, and a link behind it */
+	MIN_PARTIAL_LEAST = 5,
+	MIN_PARTIAL_MOST = 10,
+	BATCH_LEAST = 8, /* objects that are linked at once, where a page has fewer */
+};
+
+/* ---- geometry ----------------------------------------------------------------------------------------- */
+
+static unsigned log2_of(uint32_t x)
+{
+	return 31 - (unsigned)__builtin_clz(x);
+}
+
+static uint16_t clamp(uint32_t x, uint32_t least, uint32_t most)
+{
+	return (uint16_t)(x < least ? least : x > most ? most : x);
+}
+
+/*
+ * A store to a link just after one to the word, or the other way round, is slow where both are at the same
+ * place of their pages.  Areas are aligned to cache lines and slabs to pages: with objects of whole multiples
+ * of 16 bytes one of the first two places for a link is never the word's.
+ */
+static uint32_t choose_link(const struct linked_traits *traits, uint16_t offset)
+{
+	uint32_t stride = geometry_stride(traits->size, traits->alignment);
+
+	if (traits->link != LINKED_ANYWHERE)
+		return traits->link;
+	return traits->size >= 2 * LINK_BYTES && stride % (2 * LINK_BYTES) == 0 ? ~offset & LINK_BYTES : 0;
+}
+
+bool linked_init(struct linked_cache *cache, const struct linked_traits *traits, uint16_t offset)
+{
+	bool kept = traits->construct || traits->type_stable; /* what the program left in a free object */
+	bool outside = traits->link == LINKED_ANYWHERE && kept;
+	uint32_t link = outside ? geometry_stride(traits->size, LINK_BYTES) : choose_link(traits, offset);
+	uint32_t bytes = link + LINK_BYTES > traits->size ? link + LINK_BYTES : traits->size;
+	uint32_t stride = geometry_stride(bytes, traits->alignment);
+	struct geometry_slub_rule rule = {
+		.page_bytes = PAGE_BYTES,
+		.cpus = os_cpus(),
+		.order_highest = ORDER_HIGHEST,
+		.order_block = ORDER_BLOCK,
+	};
+	struct geometry geometry = geometry_slub(&rule, stride);
+
+	if (!geometry.objects)
+		return false;
+	*cache = (struct linked_cache){
+		.offset = offset,
+		.list =
+			{
+				.link = link,
+				.secret = os_random(),
+				.slab_mask = geometry.bytes - 1,
+				.reciprocal = UINT64_MAX / stride + 1,
+			},
+		.objects = (uint16_t)geometry.objects,
+		.stride = stride,
+		.usable = outside ? link : stride,
+		.batch = clamp(PAGE_BYTES / stride, BATCH_LEAST, geometry.objects),
+		.min_partial = clamp(log2_of(stride) / 2, MIN_PARTIAL_LEAST, MIN_PARTIAL_MOST),
+		.name = traits->name,
+		.construct = traits->construct,
+		.type_stable = traits->type_stable,
+	};
+	/* A slab in random order is linked as a whole: the fewer there are, the less is random. */
+	if (options.shuffle)
+		cache->batch = cache->objects;
+	return true;
+}
+
+static unsigned slab_pages(const struct linked_cache *cache)
+{
+	return (unsigned)((cache->list.slab_mask + 1) >> PAGE_SHIFT);
+}
+
+/* ---- states ------------------------------------------------------------------------------------------- */
+
+static union linked_state read_state(const struct linked_slab *slab)
+{
+	union linked_state state;
+
+	/* Two loads may see two states; the exchange that follows then fails. */
+	state.pair[1] = __atomic_load_n(&slab->state.pair[1], __ATOMIC_ACQUIRE);
+	state.pair[0] = __atomic_load_n(&slab->state.pair[0], __ATOMIC_ACQUIRE);
+	return state;
+}
+
+static bool replace_state(struct linked_cache *cache, struct linked_slab *slab, const union linked_state *old,
+			  const union linked_state *new)
+{
+#if ARCH_HAS_PAIR
+	(void)cache;
+	return arch_replace_pair(slab->state.pair, old->pair, new->pair);
+#else
+	/* Two stores, which a forked child must find both or none: what is to be stored is noted first. */
+	cpuslab_spin_lock(&cache->pair_lock);
+	bool same = slab->state.pair[0] == old->pair[0] && slab->state.pair[1] == old->pair[1];
+
+	if (same) {
+		cache->redo_pair[0] = new->pair[0];
+		cache->redo_pair[1] = new->pair[1];
+		__atomic_store_n(&cache->redo, slab, __ATOMIC_RELEASE);
+		__atomic_store_n(&slab->state.pair[0], new->pair[0], __ATOMIC_RELEASE);
+		__atomic_store_n(&slab->state.pair[1], new->pair[1], __ATOMIC_RELEASE);
+		__atomic_store_n(&cache->redo, NULL, __ATOMIC_RELEASE);
+	}
+	cpuslab_spin_unlock(&cache->pair_lock);
+	return same;
+#endif
+}
+
+/* ---- links -------------------------------------------------------------------------------------------- */
+
+uintptr_t linked_next(const struct linked_cache *cache, uintptr_t object)
+{
+	uintptr_t at = object + cache->list.link;
+
+	return __atomic_load_n((const uintptr_t *)at, __ATOMIC_RELAXED) ^ at ^ cache->list.secret;
+}
+
+static void set_next(const struct linked_cache *cache, uintptr_t object, uintptr_t next)
+{
+	uintptr_t at = object + cache->list.link;
+
+	__atomic_store_n((uintptr_t *)at, next ^ at ^ cache->list.secret, __ATOMIC_RELAXED);
+}
+
+static uintptr_t object_number(const struct linked_cache *cache, const struct linked_slab *slab, unsigned i)
+{
+	return (uintptr_t)slab->base + (uintptr_t)i * cache->stride;
+}
+
+/* The object after one of a list in hand, which must be one of the same slab, or the end. */
+static uintptr_t checked_next(const struct linked_cache *cache, const struct linked_slab *slab,
+			      uintptr_t object)
+{
+	uintptr_t next = linked_next(cache, object);
+
+	if (next != front_end(slab) && !linked_starts_object(cache, slab, next))
+		corruption_abort(cache->name, (void *)object,
+				 "a free object was written to: its link is gone");
+	return next;
+}
+
+static void *take_first(const struct linked_cache *cache, struct linked_hand *hand)
+{
+	uintptr_t object = hand->list;
+
+	hand->list = checked_next(cache, hand->slab, object);
+	return (void *)object;
+}
+
+/* How many objects a list in hand has, and the last of them. */
+static unsigned measure(const struct linked_cache *cache, struct linked_hand hand, uintptr_t *last)
+{
+	unsigned count = 0;
+
+	for (uintptr_t object = hand.list; !front_is_end(object);
+	     object = checked_next(cache, hand.slab, object)) {
+		if (++count > hand.slab->state.in_use)
+			corruption_abort(cache->name, (void *)object, "an object was freed twice");
+		*last = object;
+	}
+	return count;
+}
+
+/* ---- the list of partial slabs: with the lock -----------------------------------------------------------
+ */
+
+static void lock_cache(struct linked_cache *cache)
+{
+	cpuslab_spin_lock(&cache->lock);
+	cache->lock_acquires++;
+}
+
+void linked_enlist(struct linked_cache *cache, struct linked_slab *slab)
+{
+	slab->next = NULL;
+	slab->previous = cache->last;
+	*(cache->last ? &cache->last->next : &cache->first) = slab;
+	cache->last = slab;
+	cache->partial++;
+}
+
+static void delist(struct linked_cache *cache, struct linked_slab *slab)
+{
+	*(slab->previous ? &slab->previous->next : &cache->first) = slab->next;
+	*(slab->next ? &slab->next->previous : &cache->last) = slab->previous;
+	cache->partial--;
+}
+
+/* ---- slabs -------------------------------------------------------------------------------------------- */
+
+/* A frozen slab that nobody knows of yet. */
+static struct linked_slab *make_slab(struct linked_cache *cache)
+{
+	struct linked_slab *slab = metadata_alloc(sizeof *slab);
+	bool zeroed;
+
+	if (!slab)
+		return NULL;
+	char *base = page_alloc(slab_pages(cache), slab_pages(cache), PAGE_LINKED, &zeroed);
+
+	if (!base) {
+		metadata_free(slab, sizeof *slab);
+		return NULL;
+	}
+	*slab = (struct linked_slab){.base = base, .cache = cache};
+	slab->state.list = front_end(slab);
+	slab->state.frozen = 1;
+	/* As in the slab room: a repair believes a slab whose first page knows it. */
+	for (uintptr_t page = page_of(base) + slab_pages(cache); page-- > page_of(base);)
+		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
+	if (cache->construct)
+		for (unsigned i = 0; i < cache->objects; i++)
+			cache->construct((void *)object_number(cache, slab, i));
+	return slab;
+}
+
+/* Gives back slabs, linked through `next`, that are in no list any more.  Without the lock. */
+static void release_slabs(const struct linked_cache *cache, struct linked_slab *slab)
+{
+	while (slab) {
+		struct linked_slab *next = slab->next;
+		char *base = slab->base;
+
+		for (uintptr_t page = page_of(base); page < page_of(base) + slab_pages(cache); page++)
+			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
+		page_free(base, slab_pages(cache));
+		metadata_free(slab, sizeof *slab);
+		slab = next;
+	}
+}
+
+/* With the lock, takes a slab that is in no list out of the counts. */
+static void give_up(struct linked_cache *cache, struct linked_slab *slab, struct linked_slab **surplus)
+{
+	cache->slabs--;
+	cache->freed++;
+	slab->next = *surplus;
+	*surplus = slab;
+}
+
+static bool may_give_up(const struct linked_cache *cache)
+{
+	return cache->partial >= cache->min_partial && !cache->type_stable;
+}
+
+void linked_release_empty(struct linked_cache *cache)
+{
+	struct linked_slab *surplus = NULL, *next;
+
+	lock_cache(cache);
+	for (struct linked_slab *slab = cache->first; slab; slab = next) {
+		next = slab->next;
+		/* Nobody can free into it, so that its state stays what it is. */
+		if (!read_state(slab).in_use) {
+			delist(cache, slab);
+			give_up(cache, slab, &surplus);
+		}
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+}
+
+/* ---- slow paths --------------------------------------------------------------------------------------- */
+
+/* Freezes a slab that was just taken from the list: with the lock, under which alone frees may list a slab.
+ */
+static void freeze(struct linked_cache *cache, struct linked_hand *hand)
+{
+	union linked_state old, new;
+
+	do {
+		old = new = read_state(hand->slab);
+		new.list = front_end(hand->slab);
+		new.in_use = old.threaded;
+		new.frozen = 1;
+	} while (!replace_state(cache, hand->slab, &old, &new));
+	hand->list = old.list;
+}
+
+/* Takes a partial slab into an empty hand, or makes a new one; false when there is no memory. */
+static bool acquire(struct linked_cache *cache, struct linked_hand *hand)
+{
+	lock_cache(cache);
+	hand->slab = cache->first;
+	if (hand->slab) {
+		delist(cache, hand->slab);
+		freeze(cache, hand);
+		cpuslab_spin_unlock(&cache->lock);
+		return true;
+	}
+	/* A constructor may do anything, so it runs without the lock. */
+	if (cache->construct)
+		cpuslab_spin_unlock(&cache->lock);
+	hand->slab = make_slab(cache);
+	if (cache->construct)
+		lock_cache(cache);
+	if (hand->slab) {
+		hand->list = front_end(hand->slab);
+		cache->slabs++;
+		cache->created++;
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	return hand->slab;
+}
+
+static void shuffle(uint16_t *order, unsigned count)
+{
+	uint64_t state = os_random();
+
+	for (unsigned i = 0; i < count; i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		unsigned at = (unsigned)((state >> 32) * (i + 1) >> 32);
+
+		order[i] = order[at];
+		order[at] = (uint16_t)i;
+	}
+}
+
+/* Links the next untouched objects of a slab whose lists are empty; false when there are none. */
+static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
+{
+	enum { SHUFFLED = 4096 };
+	uint16_t order[SHUFFLED];
+	struct linked_slab *slab = hand->slab;
+	unsigned from = slab->state.threaded, count = cache->objects - from;
+	bool shuffled = options.shuffle && count <= SHUFFLED;
+	union linked_state old, new;
+
+	if (count > cache->batch)
+		count = cache->batch;
+	if (!count)
+		return false;
+	if (shuffled)
+		shuffle(order, count);
+	hand->list = front_end(slab);
+	for (unsigned i = count; i-- > 0;) {
+		uintptr_t object = object_number(cache, slab, from + (shuffled ? order[i] : i));
+
+		set_next(cache, object, hand->list);
+		hand->list = object;
+	}
+	do {
+		old = new = read_state(slab);
+		new.threaded = (uint16_t)(new.threaded + count);
+		new.in_use = (uint16_t)(new.in_use + count);
+	} while (!replace_state(cache, slab, &old, &new));
+	return true;
+}
+
+/* More objects for a hand whose list is empty, out of its own slab; false when that has none. */
+static bool refill(struct linked_cache *cache, struct linked_hand *hand)
+{
+	union linked_state old, new;
+
+	do {
+		old = new = read_state(hand->slab);
+		if (front_is_end(old.list))
+			return thread_more(cache, hand);
+		new.list = front_end(hand->slab);
+		new.in_use = old.threaded;
+	} while (!replace_state(cache, hand->slab, &old, &new));
+	hand->list = old.list;
+	return true;
+}
+
+/* Thaws a slab in hand of which nothing is free; false when by now something is. */
+static bool leave_full(struct linked_cache *cache, struct linked_slab *slab)
+{
+	union linked_state old, new;
+
+	do {
+		old = new = read_state(slab);
+		if (!front_is_end(old.list))
+			return false;
+		new.frozen = 0;
+	} while (!replace_state(cache, slab, &old, &new));
+	return true;
+}
+
+/* Makes sure that the list in hand is not empty; false when there is no memory, and then nothing is in hand.
+ */
+static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
+{
+	for (;;) {
+		if (hand->slab) {
+			if (!front_is_end(hand->list) || refill(cache, hand))
+				return true;
+			if (!leave_full(cache, hand->slab))
+				continue;
+		}
+		if (!acquire(cache, hand))
+			return false;
+	}
+}
+
+void linked_put_back(struct linked_cache *cache, struct linked_hand hand)
+{
+	struct linked_slab *slab = hand.slab, *surplus = NULL;
+	union linked_state old, new;
+	uintptr_t last = 0;
+	unsigned count = measure(cache, hand, &last);
+
+	lock_cache(cache);
+	do {
+		old = new = read_state(slab);
+		if (count) {
+			set_next(cache, last, old.list);
+			new.list = hand.list;
+			new.in_use = (uint16_t)(old.in_use - count);
+		}
+		new.frozen = 0;
+	} while (!replace_state(cache, slab, &old, &new));
+	if (!new.in_use && may_give_up(cache))
+		give_up(cache, slab, &surplus);
+	else if (new.in_use < cache->objects)
+		linked_enlist(cache, slab);
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+}
+
+static void install(struct linked_cache *cache, struct linked_hand hand)
+{
+	if (hand.slab && !front_install(cache, hand))
+		linked_put_back(cache, hand);
+}
+
+size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t count)
+{
+	struct linked_hand hand = front_take(cache);
+	size_t taken = 0;
+
+	while (taken < count && find_objects(cache, &hand))
+		while (taken < count && !front_is_end(hand.list))
+			objects[taken++] = take_first(cache, &hand);
+	install(cache, hand);
+	return taken;
+}
+
+__attribute__((noinline)) void *linked_alloc_missed(struct linked_cache *cache)
+{
+	void *object;
+
+	front_count(cache, 1);
+	/* Since the miss the thread may have come to a vCPU that has objects. */
+	object = front_pop(cache);
+	if (object)
+		return object;
+	return linked_alloc_several(cache, &object, 1) ? object : NULL;
+}
+
+/* Objects of one slab, linked from `first` to `last`, none of them on a word or in a hand. */
+struct chain {
+	uintptr_t first, last;
+	unsigned count;
+};
+
+/*
+ * Puts objects before a slab's own list.  Where that changes what list of slabs it belongs in, the exchange
+ * happens under the lock: else two threads could both find that they must put it there, or one could give up
+ * a slab that another is about to put there.
+ */
+static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, struct chain chain)
+{
+	struct linked_slab *surplus = NULL;
+	union linked_state old, new;
+	bool locked = false, was_full, empty;
+
+	do {
+		old = new = read_state(slab);
+		if (old.list == chain.first || old.in_use < chain.count)
+			corruption_abort(cache->name, (void *)chain.first,
+					 "free of an object that is already free");
+		set_next(cache, chain.last, old.list);
+		new.list = chain.first;
+		new.in_use = (uint16_t)(old.in_use - chain.count);
+		was_full = !old.frozen && old.in_use == cache->objects;
+		empty = !old.frozen && !new.in_use;
+		if (!locked && (was_full || empty)) {
+			lock_cache(cache);
+			locked = true;
+		}
+	} while (!replace_state(cache, slab, &old, &new));
+	if (!locked)
+		return;
+	if (empty && may_give_up(cache)) {
+		if (!was_full)
+			delist(cache, slab);
+		give_up(cache, slab, &surplus);
+	} else if (was_full) {
+		linked_enlist(cache, slab);
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+}
+
+/* The slab that an object lies in, which the program says is allocated and of this cache. */
+static struct linked_slab *slab_of(const struct linked_cache *cache, const void *object)
+{
+	struct linked_slab *slab = NULL;
+
+	if (page_is_heap(object) && page_id(object) == PAGE_LINKED)
+		slab = linked_slab_at(object);
+	if (!slab || slab->cache != cache)
+		corruption_abort(cache->name, object,
+				 "free of a pointer that is not an object of this cache");
+	if (!linked_starts_object(cache, slab, (uintptr_t)object))
+		corruption_abort(cache->name, object, "free of a pointer that is not the start of an object");
+	return slab;
+}
+
+__attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, void *object)
+{
+	struct linked_slab *slab = slab_of(cache, object);
+
+	front_count(cache, VCPU_MISSED_FREE);
+	/* Nobody but its owner could put it there, and that is the caller. */
+	if (front_has(cache, object))
+		corruption_abort(cache->name, object, "free of an object that was freed just before");
+	free_to_slab(cache, slab, (struct chain){(uintptr_t)object, (uintptr_t)object, 1});
+}
+
+void linked_free_several(struct linked_cache *cache, void *const *objects, size_t count)
+{
+	struct linked_hand hand = front_take(cache);
+
+	for (size_t n = 0; n < count;) {
+		struct linked_slab *slab = slab_of(cache, objects[n]);
+		struct chain chain = {(uintptr_t)objects[n], (uintptr_t)objects[n], 1};
+
+		/* Neighbours that go to the same slab go together. */
+		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
+			if (slab_of(cache, objects[n]) != slab || (uintptr_t)objects[n] == chain.first)
+				corruption_abort(cache->name, objects[n],
+						 "free of an object that was freed just before");
+			set_next(cache, (uintptr_t)objects[n], chain.first);
+			chain.first = (uintptr_t)objects[n];
+			chain.count++;
+		}
+		if (slab != hand.slab) {
+			free_to_slab(cache, slab, chain);
+		} else {
+			if (hand.list == chain.first)
+				corruption_abort(cache->name, (void *)chain.first,
+						 "free of an object that was freed just before");
+			set_next(cache, chain.last, hand.list);
+			hand.list = chain.first;
+		}
+	}
+	install(cache, hand);
+}
