@@ -358,9 +358,12 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	*fresh = pages;
 	if (first < top)
 		*fresh = (uint32_t)end - top + take_span(first, first, top);
-	top = (uint32_t)end;
-	if (skipped < first)
+	/* Before the new end is known: what lies behind the skipped pages is no free run. */
+	if (skipped < first) {
+		top = first;
 		insert_coalesced(skipped, first - skipped, RUN_CLEAN, 0);
+	}
+	top = (uint32_t)end;
 	return first;
 }
 
