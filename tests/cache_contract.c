@@ -153,6 +153,8 @@ static void free_wrong(void *argument)
 	void *objects[3] = {cpuslab_cache_alloc(wrong->cache), wrong->object,
 			    cpuslab_cache_alloc(wrong->cache)};
 
+	/* What was freed just before is known to the CPU that it was freed on. */
+	check_pin();
 	if (wrong->bulk)
 		cpuslab_cache_free_bulk(wrong->cache, 3, objects);
 	else

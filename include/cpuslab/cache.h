@@ -5,7 +5,8 @@
  *
  * A cache hands out objects of one size.  Each vCPU has a magazine of them, so that an allocation or a free
  * is a few instructions without a lock; behind the magazines the cache has slabs of its own.  No metadata
- * lies in or between objects.
+ * lies in or between objects.  (The linked engine has a list instead of magazines, and writes into objects
+ * while they are free.)
  *
  * Objects may be freed by any thread, and also by free(), which finds the cache by itself.  A cache belongs
  * to the process; a forked child has its caches as they were.
@@ -33,7 +34,13 @@ struct cpuslab_cache;
 enum cpuslab_engine {
 	CPUSLAB_ENGINE_DEFAULT,  /* what the library thinks best; now the magazines */
 	CPUSLAB_ENGINE_MAGAZINE, /* arrays of objects, as the kernel's SLAB had them */
-	CPUSLAB_ENGINE_LINKED,   /* lists through the free objects, as SLUB has them */
+	/*
+	 * Lists through the free objects, as SLUB has them: 8 bytes for each vCPU and little else, for caches
+	 * by the thousand.  A link of 8 bytes lies in each free object, near its start unless
+	 * free_pointer_offset says where; behind the object where its content must survive, with a
+	 * constructor or TYPESAFE_BY_RCU. A link that the program has overwritten stops the process.
+	 */
+	CPUSLAB_ENGINE_LINKED,
 };
 
 /* The kernel's SLAB_ flags of the same names. */
@@ -150,7 +157,7 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache);
 /*
  * Frees an object of this cache.  NULL is ignored.  What is not an object of this cache, or is free already,
  * stops the process with a message: at once for what belongs elsewhere, for a double free at the latest when
- * the object's magazine goes back to the slabs.  Keeps errno.  (kmem_cache_free)
+ * the object's magazine (or list) goes back to the slabs.  Keeps errno.  (kmem_cache_free)
  */
 CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object);
 

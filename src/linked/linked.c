@@ -474,6 +474,11 @@ __attribute__((noinline)) void *linked_alloc_missed(struct linked_cache *cache)
 	return linked_alloc_several(cache, &object, 1) ? object : NULL;
 }
 
+static _Noreturn void stop_double_free(const struct linked_cache *cache, uintptr_t object)
+{
+	corruption_abort(cache->name, (void *)object, "free of an object that was freed just before");
+}
+
 /* Objects of one slab, linked from `first` to `last`, none of them on a word or in a hand. */
 struct chain {
 	uintptr_t first, last;
@@ -493,7 +498,9 @@ static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, s
 
 	do {
 		old = new = read_state(slab);
-		if (old.list == chain.first || old.in_use < chain.count)
+		if (old.list == chain.first)
+			stop_double_free(cache, chain.first);
+		if (old.in_use < chain.count)
 			corruption_abort(cache->name, (void *)chain.first,
 					 "free of an object that is already free");
 		set_next(cache, chain.last, old.list);
@@ -541,7 +548,7 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 	front_count(cache, VCPU_MISSED_FREE);
 	/* Nobody but its owner could put it there, and that is the caller. */
 	if (front_has(cache, object))
-		corruption_abort(cache->name, object, "free of an object that was freed just before");
+		stop_double_free(cache, (uintptr_t)object);
 	free_to_slab(cache, slab, (struct chain){(uintptr_t)object, (uintptr_t)object, 1});
 }
 
@@ -555,9 +562,8 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 
 		/* Neighbours that go to the same slab go together. */
 		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
-			if (slab_of(cache, objects[n]) != slab || (uintptr_t)objects[n] == chain.first)
-				corruption_abort(cache->name, objects[n],
-						 "free of an object that was freed just before");
+			if ((uintptr_t)objects[n] == chain.first || slab_of(cache, objects[n]) != slab)
+				stop_double_free(cache, (uintptr_t)objects[n]);
 			set_next(cache, (uintptr_t)objects[n], chain.first);
 			chain.first = (uintptr_t)objects[n];
 			chain.count++;
@@ -566,8 +572,7 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 			free_to_slab(cache, slab, chain);
 		} else {
 			if (hand.list == chain.first)
-				corruption_abort(cache->name, (void *)chain.first,
-						 "free of an object that was freed just before");
+				stop_double_free(cache, chain.first);
 			set_next(cache, chain.last, hand.list);
 			hand.list = chain.first;
 		}
