@@ -33,10 +33,10 @@ lines() {
 	[ "$(wc -l <"$work/lines")" -ge "$1" ]
 }
 
-# eventually COMMAND...: within a minute.
+# eventually COMMAND...: within half a minute.
 eventually() {
 	local i
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < 300; i++)); do
 		! "$@" || return 0
 		sleep 0.1
 	done

@@ -1,0 +1,34 @@
+#!/bin/bash
+# `cpuslab export` serves the figures of several processes, correctly and to rude clients too.
+set -u
+# shellcheck source-path=SCRIPTDIR source=shared/sight.bash
+. "$(dirname "$0")/shared/sight.bash"
+command -v curl >/dev/null || { echo "skipped: no curl on this machine" && exit 77; }
+
+begin "$build/tests/target_crowd" 2 500
+one=$pid
+begin "$build/tests/target_caches" 10 2
+"$cpuslab" export --listen 127.0.0.1:0 >"$work/url" &
+begun+=($!)
+disown $!
+eventually test -s "$work/url"
+url=$(cat "$work/url")
+
+curl -sSf "$url" >"$work/metrics" || fail "no answer"
+for process in "$one" "$pid"; do
+	grep -q "^cpuslab_bytes{pid=\"$process\",.*part=\"live\"} [1-9]" "$work/metrics" || fail "nothing of $process"
+done
+grep -q "^cpuslab_cache_live_objects{pid=\"$pid\",process=\"target_caches\",cache=\"sort_3\"} 1$" "$work/metrics" ||
+	fail "not the object of sort_3"
+[ "$(grep -c '^# TYPE cpuslab_bytes ' "$work/metrics")" = 1 ] || fail "a metric in two places"
+curl -sSf -I "$url" | grep -q '^Content-Type: text/plain; version=0.0.4' || fail "HEAD"
+[ "$(curl -s -o /dev/null -w '%{http_code}' "${url%/metrics}/other")" = 404 ] || fail "not 404"
+# One that says nothing at all, and one that hangs up.
+address=${url#http://} port=${address##*:}
+exec 4<>"/dev/tcp/127.0.0.1/${port%%/*}"
+exec 5<>"/dev/tcp/127.0.0.1/${port%%/*}"
+exec 5>&-
+curl -sSf --max-time 30 "$url" >/dev/null || fail "one client keeps the others out"
+"$cpuslab" export --listen nonsense 2>/dev/null
+[ $? -eq 2 ] || fail "nonsense was taken"
+exit 0

@@ -1,0 +1,109 @@
+#!/bin/bash
+# `cpuslab top` in a real terminal: its head, rows and keys; one cache; the picker; a resize; a target that ends.
+set -u
+export LC_ALL=C.UTF-8
+# shellcheck source-path=SCRIPTDIR source=shared/sight.bash
+. "$(dirname "$0")/shared/sight.bash"
+
+begin "$build/tests/target_crowd" 4 1000
+
+# ---- without a terminal ------------------------------------------------------------------------------------------
+
+"$cpuslab" top --once --delay=0.2 "$pid" >"$work/once" || fail "--once"
+grep -q '^ Active / Total Objects (% used)    : [0-9]* / [0-9]* ([0-9.]*%)$' "$work/once" || fail "no head"
+grep -q '^  OBJS ACTIVE  USE OBJ SIZE  SLABS OBJ/SLAB CACHE SIZE ' "$work/once" || fail "no columns"
+# Threads that churn: the rate is there, in the sum and in a row.
+awk '/Rates/ { split($3, n, "~"); if (n[2] > 0) all = 1 } /malloc-/ && $8 > 0 { row = 1 } END { exit !(all && row) }' \
+	"$work/once" || fail "no rates"
+for key in o a c s n; do
+	"$cpuslab" top --once --delay=0.1 --sort=$key "$pid" | awk -v "key=$key" '
+		!/malloc-/ { next }
+		{ value = key == "o" ? $1 : key == "a" ? $2 : key == "c" ? $7 + 0 : key == "s" ? $4 + 0 : -substr($10, 8) }
+		any && value > last { exit 1 }
+		{ last = value; any = 1 }' || fail "not sorted by $key"
+done
+
+# ---- in a terminal --------------------------------------------------------------------------------------------------
+
+command -v tmux >/dev/null || { echo "there is no tmux: the screen was not tried" && exit 0; }
+tmux() {
+	command tmux -S "$work/tmux" "$@"
+}
+end_terminal() {
+	tmux kill-server 2>/dev/null
+	end
+}
+trap end_terminal EXIT
+
+screen() {
+	tmux capture-pane -p "$@"
+}
+# shows PATTERN: somewhere on the screen, with a basic regular expression.
+shows() {
+	screen | grep -q -- "$1"
+}
+# first NAME-PATTERN: the row below the columns' names.
+first() {
+	screen | awk '/CACHE SIZE/ { getline; print $NF; exit }' | grep -q -- "$1"
+}
+press() {
+	tmux send-keys "$@"
+}
+
+start() {
+	tmux -f /dev/null new-session -d -x 110 -y 30 "LANG=C.UTF-8 TERM=${TERM_IN:-screen-256color} '$cpuslab' top $*; echo ended \$?; sleep 60"
+}
+
+start --delay=0.2 "$pid"
+eventually shows 'Active / Total Objects'
+eventually shows "process $pid"
+eventually shows '\(█\|▒\|·\)\{30\}' # the bar
+eventually shows ' Used : .*\(▁\|█\)'    # the sparkline
+press n
+eventually first '^malloc-16$'
+press i
+eventually first '^malloc-[0-9]\{5,\}$\|^malloc-[4-9][0-9]\{3\}$'
+press i s
+eventually first '^malloc-[0-9]\{4,\}$'
+press e
+eventually shows 'malloc-[0-9]\{6\}' # caches without slabs too
+press e n Down Enter
+eventually shows 'Slabcache: malloc-32 ' # the second row
+eventually shows 'In use :'
+press Escape
+eventually shows 'CACHE SIZE'
+tmux resize-window -x 90 -y 20
+eventually eval '[ "$(screen | wc -l)" -eq 20 ] && screen | tail -n 2 | grep -q malloc-'
+tmux resize-window -x 40 -y 8
+sleep 0.5
+tmux resize-window -x 110 -y 30
+eventually shows 'CACHE SIZE'
+eventually eval '[ "$(screen | grep -c malloc-)" -ge 17 ]'
+screen -e | grep -q $'\e\[.*3[36]m' || fail "no colour"
+press p
+eventually shows "processes on cpuslab"
+eventually shows "^[> ] *$pid .* target_crowd"
+press Escape
+eventually shows 'CACHE SIZE'
+kill -KILL "$pid"
+eventually shows 'the process has ended - p: other processes, q: quit'
+press q
+eventually shows '^ended 0'
+tmux kill-server
+
+# Without colour, from the picker, in a terminal that knows little.
+begin "$build/tests/target_crowd" 1 100
+TERM_IN=vt100 start --no-colour
+eventually shows "^[> ] *$pid .* target_crowd"
+for _ in $(seq 50); do
+	# Ours may not be the only one on this machine.
+	! shows "^> *$pid " || break
+	press Down
+	sleep 0.2
+done
+press Enter
+eventually shows "process $pid,"
+! screen -e | grep -q $'\e\[3[0-7]m' || fail "colour all the same"
+press q
+eventually shows '^ended 0'
+exit 0
