@@ -193,7 +193,7 @@ static unsigned first_column(const struct table *table, const char *const names[
 
 unsigned table_ours(const struct table *table)
 {
-	return first_column(table, (const char *const[]){"cpuslab", "pagelock", "spinlock"});
+	return first_column(table, (const char *const[]){"cpuslab", "pagelock", "spinlock", "rseq", "after"});
 }
 
 unsigned table_system(const struct table *table)

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * engines and pageless: the linked engine by the way it commits (seeds 000 and 001).
+ *
+ * One library holds every variant (variants/variants.h), each the whole engine on real slabs; one process
+ * measures all of them, one after the other, and each round begins with another one.  N = 10000 objects, as
+ * in the kernel's module:
+ *
+ *   1  N allocations, each writing byte 0; then N frees
+ *   2  N untouched pairs of an allocation and its free
+ *   3  test 1 by a pinned thread on every CPU at once
+ *
+ * engines shows every variant; pageless the two that seed 001 compares, and how much less the second takes.
+ */
+#include "bench.h"
+
+#include "launch.h"
+#include "machine.h"
+#include "statistics.h"
+#include "ticks.h"
+#include "variants/variants.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 10000, THREADS_MAX = 16, REPETITIONS_MAX = 100, VARIANTS_MAX = 16, NAME = 24 };
+
+enum test { TEST_ALLOC_THEN_FREE, TEST_PAIR, TEST_PARALLEL };
+
+struct request {
+	enum test test;
+	unsigned threads, begin_with;
+	size_t size;
+	double seconds; /* to spend on each variant, at least three repetitions */
+};
+
+struct cost {
+	double first, second; /* ticks a call: allocations, frees; or pairs and 0 */
+};
+
+struct reply {
+	unsigned count;
+	struct {
+		char name[NAME];
+		struct cost cost;
+	} variant[VARIANTS_MAX];
+};
+
+/* ======== in the worker ======== */
+
+/* noinline, and the variant by value: every variant meets the same instructions in these loops. */
+__attribute__((noinline)) static void allocate_all(struct variant v, void *cache, void **objects)
+{
+	for (unsigned i = 0; i < N; i++) {
+		char *object = v.allocate(cache);
+		*object = 22;
+		objects[i] = object;
+	}
+}
+
+__attribute__((noinline)) static void release_all(struct variant v, void *cache, void **objects)
+{
+	for (unsigned i = 0; i < N; i++)
+		v.release(cache, objects[i]);
+}
+
+__attribute__((noinline)) static void pairs(struct variant v, void *cache)
+{
+	for (unsigned i = 0; i < N; i++)
+		v.release(cache, v.allocate(cache));
+}
+
+static struct cost single(struct variant v, void *cache, enum test test)
+{
+	static void *objects[N];
+	uint64_t start = ticks();
+	if (test == TEST_PAIR) {
+		pairs(v, cache);
+		return (struct cost){(double)(ticks() - start) / N, 0};
+	}
+	allocate_all(v, cache, objects);
+	uint64_t between = ticks();
+	release_all(v, cache, objects);
+	return (struct cost){(double)(between - start) / N, (double)(ticks() - between) / N};
+}
+
+static struct parallel {
+	struct variant variant;
+	void *cache;
+	pthread_barrier_t barrier;
+} parallel;
+
+static struct member {
+	unsigned index;
+	struct cost cost;
+	void *objects[N];
+} members[THREADS_MAX];
+
+static void *member_main(void *argument)
+{
+	struct member *m = argument;
+	pin_to_cpu((int)(m->index % machine_cpus()));
+	memset(m->objects, 0, sizeof(m->objects));
+	pthread_barrier_wait(&parallel.barrier);
+	uint64_t start = ticks();
+	allocate_all(parallel.variant, parallel.cache, m->objects);
+	m->cost.first = (double)(ticks() - start) / N;
+	pthread_barrier_wait(&parallel.barrier);
+	start = ticks();
+	release_all(parallel.variant, parallel.cache, m->objects);
+	m->cost.second = (double)(ticks() - start) / N;
+	return NULL;
+}
+
+static struct cost all_cpus(struct variant v, void *cache, unsigned threads)
+{
+	pthread_t thread[THREADS_MAX];
+	struct cost mean = {0};
+	parallel.variant = v;
+	parallel.cache = cache;
+	pthread_barrier_init(&parallel.barrier, NULL, threads);
+	for (unsigned i = 0; i < threads; i++) {
+		members[i].index = i;
+		if (pthread_create(&thread[i], NULL, member_main, &members[i]) != 0)
+			abort();
+	}
+	for (unsigned i = 0; i < threads; i++) {
+		pthread_join(thread[i], NULL);
+		mean.first += members[i].cost.first / threads;
+		mean.second += members[i].cost.second / threads;
+	}
+	pthread_barrier_destroy(&parallel.barrier);
+	return mean;
+}
+
+/* False when the variant cannot: no memory, or objects are left at the end. */
+static bool clock_variant(struct variant v, const struct request *request, struct cost *cost)
+{
+	static double samples[2][REPETITIONS_MAX];
+	void *cache = v.create(request->size);
+	double start = seconds_now();
+	unsigned count = 0;
+	if (!cache)
+		return false;
+	/* The first repetition warms up. */
+	for (int i = -1; i < REPETITIONS_MAX && (i < 3 || seconds_now() - start < request->seconds); i++) {
+		struct cost once = request->test == TEST_PARALLEL ? all_cpus(v, cache, request->threads)
+								  : single(v, cache, request->test);
+		if (i < 0)
+			continue;
+		samples[0][count] = once.first;
+		samples[1][count++] = once.second;
+	}
+	*cost = (struct cost){median_of(samples[0], count), median_of(samples[1], count)};
+	return v.destroy(cache);
+}
+
+static const struct variant *load_variants(unsigned *count)
+{
+	char path[PATH_MAX];
+	void *library =
+		launch_beside("libcpuslab-variants.so", path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	variants_function *list = library ? (variants_function *)dlsym(library, "variants_list") : NULL;
+	return list ? list(count) : NULL;
+}
+
+int worker_engines(int argc, char **argv)
+{
+	struct request request;
+	struct reply reply;
+	(void)argc;
+	(void)argv;
+	const struct variant *variants = load_variants(&reply.count);
+	if (!variants || reply.count > VARIANTS_MAX) {
+		fputs("cpuslab bench: libcpuslab-variants.so is missing\n", stderr);
+		return 1;
+	}
+	if (!session_receive(&request, sizeof(request)) || request.threads > THREADS_MAX)
+		return 1;
+	if (request.test != TEST_PARALLEL)
+		pin_to_cpu(machine_pinned_cpu());
+	for (unsigned turn = 0; turn < reply.count; turn++) {
+		unsigned which = (turn + request.begin_with) % reply.count;
+		snprintf(reply.variant[which].name, NAME, "%s", variants[which].name);
+		if (!clock_variant(variants[which], &request, &reply.variant[which].cost)) {
+			fprintf(stderr, "cpuslab bench: %s failed\n", variants[which].name);
+			return 1;
+		}
+	}
+	return session_reply(&reply, sizeof(reply)) ? 0 : 1;
+}
+
+/* ======== in the command ======== */
+
+static const struct description {
+	const char *name, *first, *second;
+} descriptions[] = {
+	[TEST_ALLOC_THEN_FREE] = {"1 alloc, then free", "alloc", "free"},
+	[TEST_PAIR] = {"2 pair", "pair", NULL},
+	[TEST_PARALLEL] = {"3 all CPUs: alloc, then free", "alloc", "free"},
+};
+
+/* What a group makes of one round. */
+typedef void record(struct bench *bench, struct cell cell, const struct description *test,
+		    const struct reply *reply);
+
+static void run_rounds(struct bench *bench, const char *group, enum test test, size_t size, unsigned threads,
+		       record *take, const char *always)
+{
+	const struct description *d = &descriptions[test];
+	unsigned rounds = bench_rounds(bench, bench->settings.quick ? 5 : 11), failures = 0;
+	char parameter[RESULTS_NAME];
+	snprintf(parameter, sizeof(parameter), "%zu", size);
+	struct cell cell = {group, d->name, parameter, d->first, TICKS_UNIT, BETTER_LOWER};
+	if (results_have(&bench->results, group, d->name, parameter, always, rounds))
+		return;
+	results_drop(&bench->results, group, d->name, parameter);
+	bench_progress(bench, d->name, parameter);
+	for (unsigned round = 0; round < rounds; round++) {
+		struct request request = {
+			.test = test, .threads = threads, .begin_with = round, .size = size, .seconds = 0.01};
+		struct session session;
+		struct reply reply;
+		bool well = session_open(&session, NULL, "engines") &&
+			    session_ask(&session, &request, sizeof(request), &reply, sizeof(reply));
+		session_close(&session);
+		if (well)
+			take(bench, cell, d, &reply);
+		else
+			failures++;
+	}
+	if (failures)
+		results_note(&bench->results, "a round failed", d->name);
+	bench_save(bench);
+}
+
+static unsigned sizes_of(const struct bench *bench, const size_t **sizes)
+{
+	static const size_t usual[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
+			    few[] = {16, 256, 4096};
+	const struct settings *s = &bench->settings;
+	*sizes = s->size_count ? s->sizes : s->quick ? few : usual;
+	return s->size_count ? s->size_count
+	       : s->quick    ? sizeof(few) / sizeof(few[0])
+			     : sizeof(usual) / sizeof(usual[0]);
+}
+
+/* Columns: one metric of a variant, and the other where the test has two. */
+static void add_cost(struct bench *bench, struct cell cell, const struct description *test,
+		     const char *column, enum role role, struct cost cost)
+{
+	cell.metric = test->first;
+	results_add(&bench->results, &cell, column, role, cost.first);
+	if (!test->second)
+		return;
+	cell.metric = test->second;
+	results_add(&bench->results, &cell, column, role, cost.second);
+}
+
+/* ---- engines ---- */
+
+/* Seed 000's two kernels, on another machine with another unit of work: for the shape, not the level. */
+static void add_seed_000(struct bench *bench, struct cell cell, size_t size)
+{
+	static const struct {
+		unsigned short size, local, emulated;
+	} seed[] = {
+		{8, 105, 143},    {16, 104, 143},   {32, 105, 143},   {64, 104, 143},
+		{128, 104, 143},  {256, 115, 154},  {512, 116, 154},  {1024, 115, 154},
+		{2048, 115, 154}, {4096, 115, 155}, {8192, 117, 155}, {16384, 439, 440},
+	};
+	for (unsigned i = 0; i < sizeof(seed) / sizeof(seed[0]); i++)
+		if (seed[i].size == size) {
+			results_add(&bench->results, &cell, "seed: per cpu", ROLE_PUBLISHED, seed[i].local);
+			results_add(&bench->results, &cell, "seed: emul.", ROLE_PUBLISHED, seed[i].emulated);
+		}
+}
+
+static void record_engines(struct bench *bench, struct cell cell, const struct description *test,
+			   const struct reply *reply)
+{
+	for (unsigned i = 0; i < reply->count; i++) {
+		const char *name = reply->variant[i].name;
+		enum role role = strcmp(name, "floor") == 0 ? ROLE_FLOOR : ROLE_MEASURED;
+		add_cost(bench, cell, test, name, role, reply->variant[i].cost);
+	}
+}
+
+bool group_engines(struct bench *bench)
+{
+	const size_t *sizes;
+	unsigned count = sizes_of(bench, &sizes);
+	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
+	for (enum test test = 0; test <= TEST_PARALLEL; test++) {
+		if (test == TEST_PARALLEL && (threads < 2 || threads > THREADS_MAX))
+			break;
+		for (unsigned i = 0; i < count; i++) {
+			char parameter[RESULTS_NAME];
+			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
+			run_rounds(bench, "engines", test, sizes[i], threads, record_engines, "cache linked");
+			struct cell cell = {"engines",  descriptions[test].name,
+					    parameter,  "pair",
+					    TICKS_UNIT, BETTER_LOWER};
+			if (test == TEST_PAIR && !results_find(&bench->results, &cell, "seed: emul."))
+				add_seed_000(bench, cell, sizes[i]);
+		}
+	}
+	return true;
+}
+
+/* ---- pageless ---- */
+
+static void add_seed_001(struct bench *bench, struct cell cell, const struct description *test, size_t size)
+{
+	static const struct {
+		unsigned short size, before[3], after[3]; /* cycles of alloc, free, pair; 0: not published */
+	} seed[] = {
+		{8, {68, 107, 114}, {41, 81, 100}},      {16, {69, 108, 115}, {47, 88, 108}},
+		{32, {78, 112, 117}, {48, 93, 101}},     {64, {97, 112, 115}, {58, 89, 109}},
+		{128, {111, 119, 111}, {84, 104, 125}},  {256, {114, 139, 116}, {92, 125, 60}},
+		{512, {110, 142, 110}, {86, 129, 60}},   {1024, {114, 156, 114}, {88, 125, 67}},
+		{2048, {155, 174, 110}, {120, 159, 60}}, {4096, {203, 209, 107}, {176, 183, 65}},
+		{8192, {361, 265, 108}, {294, 233, 60}}, {16384, {597, 286, 706}, {585, 291, 0}},
+	};
+	const char *const metrics[] = {"alloc", "free", "pair"};
+	unsigned from = test->second ? 0 : 2, to = test->second ? 2 : 3;
+	for (unsigned i = 0; i < sizeof(seed) / sizeof(seed[0]); i++)
+		for (unsigned m = from; m < to && seed[i].size == size; m++) {
+			double before = seed[i].before[m], after = seed[i].after[m];
+			char improvement[RESULTS_NAME];
+			cell.metric = metrics[m];
+			cell.unit = TICKS_UNIT;
+			cell.better = BETTER_LOWER;
+			results_add(&bench->results, &cell, "seed before", ROLE_PUBLISHED, before);
+			if (after == 0)
+				continue;
+			results_add(&bench->results, &cell, "seed after", ROLE_PUBLISHED, after);
+			snprintf(improvement, sizeof(improvement), "%s: improvement", metrics[m]);
+			cell.metric = improvement;
+			cell.unit = "%";
+			cell.better = BETTER_HIGHER;
+			results_add(&bench->results, &cell, "seed", ROLE_PUBLISHED,
+				    100 * (1 - after / before));
+		}
+}
+
+static void add_improvement(struct bench *bench, struct cell cell, const char *metric, double before,
+			    double after)
+{
+	char improvement[RESULTS_NAME];
+	snprintf(improvement, sizeof(improvement), "%s: improvement", metric);
+	cell.metric = improvement;
+	cell.unit = "%";
+	cell.better = BETTER_HIGHER;
+	results_add(&bench->results, &cell, "here", ROLE_MEASURED, 100 * (1 - after / before));
+}
+
+static const struct cost *cost_of(const struct reply *reply, const char *name)
+{
+	for (unsigned i = 0; i < reply->count; i++)
+		if (strcmp(reply->variant[i].name, name) == 0)
+			return &reply->variant[i].cost;
+	return NULL;
+}
+
+static void record_pageless(struct bench *bench, struct cell cell, const struct description *test,
+			    const struct reply *reply)
+{
+	const struct cost *before = cost_of(reply, "field, guard"), *after = cost_of(reply, "rseq"),
+			  *lowest = cost_of(reply, "floor");
+	if (!before || !after || !lowest)
+		return;
+	add_cost(bench, cell, test, "after", ROLE_MEASURED, *after);
+	add_cost(bench, cell, test, "before", ROLE_MEASURED, *before);
+	add_cost(bench, cell, test, "floor", ROLE_FLOOR, *lowest);
+	add_improvement(bench, cell, test->first, before->first, after->first);
+	if (test->second)
+		add_improvement(bench, cell, test->second, before->second, after->second);
+}
+
+bool group_pageless(struct bench *bench)
+{
+	const size_t *sizes;
+	unsigned count = sizes_of(bench, &sizes);
+	for (enum test test = 0; test <= TEST_PAIR; test++)
+		for (unsigned i = 0; i < count; i++) {
+			char parameter[RESULTS_NAME];
+			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
+			run_rounds(bench, "pageless", test, sizes[i], 1, record_pageless, "after");
+			struct cell cell = {"pageless", descriptions[test].name,
+					    parameter,  descriptions[test].first,
+					    TICKS_UNIT, BETTER_LOWER};
+			if (!results_find(&bench->results, &cell, "seed before"))
+				add_seed_001(bench, cell, &descriptions[test], sizes[i]);
+		}
+	return true;
+}
