@@ -8,6 +8,7 @@
  *               and a local acquisition cost with and without the demoting unlock
  *   contended   2, 8, 64 and 512 threads, with and without work inside and outside: acquisitions a second,
  *               and the longest that any thread waited
+ *   share       of unlocking in a profile of the allocator (unlock_share.c)
  *   fairness    the page lock under contention, by the number of races that a waiter may lose before it is
  *               handed the lock
  *
@@ -21,6 +22,7 @@
 #include "lock_kinds.h"
 #include "machine.h"
 #include "ticks.h"
+#include "unlock_share.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -339,7 +341,7 @@ struct lock_bench {
 	struct bench *bench;
 	struct session session;
 	unsigned kinds; /* bits of those that are there */
-	bool real_time;
+	bool asked, real_time;
 };
 
 static bool open_locks(struct lock_bench *l, struct bench *bench)
@@ -363,7 +365,7 @@ static bool close_locks(struct lock_bench *l)
 	session_close(&l->session);
 	if (!well)
 		results_note(&l->bench->results, "locks", "cut short: their worker ended");
-	else if (!l->real_time)
+	else if (l->asked && !l->real_time)
 		results_note(&l->bench->results, "locks", "measured without real-time priority");
 	return well;
 }
@@ -374,6 +376,7 @@ static bool ask_undisturbed(struct lock_bench *l, const struct request *request,
 	for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
 		if (!session_ask(&l->session, request, sizeof(*request), reply, sizeof(*reply)))
 			return false;
+		l->asked = true;
 		l->real_time |= reply->real_time;
 		if (reply->undisturbed)
 			return true;
@@ -561,6 +564,8 @@ bool group_pagelock(struct bench *bench)
 	static const unsigned races[] = {0, 1, 5, 20, 1000000};
 	static const enum lock_kind_number kinds[] = {KIND_PAGE};
 	struct lock_bench l;
+	if (bench_asked_for(bench, "share"))
+		unlock_share(bench);
 	if (!open_locks(&l, bench))
 		return false;
 	for (unsigned i = 0; bench_asked_for(bench, "fairness") && i < sizeof(races) / sizeof(races[0]);

@@ -1,373 +1,189 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The results as one page to look at: plots first, tables below, no network, no script.  Every plot is SVG
- * written here; a bar or point tells its figure as a tooltip.
+ * The results as one page to look at: what came out at a glance, then plots group by group with their figures
+ * folded away below, and the machine at the end.  No network, no script.  Its looks are in page.css.
  */
+#include "page_style.h"
+#include "plot.h"
 #include "results.h"
-
 #include "statistics.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Okabe and Ito's colours, which people with any colour vision can tell apart; cpuslab has the strongest. */
-static const char *const colours[] = {"#d55e00", "#999999", "#0072b2", "#009e73", "#cc79a7", "#e69f00",
-				      "#56b4e9", "#f0e442", "#000000", "#7f3c8d", "#11a579", "#3969ac"};
-enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
-
-enum { WIDTH = 980, HEIGHT = 300, LEFT = 64, RIGHT = 16, TOP = 16, BOTTOM = 44 };
-
-static void print_text(FILE *to, const char *text)
+/* The colours as the plots use them: sN fills, lN draws, tN writes. */
+static void print_style(FILE *to)
 {
-	for (; *text; text++)
-		switch (*text) {
-		case '<':
-			fputs("&lt;", to);
-			break;
-		case '>':
-			fputs("&gt;", to);
-			break;
-		case '&':
-			fputs("&amp;", to);
-			break;
-		case '"':
-			fputs("&quot;", to);
-			break;
-		default:
-			fputc(*text, to);
-		}
+	fputs("<style>\n", to);
+	fputs(page_style, to);
+	for (unsigned i = 0; i < PLOT_COLOURS; i++)
+		fprintf(to,
+			".s%u{fill:var(--c%u);background:var(--c%u)}.l%u{stroke:var(--c%u)}svg "
+			".t%u{fill:var(--c%u)}\n",
+			i, i, i, i, i, i, i);
+	fputs("</style>\n", to);
 }
 
-/* An allocator keeps its colour in every plot of the page: its place in the list of allocators found. */
-static const char *colour_of(const struct results *results, const char *peer)
-{
-	unsigned i = 0;
-	while (i < results->peer_count && strcmp(results->peers[i].name, peer) != 0)
-		i++;
-	return colours[i % COLOURS];
-}
+/* ---- what came out, in large ---- */
 
-static double scale_of(const char *unit)
-{
-	return strcmp(unit, "B") == 0 ? 1.0 / (1 << 20) : 1;
-}
-
-static const char *unit_shown(const char *unit)
-{
-	return strcmp(unit, "B") == 0 ? "MiB" : unit;
-}
-
-static double value_at(const struct results *results, const struct table *table, unsigned row,
-		       unsigned column)
-{
-	const struct series *s = table_at(results, table, row, column);
-	return s && s->count ? scale_of(s->unit) * median_of(s->samples, s->count) : NAN;
-}
-
-/* ---- axes ---- */
-
-struct axis {
-	double low, high;
-	bool logarithmic;
+/* Tables that say most, the first of each line that was measured. */
+static const struct headline {
+	const char *group, *test, *metric, *text;
+} headlines[] = {
+	{"kmalloc", "2 pair", "pair", "cycles of malloc and free, mean over sizes"},
+	{"kmalloc", "1 alloc, then free", "alloc", "cycles of an allocation, mean over sizes"},
+	{"programs", "real programs", "cpu", "CPU time of real programs"},
+	{"programs", "real programs", "peak resident", "peak memory of real programs"},
+	{"programs", "workloads", "wall", "time of allocation-heavy workloads"},
+	{"programs", "workloads", "peak resident", "peak memory of these workloads"},
+	{"programs", "calls of workloads", "malloc p99.9", "99.9th percentile of a malloc call"},
+	{"start", "start and end", "start to end", "time of a process that only starts"},
+	{"messaging", "senders and receivers", "wall", "time of messages between threads"},
 };
 
-static double place(struct axis axis, double value, double from, double to)
-{
-	double share = axis.logarithmic ? log(value / axis.low) / log(axis.high / axis.low)
-					: (value - axis.low) / (axis.high - axis.low);
-	return from + (to - from) * fmin(fmax(share, 0), 1);
-}
-
-static double y_of(struct axis axis, double value)
-{
-	return place(axis, value, HEIGHT - BOTTOM, TOP);
-}
-
-static void begin_plot(FILE *to, const char *label)
-{
-	fprintf(to, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
-	print_text(to, label);
-	fputs("\">\n", to);
-}
-
-static void print_tick(FILE *to, struct axis axis, double value)
-{
-	double y = y_of(axis, value);
-	fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT,
-		y, y);
-	fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", LEFT - 6, y + 4, value);
-}
-
-static void print_axis(FILE *to, struct axis axis)
-{
-	if (axis.logarithmic) {
-		for (double decade = pow(10, floor(log10(axis.low))); decade <= axis.high; decade *= 10)
-			for (unsigned step = 1; step <= 5; step += step == 1 ? 1 : 3)
-				if (step * decade >= axis.low && step * decade <= axis.high)
-					print_tick(to, axis, step * decade);
-		return;
-	}
-	double step = pow(10, floor(log10(axis.high / 3)));
-	step *= axis.high / step > 12 ? 5 : axis.high / step > 6 ? 2 : 1;
-	for (double value = 0; value <= axis.high; value += step)
-		print_tick(to, axis, value);
-}
-
-/* From the lowest to the highest figure; logarithmic when one allocator would flatten all others. */
-static struct axis axis_for(const struct results *results, const struct table *table, bool may_be_zero_based)
-{
-	double low = INFINITY, high = 0;
-	for (unsigned row = 0; row < table->parameter_count; row++)
-		for (unsigned column = 0; column < table->column_count; column++) {
-			double value = value_at(results, table, row, column);
-			if (table->roles[column] == ROLE_PUBLISHED || isnan(value) || value <= 0)
-				continue;
-			low = fmin(low, value);
-			high = fmax(high, value);
-		}
-	if (!(high > 0))
-		return (struct axis){0, 1, false};
-	if (may_be_zero_based && high < 20 * low)
-		return (struct axis){0, 1.05 * high, false};
-	return (struct axis){low / 1.5, high * 1.1, true};
-}
-
-/* ---- plots ---- */
-
-/* Bars grouped by parameter; the floor as a dashed line across its group. */
-static void plot_bars(FILE *to, const struct results *results, const struct table *table)
-{
-	struct axis axis = axis_for(results, table, true);
-	double group = (double)(WIDTH - LEFT - RIGHT) / table->parameter_count;
-	unsigned bars = 0;
-	for (unsigned column = 0; column < table->column_count; column++)
-		bars += table->roles[column] == ROLE_MEASURED;
-	double width = fmin(0.84 * group / (bars ? bars : 1), 60);
-	begin_plot(to, table->cell.test);
-	print_axis(to, axis);
-	for (unsigned row = 0; row < table->parameter_count; row++) {
-		double left = LEFT + row * group + (group - bars * width) / 2;
-		unsigned bar = 0;
-		for (unsigned column = 0; column < table->column_count; column++) {
-			double value = value_at(results, table, row, column);
-			if (table->roles[column] != ROLE_MEASURED)
-				continue;
-			double x = left + bar++ * width;
-			if (isnan(value))
-				continue;
-			double y = y_of(axis, value);
-			fprintf(to,
-				"<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-				"fill=\"%s\"><title>",
-				x, y, 0.92 * width, HEIGHT - BOTTOM - y,
-				colour_of(results, table->columns[column]));
-			print_text(to, table->columns[column]);
-			fprintf(to, " %.4g %s</title></rect>\n", value, unit_shown(table->cell.unit));
-		}
-		/* Over the bars, not under them. */
-		for (unsigned column = 0; column < table->column_count; column++) {
-			double value = value_at(results, table, row, column);
-			if (table->roles[column] == ROLE_FLOOR && !isnan(value))
-				fprintf(to,
-					"<line class=\"floor\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
-					"y2=\"%.1f\"/>\n",
-					left, left + bars * width, y_of(axis, value), y_of(axis, value));
-		}
-		fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", LEFT + (row + 0.5) * group,
-			HEIGHT - BOTTOM + 18);
-		print_text(to, table->parameters[row]);
-		fputs("</text>\n", to);
-	}
-	fputs("</svg>\n", to);
-}
-
-/* Lines over the parameters, which are steps of one quantity (threads). */
-static void plot_lines(FILE *to, const struct results *results, const struct table *table)
-{
-	struct axis axis = axis_for(results, table, true);
-	double step =
-		(double)(WIDTH - LEFT - RIGHT) / (table->parameter_count > 1 ? table->parameter_count : 1);
-	begin_plot(to, table->cell.test);
-	print_axis(to, axis);
-	for (unsigned column = 0; column < table->column_count; column++) {
-		const char *colour = colour_of(results, table->columns[column]);
-		fprintf(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\" points=\"", colour);
-		for (unsigned row = 0; row < table->parameter_count; row++) {
-			double value = value_at(results, table, row, column);
-			if (!isnan(value))
-				fprintf(to, "%.1f,%.1f ", LEFT + (row + 0.5) * step, y_of(axis, value));
-		}
-		fputs("\"/>\n", to);
-		for (unsigned row = 0; row < table->parameter_count; row++) {
-			double value = value_at(results, table, row, column);
-			if (isnan(value))
-				continue;
-			fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>",
-				LEFT + (row + 0.5) * step, y_of(axis, value), colour);
-			print_text(to, table->columns[column]);
-			fprintf(to, " %.4g %s</title></circle>\n", value, unit_shown(table->cell.unit));
-		}
-	}
-	for (unsigned row = 0; row < table->parameter_count; row++) {
-		fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", LEFT + (row + 0.5) * step,
-			HEIGHT - BOTTOM + 18);
-		print_text(to, table->parameters[row]);
-		fputs("</text>\n", to);
-	}
-	fputs("</svg>\n", to);
-}
-
-/* The geometric mean of a table's column over the system's malloc. */
-static double over_system(const struct results *results, const struct table *table, const char *peer)
+static bool ratio_to_system(const struct results *results, const struct table *table, struct ratio *ratio)
 {
 	const struct series *a[64], *b[64];
 	unsigned pairs = 0;
+	if (table_ours(table) == table->column_count || table_system(table) == table->column_count)
+		return false;
 	for (unsigned row = 0; row < table->parameter_count; row++) {
-		struct cell cell = table->cell;
-		cell.parameter = table->parameters[row];
-		a[pairs] = results_find(results, &cell, peer);
-		b[pairs] = results_find(results, &cell, "glibc");
+		a[pairs] = table_at(results, table, row, table_ours(table));
+		b[pairs] = table_at(results, table, row, table_system(table));
 		pairs += a[pairs] && b[pairs];
 	}
-	return pairs ? geometric_ratio(a, b, pairs).value : NAN;
+	if (pairs > 0)
+		*ratio = geometric_ratio(a, b, pairs);
+	return pairs > 0 && isfinite(ratio->value);
 }
 
-static bool find_table(const struct results *results, const char *test, const char *metric,
-		       struct table *table)
+static void print_headlines(FILE *to, const struct results *results)
 {
-	for (unsigned i = 0; results_table(results, i, table); i++)
-		if (strcmp(table->cell.test, test) == 0 && strcmp(table->cell.metric, metric) == 0)
-			return true;
-	return false;
-}
-
-/* Time against peak memory, both over the system's malloc: the best place is the lower left. */
-static void plot_scatter(FILE *to, const struct results *results, const char *test)
-{
-	struct table time, memory;
-	if (!find_table(results, test, "wall", &time) || !find_table(results, test, "peak resident", &memory))
-		return;
-	struct axis x = {1, 1, true}, y = {1, 1, true};
-	for (unsigned i = 0; i < results->peer_count; i++) {
-		double t = over_system(results, &time, results->peers[i].name);
-		double m = over_system(results, &memory, results->peers[i].name);
-		if (isnan(t) || isnan(m))
+	static const char *const classes[] = {
+		[VERDICT_WIN] = "wins", [VERDICT_TIE] = "ties", [VERDICT_LOSS] = "loses"};
+	fputs("<div class=\"cards\">\n", to);
+	for (unsigned i = 0; i < sizeof(headlines) / sizeof(headlines[0]); i++) {
+		const struct headline *h = &headlines[i];
+		struct table table;
+		struct ratio ratio;
+		if (!results_table_named(results, h->group, h->test, h->metric, &table) ||
+		    !ratio_to_system(results, &table, &ratio))
 			continue;
-		x.low = fmin(x.low, t);
-		x.high = fmax(x.high, t);
-		y.low = fmin(y.low, m);
-		y.high = fmax(y.high, m);
+		fprintf(to, "<div class=\"card\"><b class=\"%s\">%.2f\xc3\x97</b>", classes[ratio.verdict],
+			ratio.value);
+		plot_text(to, h->text);
+		fprintf(to, "<br><small>%s; %.2f to %.2f</small></div>\n", classes[ratio.verdict], ratio.low,
+			ratio.high);
 	}
-	x.low /= 1.08, x.high *= 1.08, y.low /= 1.08, y.high *= 1.08;
-	fputs("<figure><figcaption>Time against peak memory, ", to);
-	print_text(to, test);
-	fputs(": geometric means over the system&#39;s malloc (1, 1). Lower left is better.</figcaption>\n",
+	fputs("</div>\n", to);
+}
+
+static void print_notes(FILE *to, const struct results *results)
+{
+	for (unsigned i = 0; i < results->note_count; i++) {
+		if (strncmp(results->notes[i].name, "noisy", 5) != 0)
+			continue;
+		fputs("<p class=\"note\">", to);
+		plot_text(to, results->notes[i].name);
+		fputs(": ", to);
+		plot_text(to, results->notes[i].text);
+		fputs("</p>\n", to);
+	}
+}
+
+static const char *fact(const struct results *results, const char *name)
+{
+	for (unsigned i = 0; i < results->machine_count; i++)
+		if (strcmp(results->machine[i].name, name) == 0)
+			return results->machine[i].text;
+	return "";
+}
+
+static void print_head(FILE *to, const struct results *results)
+{
+	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>cpuslab "
+	      "bench</title>\n"
+	      "<meta name=\"viewport\" content=\"width=device-width\">\n",
 	      to);
-	begin_plot(to, test);
-	for (unsigned i = 0; i <= 4; i++) {
-		double value = x.low * pow(x.high / x.low, i / 4.0);
-		fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.2fx time</text>\n",
-			place(x, value, LEFT + 60, WIDTH - RIGHT - 60), HEIGHT - BOTTOM + 18, value);
-		value = y.low * pow(y.high / y.low, i / 4.0);
-		fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT,
-			WIDTH - RIGHT, y_of(y, value), y_of(y, value));
-		fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.2fx</text>\n", LEFT - 6,
-			y_of(y, value) + 4, value);
+	print_style(to);
+	fputs("</head><body>\n<h1>cpuslab bench</h1>\n<p class=\"sub\">", to);
+	const char *const facts[] = {"cpu", "cores", "kernel", "libc", "date"};
+	for (unsigned i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		fputs(i ? " \xc2\xb7 " : "", to);
+		plot_text(to, fact(results, facts[i]));
+		fputs(strcmp(facts[i], "cores") == 0 ? " cores" : "", to);
 	}
-	for (unsigned i = 0; i < results->peer_count; i++) {
-		double t = over_system(results, &time, results->peers[i].name);
-		double m = over_system(results, &memory, results->peers[i].name);
-		if (isnan(t) || isnan(m))
-			continue;
-		double px = place(x, t, LEFT + 60, WIDTH - RIGHT - 60), py = y_of(y, m);
-		fprintf(to,
-			"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"7\" fill=\"%s\"><title>%.3fx time, %.3fx "
-			"memory</title>"
-			"</circle><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-			px, py, colour_of(results, results->peers[i].name), t, m,
-			/* Names to both sides in turn: neighbours are common. */
-			i % 2 ? px + 11 : px - 11, py + 4, i % 2 ? "start" : "end");
-		print_text(to, results->peers[i].name);
-		fputs("</text>\n", to);
-	}
-	fputs("</svg></figure>\n", to);
+	fputs("</p>\n", to);
+	print_notes(to, results);
+	fputs("<p>Times what the system&#39;s malloc needs: below 1 cpuslab needs less. The range is the 99 "
+	      "% "
+	      "interval over the rounds; what spans 1 is a tie.</p>\n",
+	      to);
+	print_headlines(to, results);
 }
 
-/* One workload's latency, share of calls to the right, both axes logarithmic: the tail is what is to be seen.
- */
-static void plot_latency(FILE *to, const struct results *results, const char *call, const char *workload)
-{
-	static const char *const shares[] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
-	enum { SHARES = sizeof(shares) / sizeof(shares[0]) };
-	double low = INFINITY, high = 0, step = (double)(WIDTH - LEFT - RIGHT) / SHARES;
-	char metric[RESULTS_NAME];
-	struct cell cell = {"programs", "calls of workloads", workload, metric, "ns", BETTER_LOWER};
-	for (int drawing = 0; drawing <= 1; drawing++) {
-		struct axis axis = {low / 1.5, high * 1.3, true};
-		if (drawing && high <= 0)
-			return;
-		if (drawing) {
-			fprintf(to, "<figure><figcaption>Latency of single calls of %s, nanoseconds: ", call);
-			print_text(to, workload);
-			fputs("</figcaption>\n", to);
-			begin_plot(to, workload);
-			print_axis(to, axis);
-			for (unsigned i = 0; i < SHARES; i++)
-				fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-					LEFT + (i + 0.5) * step, HEIGHT - BOTTOM + 18, shares[i]);
-		}
-		for (unsigned p = 0; p < results->peer_count; p++) {
-			if (drawing)
-				fprintf(to,
-					"<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\" "
-					"points=\"",
-					colour_of(results, results->peers[p].name));
-			for (unsigned i = 0; i < SHARES; i++) {
-				snprintf(metric, sizeof(metric), "%s %s", call, shares[i]);
-				const struct series *s = results_find(results, &cell, results->peers[p].name);
-				double value = s ? fmax(median_of(s->samples, s->count), 1) : NAN;
-				if (isnan(value))
-					continue;
-				low = drawing ? low : fmin(low, value);
-				high = drawing ? high : fmax(high, value);
-				if (drawing)
-					fprintf(to, "%.1f,%.1f ", LEFT + (i + 0.5) * step, y_of(axis, value));
-			}
-			if (drawing)
-				fputs("\"/>\n", to);
-		}
-	}
-	fputs("</svg></figure>\n", to);
-}
-
-static void plot_latencies(FILE *to, const struct results *results)
+static void print_navigation(FILE *to, const struct results *results)
 {
 	struct table table;
-	if (!find_table(results, "calls of workloads", "malloc p50", &table))
-		return;
-	for (unsigned row = 0; row < table.parameter_count; row++) {
-		plot_latency(to, results, "malloc", table.parameters[row]);
-		plot_latency(to, results, "free", table.parameters[row]);
-	}
+	const char *group = "";
+	fputs("<nav>", to);
+	for (unsigned i = 0; results_table(results, i, &table); i++)
+		if (strcmp(table.cell.group, group) != 0) {
+			group = table.cell.group;
+			fputs("<a href=\"#", to);
+			plot_text(to, group);
+			fputs("\">", to);
+			plot_text(to, group);
+			fputs("</a>", to);
+		}
+	fputs("</nav>\n", to);
 }
 
-/* ---- the page ---- */
+static void print_overview(FILE *to, const struct results *results)
+{
+	struct table table;
+	struct ratio ratio;
+	bool any = false;
+	for (unsigned i = 0; !any && results_table(results, i, &table); i++)
+		any = ratio_to_system(results, &table, &ratio);
+	if (!any)
+		return;
+	fputs("<figure><figcaption>Every table at a glance <span>(over the system&#39;s malloc or lock; left "
+	      "of 1 "
+	      "cpuslab needs less, whichever way a metric goes)</span></figcaption>\n",
+	      to);
+	plot_overview(to, results);
+	fputs("</figure>\n", to);
+}
+
+static void print_legend(FILE *to, const struct results *results)
+{
+	fputs("<p class=\"legend\">", to);
+	for (unsigned i = 0; i < results->peer_count; i++) {
+		fprintf(to, "<span><i class=\"s%u\"></i>", plot_colour(results, results->peers[i].name));
+		plot_text(to, results->peers[i].name);
+		fputs("</span> ", to);
+	}
+	fputs("<span><i class=\"dash\"></i>floor: an empty function</span></p>\n", to);
+}
+
+/* ---- figures ---- */
 
 static void print_table(FILE *to, const struct results *results, const struct table *table)
 {
-	fputs("<details><summary>figures</summary><table><tr><th></th>", to);
+	fputs("<details><summary>figures</summary><div class=\"wide\"><table><tr><th></th>", to);
 	for (unsigned column = 0; column < table->column_count; column++) {
 		fputs("<th>", to);
-		print_text(to, table->columns[column]);
+		plot_text(to, table->columns[column]);
 		fputs("</th>", to);
 	}
 	fputs("</tr>\n", to);
 	for (unsigned row = 0; row < table->parameter_count; row++) {
 		fputs("<tr><th>", to);
-		print_text(to, table->parameters[row]);
+		plot_text(to, table->parameters[row]);
 		fputs("</th>", to);
 		for (unsigned column = 0; column < table->column_count; column++) {
-			double value = value_at(results, table, row, column);
+			double value = plot_value(results, table, row, column);
 			if (isnan(value))
 				fputs("<td></td>", to);
 			else
@@ -375,7 +191,146 @@ static void print_table(FILE *to, const struct results *results, const struct ta
 		}
 		fputs("</tr>\n", to);
 	}
-	fputs("</table></details>\n", to);
+	fputs("</table></div></details>\n", to);
+}
+
+static bool in_legend(const struct results *results, const char *column)
+{
+	for (unsigned i = 0; i < results->peer_count; i++)
+		if (strcmp(results->peers[i].name, column) == 0)
+			return true;
+	return false;
+}
+
+/* The names of columns that are no allocators. */
+static void print_own_legend(FILE *to, const struct results *results, const struct table *table)
+{
+	bool any = false;
+	for (unsigned column = 0; column < table->column_count; column++) {
+		if (in_legend(results, table->columns[column]) ||
+		    (table->roles[column] != ROLE_MEASURED && table->roles[column] != ROLE_EXACT))
+			continue;
+		fprintf(to, "%s<span><i class=\"s%u\"></i>", any ? " " : "<p class=\"names\">",
+			plot_colour(results, table->columns[column]));
+		plot_text(to, table->columns[column]);
+		fputs("</span>", to);
+		any = true;
+	}
+	fputs(any ? "</p>\n" : "", to);
+}
+
+enum kind { KIND_BARS, KIND_RANKING, KIND_DOTS, KIND_CURVES };
+
+/* Threads and run lengths are steps of one quantity; programs have nothing in common but the system's time.
+ */
+static enum kind kind_of(const struct table *table)
+{
+	static const char *const steps[] = {"scale", "migratory", "fairness, 8 threads"};
+	static const char *const own_times[] = {"programs", "geometry", "pft", "locks"};
+	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (strcmp(table->cell.group, steps[i]) == 0 || strcmp(table->cell.test, steps[i]) == 0)
+			return table->parameter_count > 1 ? KIND_CURVES : KIND_RANKING;
+	if (table->parameter_count == 1)
+		return KIND_RANKING;
+	for (unsigned i = 0; i < sizeof(own_times) / sizeof(own_times[0]); i++)
+		if (strcmp(table->cell.group, own_times[i]) == 0 &&
+		    table_system(table) < table->column_count && table_ours(table) < table->column_count)
+			return KIND_DOTS;
+	return KIND_BARS;
+}
+
+static void print_figure(FILE *to, const struct results *results, const struct table *table)
+{
+	static void (*const plots[])(FILE *, const struct results *, const struct table *) = {
+		[KIND_BARS] = plot_bars,
+		[KIND_RANKING] = plot_ranking,
+		[KIND_DOTS] = plot_dots,
+		[KIND_CURVES] = plot_curves,
+	};
+	fputs("<figure><figcaption>", to);
+	plot_text(to, table->cell.test);
+	fputs(": ", to);
+	plot_text(to, table->cell.metric);
+	fprintf(to, " <span>(%s; %s is better)</span></figcaption>\n", plot_unit_of(results, table).name,
+		table->cell.better == BETTER_LOWER ? "less" : "more");
+	if (kind_of(table) == KIND_BARS || kind_of(table) == KIND_DOTS)
+		print_own_legend(to, results, table);
+	plots[kind_of(table)](to, results, table);
+	print_table(to, results, table);
+	fputs("</figure>\n", to);
+}
+
+static void print_scatters(FILE *to, const struct results *results)
+{
+	static const char *const tests[] = {"real programs", "workloads"};
+	fputs("<div class=\"pair\">", to);
+	for (unsigned i = 0; i < 2; i++) {
+		struct table table;
+		if (!results_table_named(results, "programs", tests[i], "wall", &table) ||
+		    table_system(&table) == table.column_count)
+			continue;
+		fputs("<figure><figcaption>Time against peak memory: ", to);
+		plot_text(to, tests[i]);
+		fputs(" <span>(geometric means; lower left is better)</span></figcaption>\n", to);
+		plot_scatter(to, results, tests[i]);
+		fputs("</figure>\n", to);
+	}
+	fputs("</div>\n", to);
+}
+
+static void print_latencies(FILE *to, const struct results *results)
+{
+	static const char *const calls[] = {"malloc", "free"};
+	struct table table;
+	if (!results_table_named(results, "programs", "calls of workloads", "malloc p50", &table))
+		return;
+	for (unsigned row = 0; row < table.parameter_count; row++) {
+		fputs("<div class=\"pair\">", to);
+		for (unsigned i = 0; i < 2; i++) {
+			fprintf(to, "<figure><figcaption>Single %s calls of ", calls[i]);
+			plot_text(to, table.parameters[row]);
+			fputs(" <span>(time that a share of them stays within)</span></figcaption>\n", to);
+			plot_latency(to, results, calls[i], table.parameters[row]);
+			fputs("</figure>\n", to);
+		}
+		fputs("</div>\n", to);
+	}
+}
+
+/* The percentiles of calls are drawn as curves, all in one. */
+static bool is_percentile(const struct table *table)
+{
+	return strcmp(table->cell.test, "calls of workloads") == 0 &&
+	       strcmp(table->cell.metric, "final resident") != 0;
+}
+
+static void print_group(FILE *to, const struct results *results, const char *group)
+{
+	struct table table;
+	fputs("<h2 id=\"", to);
+	plot_text(to, group);
+	fputs("\">", to);
+	plot_text(to, group);
+	fputs("</h2>\n", to);
+	if (strcmp(group, "programs") == 0)
+		print_scatters(to, results);
+	/* Rankings are narrow: two beside each other. */
+	for (unsigned narrow = 0; narrow < 2; narrow++) {
+		bool any = false;
+		for (unsigned i = 0; results_table(results, i, &table); i++) {
+			if (strcmp(table.cell.group, group) != 0 || is_percentile(&table) ||
+			    (kind_of(&table) == KIND_RANKING) != (narrow == 0))
+				continue;
+			if (narrow == 0 && !any)
+				fputs("<div class=\"pair\">", to);
+			any = true;
+			print_figure(to, results, &table);
+		}
+		if (narrow == 0 && any)
+			fputs("</div>\n", to);
+	}
+	if (strcmp(group, "programs") == 0)
+		print_latencies(to, results);
 }
 
 static void print_facts(FILE *to, const char *title, const struct fact *facts, unsigned count)
@@ -385,87 +340,29 @@ static void print_facts(FILE *to, const char *title, const struct fact *facts, u
 	fprintf(to, "<section><h2>%s</h2><dl>\n", title);
 	for (unsigned i = 0; i < count; i++) {
 		fputs("<dt>", to);
-		print_text(to, facts[i].name);
+		plot_text(to, facts[i].name);
 		fputs("</dt><dd>", to);
-		print_text(to, facts[i].text);
+		plot_text(to, facts[i].text);
 		fputs("</dd>\n", to);
 	}
 	fputs("</dl></section>\n", to);
 }
 
-static void print_legend(FILE *to, const struct results *results)
-{
-	fputs("<p class=\"legend\">", to);
-	for (unsigned i = 0; i < results->peer_count; i++) {
-		fprintf(to, "<span><i style=\"background:%s\"></i>", colours[i % COLOURS]);
-		print_text(to, results->peers[i].name);
-		fputs("</span> ", to);
-	}
-	fputs("<span><i class=\"dash\"></i>floor: empty functions</span></p>\n", to);
-}
-
-static void print_figure(FILE *to, const struct results *results, const struct table *table)
-{
-	fputs("<figure><figcaption>", to);
-	print_text(to, table->cell.test);
-	fputs(": ", to);
-	print_text(to, table->cell.metric);
-	fprintf(to, " (%s, %s is better)</figcaption>\n", unit_shown(table->cell.unit),
-		table->cell.better == BETTER_LOWER ? "less" : "more");
-	if (strcmp(table->cell.group, "scale") == 0)
-		plot_lines(to, results, table);
-	else
-		plot_bars(to, results, table);
-	print_table(to, results, table);
-	fputs("</figure>\n", to);
-}
-
 void output_html(const struct results *results, FILE *to)
 {
-	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>cpuslab "
-	      "bench</title>\n"
-	      "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
-	      "body{font:15px/1.5 system-ui,sans-serif;max-width:1060px;margin:2em auto;padding:0 "
-	      "1em;color:#222;"
-	      "background:#fff}\n"
-	      "h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #ddd}\n"
-	      "figure{margin:1.6em 0}figcaption{font-weight:600}svg{width:100%;height:auto}\n"
-	      "svg text{font:12px system-ui,sans-serif;fill:#444}.grid{stroke:#e4e4e4}\n"
-	      ".floor{stroke:#111;stroke-width:2;stroke-dasharray:6 4}\n"
-	      "dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em "
-	      "1.2em}dt{color:#666}dd{margin:0}\n"
-	      "table{border-collapse:collapse;font-size:13px}td,th{padding:.15em .6em;text-align:right;"
-	      "border-bottom:1px solid #eee}\n"
-	      ".legend{position:sticky;top:0;background:#fffe;padding:.5em 0}.legend "
-	      "span{margin-right:1.1em}\n"
-	      ".legend "
-	      "i{display:inline-block;width:.9em;height:.9em;margin-right:.35em;vertical-align:-.1em}\n"
-	      ".legend .dash{height:0;border-top:2px dashed "
-	      "#111;vertical-align:.3em}summary{color:#666;cursor:pointer}\n"
-	      "</style></head><body>\n<h1>cpuslab bench</h1>\n",
-	      to);
+	struct table table;
+	char group[RESULTS_NAME] = "";
+	print_head(to, results);
+	print_navigation(to, results);
+	print_overview(to, results);
+	print_legend(to, results);
+	for (unsigned i = 0; results_table(results, i, &table); i++)
+		if (strcmp(table.cell.group, group) != 0) {
+			snprintf(group, sizeof(group), "%s", table.cell.group);
+			print_group(to, results, group);
+		}
 	print_facts(to, "Machine", results->machine, results->machine_count);
 	print_facts(to, "Allocators", results->peers, results->peer_count);
 	print_facts(to, "Notes", results->notes, results->note_count);
-	print_legend(to, results);
-	struct table table;
-	const char *group = "";
-	for (unsigned i = 0; results_table(results, i, &table); i++) {
-		if (strcmp(table.cell.group, group) != 0) {
-			group = table.cell.group;
-			fputs("<h2>", to);
-			print_text(to, group);
-			fputs("</h2>\n", to);
-			if (strcmp(group, "programs") == 0) {
-				plot_scatter(to, results, "real programs");
-				plot_scatter(to, results, "workloads");
-				plot_latencies(to, results);
-			}
-		}
-		/* The percentiles of calls are drawn as curves above. */
-		if (strcmp(table.cell.test, "calls of workloads") != 0 ||
-		    strcmp(table.cell.metric, "final resident") == 0)
-			print_figure(to, results, &table);
-	}
 	fputs("</body></html>\n", to);
 }

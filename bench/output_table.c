@@ -23,7 +23,7 @@ static void print_value(FILE *to, const char *unit, double value)
 	else if (strcmp(unit, "s") == 0)
 		fprintf(to, " %13.3f", value);
 	else
-		fprintf(to, value < 1000 ? " %13.1f" : " %13.0f", value);
+		fprintf(to, value < 10 ? " %13.2f" : value < 1000 ? " %13.1f" : " %13.0f", value);
 }
 
 static unsigned fewest_rounds(const struct results *results, const struct table *table)

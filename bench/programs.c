@@ -203,7 +203,7 @@ static const struct program {
 	 "\\\n"
 	 "  --databases 1 >/dev/null &\n"
 	 "tries=0\n"
-	 "until [ -S socket ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done\n"
+	 "until [ -S socket ] || [ $tries -gt 3000 ]; do sleep 0.01; tries=$((tries + 1)); done\n"
 	 "redis-benchmark -s socket -n 20000 -r 20000 -d 100 -c 20 -P 16 -q \\\n"
 	 "  -t set,get,incr,lpush,rpop,sadd,hset,spop,zadd >/dev/null\n"
 	 "redis-cli -s socket config get maxmemory\n"

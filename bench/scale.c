@@ -12,6 +12,7 @@
 #include "bench.h"
 
 #include "launch.h"
+#include "statistics.h"
 
 #include <cpuslab/cpuslab.h>
 
@@ -158,6 +159,28 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
 	return true;
 }
 
+/*
+ * On paper every curve of cpuslab is flat: each row what one thread needs.  (Slots are memory of a thread,
+ * and are not meant.)
+ */
+static void add_paper(struct bench *bench, const char *parameter)
+{
+	static const struct {
+		const char *name, *unit;
+	} metrics[] = {{"CPU time of a call", "ns"},
+		       {"resident", "B"},
+		       {"slow paths in a million calls", "calls"},
+		       {"lock acquisitions in a million", "calls"}};
+	for (unsigned i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+		struct cell cell = {"scale", "threads", "1", metrics[i].name, metrics[i].unit, BETTER_LOWER};
+		const struct series *one = results_find(&bench->results, &cell, "cpuslab");
+		cell.parameter = parameter;
+		if (one && !results_find(&bench->results, &cell, "on paper"))
+			results_add(&bench->results, &cell, "on paper", ROLE_PUBLISHED,
+				    median_of(one->samples, one->count));
+	}
+}
+
 /* The allocator once more, with a slot for each thread. */
 static void add_slots(struct bench *bench)
 {
@@ -184,6 +207,7 @@ bool group_scale(struct bench *bench)
 		snprintf(parameter, sizeof(parameter), "%u", threads);
 		struct cell cell = {"scale", "threads", parameter, "CPU time of a call", "ns", BETTER_LOWER};
 		bench_rounds_of(bench, &cell, bench_rounds(bench, 5), measure_scale, &cell);
+		add_paper(bench, parameter);
 	}
 	bench->peers.count = found;
 	return true;

@@ -71,13 +71,16 @@ static void print_losing_rows(FILE *to, const struct results *results, const str
 static void print_against_system(const struct results *results, FILE *to)
 {
 	struct table table;
-	fputs("  Against the system's (below 1 is less than it needs):\n", to);
+	bool any = false;
 	for (unsigned i = 0; results_table(results, i, &table); i++) {
 		if (table_system(&table) == table.column_count)
 			continue;
 		struct match match = match_of(results, &table, table.columns[table_system(&table)]);
 		if (match.rows == 0)
 			continue;
+		if (!any)
+			fputs("  Against the system's (below 1 is less than it needs):\n", to);
+		any = true;
 		print_match(to, results, &table, &match);
 		print_losing_rows(to, results, &table);
 	}

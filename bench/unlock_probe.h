@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * unlock_probe: included before every source of the library in two builds of it, which `cpuslab bench
+ * pagelock` profiles (libcpuslab-unlock-fused.so and libcpuslab-unlock-two-step.so).
+ *
+ * In both, all locks of the allocator are page locks, and unlocking is a function of its own, cpuslab_unlock,
+ * so that a profile has a line for it.  They differ in that function alone: one locked instruction whose sign
+ * flag tells whether somebody waits; or the bit cleared first, and the byte read again for the answer, as the
+ * kernel did before seed 004.
+ *
+ * A spinlock becomes a page lock by its address: it is larger, bit 0 of its first byte is the lock in both,
+ * and zero is unlocked.
+ */
+#ifndef CPUSLAB_BENCH_UNLOCK_PROBE_H
+#define CPUSLAB_BENCH_UNLOCK_PROBE_H
+
+#include <cpuslab/lock.h>
+
+void cpuslab_unlock(struct cpuslab_pagelock *lock);
+
+static inline struct cpuslab_pagelock *probe_lock(void *lock)
+{
+	return (struct cpuslab_pagelock *)lock;
+}
+
+#define cpuslab_spin_lock(lock)       cpuslab_pagelock_lock(probe_lock(lock))
+#define cpuslab_spin_trylock(lock)    cpuslab_pagelock_trylock(probe_lock(lock))
+#define cpuslab_spin_unlock(lock)     cpuslab_unlock(probe_lock(lock))
+#define cpuslab_spin_is_locked(lock)  cpuslab_pagelock_is_locked(probe_lock(lock))
+#define cpuslab_spin_reset(lock)      cpuslab_pagelock_reset(probe_lock(lock))
+#define cpuslab_pagelock_unlock(lock) cpuslab_unlock(lock)
+
+#endif
