@@ -149,6 +149,12 @@ CPUSLAB_API int cpuslab_cache_destroy(struct cpuslab_cache *cache);
 CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache);
 
 /*
+ * The same without waiting for another thread, as cpuslab_aligned_alloc_nowait in cpuslab.h explains; the
+ * cache's constructor may run.  (kmem_cache_alloc with GFP_NOWAIT)
+ */
+CPUSLAB_API void *cpuslab_cache_alloc_nowait(struct cpuslab_cache *cache);
+
+/*
  * An object of zeros.  NULL with errno EINVAL for a cache with a constructor, whose work that would undo.
  * (kmem_cache_zalloc)
  */

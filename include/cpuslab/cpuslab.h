@@ -82,6 +82,28 @@ CPUSLAB_API int cpuslab_slabinfo(int file);
 CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
 
 /*
+ * Memory without waiting for another thread: no lock is waited for, only tried, and none that others may wait
+ * for is held across anything but a few instructions or, where the heap must grow, a system call.  What
+ * remains that can make the thread wait is the system itself: that call, and the page fault as memory is
+ * touched for the first time.  So NULL with errno ENOMEM can mean that a lock was taken, not that memory is
+ * short.  Only the first call of a process, and of a forked child, sets the library up like any other.
+ *
+ * `alignment` is a power of two (1: as malloc), else EINVAL.  The memory is malloc's: free() gives it back,
+ * which may wait.  Async-signal-unsafe all the same.
+ */
+CPUSLAB_API void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size);
+
+/* How many bytes malloc(size) would give, if there is memory; 0 for a size above PTRDIFF_MAX. */
+CPUSLAB_API size_t cpuslab_malloc_size(size_t size);
+
+/*
+ * The start of the object that an address lies in, for objects of malloc and of every cache; of one of
+ * malloc's only the first 4096 bytes are sure to lead there.  NULL for any other address.  The object must
+ * not be freed meanwhile.  (The kernel's kvfree_rcu finds its object this way.)
+ */
+CPUSLAB_API void *cpuslab_object_of(const void *address);
+
+/*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare
  * them. The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
  */

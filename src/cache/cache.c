@@ -477,6 +477,19 @@ FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
 	return likely(object) ? object : alloc_slow(cache);
 }
 
+CPUSLAB_API void *cpuslab_cache_alloc_nowait(struct cpuslab_cache *cache)
+{
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
+
+	if (likely(object))
+		return object;
+	process_enter();
+	object = magazine_try_alloc_missed(&cache->memory->cache);
+	if (!object)
+		errno = ENOMEM;
+	return object;
+}
+
 CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
 {
 	if (unlikely(cache->constructor)) {

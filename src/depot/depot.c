@@ -195,6 +195,34 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	free_magazine(magazine);
 }
 
+/* With the lock. */
+static void *pop_object(struct depot *depot)
+{
+	struct magazine *magazine = depot->filled;
+
+	if (!magazine)
+		return NULL;
+	void *object = magazine->slot[magazine->count];
+
+	/* One store: a child of a fork has the object once, or nowhere. */
+	__atomic_store_n(&magazine->count, magazine->count - 1, __ATOMIC_RELEASE);
+	if (!magazine->count)
+		push_empty(depot, pop_filled(depot));
+	return object;
+}
+
+void *depot_try_alloc(struct depot *depot)
+{
+	void *object = NULL;
+
+	if (cpuslab_spin_trylock(&depot->lock)) {
+		depot->lock_acquires++;
+		object = pop_object(depot);
+		cpuslab_spin_unlock(&depot->lock);
+	}
+	return object ? object : slab_try_alloc(&depot->slabs);
+}
+
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
 	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);

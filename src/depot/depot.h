@@ -80,6 +80,9 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled);
 /* Leaves a magazine, filled or not. */
 void depot_put(struct depot *depot, struct magazine *magazine);
 
+/* One object without waiting for another thread, from here or from the slabs; NULL where that cannot be. */
+void *depot_try_alloc(struct depot *depot);
+
 /* Fills an empty magazine to half from the slabs; false when the system has no more memory. */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
 /* Gives all objects of a magazine to the slabs. */

@@ -336,6 +336,14 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 	return object;
 }
 
+void *magazine_try_alloc_missed(struct cache *cache)
+{
+	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
+
+	return object ? object : depot_try_alloc(&cache->depot);
+}
+
 /* Without a word: straight to the slabs. */
 static void free_to_slab(struct cache *cache, void *object)
 {

@@ -200,6 +200,24 @@ EXPORT size_t malloc_usable_size(void *object)
 	return object ? usable_size(object) : 0;
 }
 
+EXPORT size_t cpuslab_malloc_size(size_t size)
+{
+	if (size <= SIZE_CLASS_MAX)
+		return size_class_bytes(size_class_index(size));
+	return size > PTRDIFF_MAX ? 0 : (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
+EXPORT void *cpuslab_object_of(const void *address)
+{
+	process_enter();
+	const struct cache *cache = magazine_cache(address);
+	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
+
+	if (cache)
+		return slab_object_of(&cache->depot.slabs, address);
+	return large_bytes((const void *)page) ? (void *)page : NULL;
+}
+
 /* ---- alignment ---------------------------------------------------------------------------------------- */
 
 void *malloc_aligned(size_t alignment, size_t size)
@@ -208,16 +226,8 @@ void *malloc_aligned(size_t alignment, size_t size)
 		return malloc(size);
 	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
 		return out_of_memory();
-	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
-		/* Slabs start on a page: a class whose size is a multiple of the alignment is aligned to it.
-		 */
-		size_t wanted = size > alignment ? size : alignment;
-		unsigned index = size_class_index(wanted);
-
-		while (size_class_bytes(index) % alignment)
-			index++;
-		return malloc(size_class_bytes(index));
-	}
+	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX)
+		return malloc(size_class_bytes(size_class_aligned(alignment, size)));
 	bool zeroed;
 
 	process_enter();

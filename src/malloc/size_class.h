@@ -49,6 +49,24 @@ static inline unsigned size_class_index(size_t size)
 	return SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + (log - 7) * 8 + ((last >> (log - 3)) & 7);
 }
 
+/*
+ * The smallest class whose objects hold `size` bytes and are aligned to a power of two up to a page (slabs
+ * start on a page: a class whose size is a multiple of the alignment is aligned to it); SIZE_CLASSES for
+ * none.
+ */
+static inline unsigned size_class_aligned(size_t alignment, size_t size)
+{
+	size_t wanted = size > alignment ? size : alignment;
+
+	if (wanted > SIZE_CLASS_MAX)
+		return SIZE_CLASSES;
+	unsigned index = size_class_index(wanted);
+
+	while (size_class_bytes(index) % alignment)
+		index++;
+	return index;
+}
+
 /* Creates the caches. */
 void size_class_init(void);
 /* Opens the fast path. */

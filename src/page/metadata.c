@@ -37,33 +37,51 @@ static void **split_kept(size_t units)
 	return NULL;
 }
 
+/* With the lock. */
+static void **alloc_locked(size_t units)
+{
+	if (units <= KEPT_UNITS && kept[units]) {
+		void **block = kept[units];
+
+		__atomic_store_n(&kept[units], *block, __ATOMIC_RELEASE);
+		return block;
+	}
+	/* Unit 0 stays unused: reference 0 means none. */
+	size_t start = used ? used : METADATA_UNIT, end = start + units * METADATA_UNIT;
+
+	if (!region_grow(&layout.metadata, end))
+		return split_kept(units);
+	__atomic_store_n(&used, end, __ATOMIC_RELEASE);
+	return (void **)(layout.metadata.base + start);
+}
+
+static size_t units_for(size_t bytes)
+{
+	return (bytes + METADATA_UNIT - 1) / METADATA_UNIT;
+}
+
 void *metadata_alloc(size_t bytes)
 {
-	size_t units = (bytes + METADATA_UNIT - 1) / METADATA_UNIT;
-	void **block = NULL;
-
 	cpuslab_spin_lock(&metadata_lock);
-	if (units <= KEPT_UNITS && kept[units]) {
-		block = kept[units];
-		__atomic_store_n(&kept[units], *block, __ATOMIC_RELEASE);
-	} else {
-		/* Unit 0 stays unused: reference 0 means none. */
-		size_t start = used ? used : METADATA_UNIT, end = start + units * METADATA_UNIT;
+	void *block = alloc_locked(units_for(bytes));
 
-		if (region_grow(&layout.metadata, end)) {
-			__atomic_store_n(&used, end, __ATOMIC_RELEASE);
-			block = (void **)(layout.metadata.base + start);
-		} else {
-			block = split_kept(units);
-		}
-	}
+	cpuslab_spin_unlock(&metadata_lock);
+	return block;
+}
+
+void *metadata_try_alloc(size_t bytes)
+{
+	if (!cpuslab_spin_trylock(&metadata_lock))
+		return NULL;
+	void *block = alloc_locked(units_for(bytes));
+
 	cpuslab_spin_unlock(&metadata_lock);
 	return block;
 }
 
 void metadata_free(void *address, size_t bytes)
 {
-	size_t units = (bytes + METADATA_UNIT - 1) / METADATA_UNIT;
+	size_t units = units_for(bytes);
 	void **block = address;
 
 	if (units > KEPT_UNITS)

@@ -89,6 +89,8 @@ static inline uint16_t page_id(const void *address)
  * PAGE_LARGE, which marks first and last page alone.  *zeroed: whether all of it reads as zero.
  */
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
+/* The same, or NULL where that would have to wait for another thread. */
+void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 void page_free(void *run, size_t pages);
 
 /* The length of the large run that starts at `run`. */
@@ -129,6 +131,8 @@ enum { METADATA_UNIT = 64 };
 
 /* Zeroed the first time it is handed out, aligned to METADATA_UNIT; NULL when the system has no more. */
 void *metadata_alloc(size_t bytes);
+/* The same, or NULL where that would have to wait for another thread. */
+void *metadata_try_alloc(size_t bytes);
 /* `bytes` as it was asked for.  Goes to the next request of the same size. */
 void metadata_free(void *block, size_t bytes);
 

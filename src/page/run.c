@@ -407,33 +407,56 @@ static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	return carve(found, pages, alignment);
 }
 
-void *page_alloc(size_t wanted, size_t aligned, uint16_t id, bool *zeroed)
+/* With the lock.  *over: what is dirty did not fit, and must make room for what did. */
+static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool *over)
 {
-	if (wanted == 0 || wanted + aligned > layout.heap.planned >> PAGE_SHIFT)
+	uint32_t fresh, first = take_pages(pages, alignment, &fresh);
+
+	*over = false;
+	if (first == RUN_NONE)
 		return NULL;
-
-	uint32_t pages = (uint32_t)wanted, alignment = (uint32_t)aligned;
-	uint32_t fresh;
-	bool over = false;
-
-	lock_pages();
-	uint32_t first = take_pages(pages, alignment, &fresh);
-
-	if (first != RUN_NONE) {
-		*zeroed = fresh == pages;
-		note_use(fresh);
-		/* What is dirty did not fit: then it must make room for what did. */
-		over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
-		if (id == PAGE_LARGE) {
-			large_pages += pages;
-			large_runs++;
-		}
-		mark(first, pages, id);
+	*zeroed = fresh == pages;
+	note_use(fresh);
+	*over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
+	if (id == PAGE_LARGE) {
+		large_pages += pages;
+		large_runs++;
 	}
+	mark(first, pages, id);
+	return address_of(first);
+}
+
+static bool is_possible(size_t pages, size_t alignment)
+{
+	return pages && pages + alignment <= layout.heap.planned >> PAGE_SHIFT;
+}
+
+void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
+{
+	bool over;
+
+	if (!is_possible(pages, alignment))
+		return NULL;
+	lock_pages();
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &over);
+
 	unlock_pages();
 	if (over)
 		page_purge(false);
-	return first == RUN_NONE ? NULL : address_of(first);
+	return run;
+}
+
+void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
+{
+	bool over;
+
+	if (!is_possible(pages, alignment) || !cpuslab_spin_trylock(&page_lock))
+		return NULL;
+	lock_acquires++;
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &over);
+
+	unlock_pages();
+	return run;
 }
 
 void page_free(void *address, size_t length)

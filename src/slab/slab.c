@@ -141,13 +141,56 @@ static struct slab *fullest_partial(const struct slab_cache *cache)
 
 /* ---- slabs ------------------------------------------------------------------------------------------ */
 
+/* Takes over what slab_try_alloc has made.  With the lock. */
+static void adopt_made(struct slab_cache *cache)
+{
+	if (!__atomic_load_n(&cache->made, __ATOMIC_RELAXED))
+		return;
+	struct slab *slab = __atomic_exchange_n(&cache->made, NULL, __ATOMIC_ACQUIRE);
+
+	while (slab) {
+		struct slab *next = slab->next;
+
+		slab->bin = IN_NO_BIN;
+		cache->slabs++;
+		cache->created++;
+		cache->allocated += slab->in_use;
+		if (slab->in_use == cache->objects)
+			cache->full_slabs++;
+		settle(cache, slab);
+		slab = next;
+	}
+}
+
 static void lock_cache(struct slab_cache *cache)
 {
 	cpuslab_spin_lock(&cache->lock);
 	cache->lock_acquires++;
+	adopt_made(cache);
 }
 
-/* A slab that nobody knows of yet but the page room. */
+static bool try_lock_cache(struct slab_cache *cache)
+{
+	if (!cpuslab_spin_trylock(&cache->lock))
+		return false;
+	cache->lock_acquires++;
+	adopt_made(cache);
+	return true;
+}
+
+/* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
+static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, unsigned bin)
+{
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint16_t)bin, .cache = cache};
+	/*
+	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
+	 * whose first page knows it, so that page comes last here and goes first in release_slabs.
+	 */
+	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
+		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
+	return slab;
+}
+
 static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
 {
 	const struct slab_traits *traits = &cache->traits;
@@ -162,14 +205,13 @@ static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
 		metadata_free(slab, descriptor_bytes(cache));
 		return NULL;
 	}
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint16_t)bin, .cache = cache};
-	/*
-	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
-	 * whose first page knows it, so that page comes last here and goes first in release_slabs.
-	 */
-	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
-		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
-	return slab;
+	return lay_out(cache, slab, base, bin);
+}
+
+static void construct(const struct slab_cache *cache, const struct slab *slab)
+{
+	for (unsigned i = 0; i < cache->objects; i++)
+		cache->traits.construct(slab->base + (size_t)i * cache->traits.size);
 }
 
 /* A slab with its objects constructed.  Gives up the lock meanwhile, for the constructor may do anything. */
@@ -179,8 +221,7 @@ static struct slab *make_constructed_slab(struct slab_cache *cache)
 	struct slab *slab = make_slab(cache, BEING_MADE);
 
 	if (slab)
-		for (unsigned i = 0; i < cache->objects; i++)
-			cache->traits.construct(slab->base + (size_t)i * cache->traits.size);
+		construct(cache, slab);
 	lock_cache(cache);
 	if (slab)
 		slab->bin = IN_NO_BIN;
@@ -245,18 +286,37 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	return taken;
 }
 
+/* Up to `count` objects of one slab that is in no list but its bin, filling `end` downwards. */
+static unsigned take_and_settle(struct slab_cache *cache, struct slab *slab, void **end, unsigned count)
+{
+	unsigned taken =
+		cache->wide ? take(cache, slab, end, count, true) : take(cache, slab, end, count, false);
+
+	if (slab->in_use == cache->objects)
+		cache->full_slabs++;
+	settle(cache, slab);
+	return taken;
+}
+
+static struct slab *slab_with_free_object(struct slab_cache *cache)
+{
+	struct slab *slab = fullest_partial(cache);
+
+	if (!slab) {
+		slab = cache->empty;
+		cache->empty = NULL;
+	}
+	return slab;
+}
+
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
 {
 	unsigned taken = 0;
 
 	lock_cache(cache);
 	while (taken < count) {
-		struct slab *slab = fullest_partial(cache);
+		struct slab *slab = slab_with_free_object(cache);
 
-		if (!slab) {
-			slab = cache->empty;
-			cache->empty = NULL;
-		}
 		if (!slab) {
 			/* What is taken must be counted before the lock may be given up. */
 			if (taken && cache->traits.construct)
@@ -266,19 +326,97 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 		if (!slab)
 			break;
 
-		void **end = objects + count - taken;
-
-		taken += cache->wide ? take(cache, slab, end, count - taken, true)
-				     : take(cache, slab, end, count - taken, false);
-		if (slab->in_use == cache->objects)
-			cache->full_slabs++;
-		settle(cache, slab);
+		taken += take_and_settle(cache, slab, objects + count - taken, count - taken);
 	}
 	cache->allocated += taken;
 	cpuslab_spin_unlock(&cache->lock);
 	if (taken < count)
 		memmove(objects, objects + count - taken, taken * sizeof *objects);
 	return taken;
+}
+
+/* Stacks of slabs that are pushed without the lock.  They are taken whole, so that no head comes back as
+ * another. */
+static void push_made(struct slab **stack, struct slab *slab)
+{
+	slab->next = __atomic_load_n(stack, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(stack, &slab->next, slab, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+static struct slab *try_get_descriptor(struct slab_cache *cache)
+{
+	struct slab *slab = __atomic_exchange_n(&cache->unused, NULL, __ATOMIC_ACQUIRE);
+
+	if (!slab)
+		return metadata_try_alloc(descriptor_bytes(cache));
+	for (struct slab *other = slab->next; other;) {
+		struct slab *next = other->next;
+
+		push_made(&cache->unused, other);
+		other = next;
+	}
+	return slab;
+}
+
+/* A slab of the caller's own, with its objects constructed. */
+static struct slab *try_make_slab(struct slab_cache *cache)
+{
+	const struct slab_traits *traits = &cache->traits;
+	struct slab *slab = try_get_descriptor(cache);
+	bool zeroed;
+
+	if (!slab)
+		return NULL;
+	char *base =
+		page_try_alloc(cache->pages, traits->alignment ? traits->alignment : 1, traits->id, &zeroed);
+
+	if (!base) {
+		/* To give it back might mean to wait. */
+		push_made(&cache->unused, slab);
+		return NULL;
+	}
+	lay_out(cache, slab, base, BEING_MADE);
+	if (traits->construct)
+		construct(cache, slab);
+	return slab;
+}
+
+static void *take_one(struct slab_cache *cache, struct slab *slab)
+{
+	void *object;
+
+	(void)(cache->wide ? take(cache, slab, &object + 1, 1, true)
+			   : take(cache, slab, &object + 1, 1, false));
+	return object;
+}
+
+void *slab_try_alloc(struct slab_cache *cache)
+{
+	void *object = NULL;
+
+	if (try_lock_cache(cache)) {
+		struct slab *slab = slab_with_free_object(cache);
+
+		if (slab && take_and_settle(cache, slab, &object + 1, 1))
+			cache->allocated++;
+		cpuslab_spin_unlock(&cache->lock);
+	} else if (__atomic_load_n(&cache->made, __ATOMIC_RELAXED)) {
+		/* While somebody holds the lock for long, one slab too many is enough. */
+		return NULL;
+	}
+	if (object)
+		return object;
+	struct slab *slab = try_make_slab(cache);
+
+	if (!slab)
+		return NULL;
+	/* Nobody else knows the slab; but once the caller has the object, anyone may, so it must be on the
+	 * stack. */
+	object = take_one(cache, slab);
+	push_made(&cache->made, slab);
+	return object;
 }
 
 /* Marks one object free; says what is wrong with it, or NULL. */
@@ -385,6 +523,16 @@ static void collect(struct slab_cache *cache, struct slab *slab, struct slab **s
 	}
 }
 
+static void free_unused(struct slab_cache *cache)
+{
+	while (cache->unused) {
+		struct slab *slab = cache->unused;
+
+		cache->unused = slab->next;
+		metadata_free(slab, descriptor_bytes(cache));
+	}
+}
+
 uint64_t slab_cache_close(struct slab_cache *cache)
 {
 	struct slab *surplus = NULL;
@@ -404,6 +552,8 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 	}
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
+	if (!allocated)
+		free_unused(cache);
 	return allocated;
 }
 
@@ -444,9 +594,23 @@ bool slab_is_object(const struct slab_cache *cache, const void *object)
 	       is_allocated(slab, i, cache->wide);
 }
 
+void *slab_object_of(const struct slab_cache *cache, const void *address)
+{
+	const struct slab *slab = slab_of_object(address);
+
+	if (!slab || slab->cache != cache)
+		return NULL;
+	/* The reciprocal of index_of is exact for the starts of objects alone. */
+	size_t index = (size_t)((const char *)address - slab->base) / cache->traits.size;
+	char *object = slab->base + index * cache->traits.size;
+
+	return slab_is_object(cache, object) ? object : NULL;
+}
+
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics)
 {
 	cpuslab_spin_lock(&cache->lock);
+	adopt_made(cache);
 	*statistics = (struct slab_statistics){
 		.slabs = cache->slabs,
 		.kept_empty = cache->empty != NULL,

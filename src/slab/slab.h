@@ -21,7 +21,8 @@
  *
  * Called by the depot, in batches, from any thread.  Lock: slab_cache.lock for everything of that cache;
  * under it the page room's locks.  Lock-free: slab_of_object() and the index arithmetic, for an object that
- * the caller holds allocated; slab_cache_of() likewise.
+ * the caller holds allocated; slab_cache_of() likewise; and pushing a slab on `made`.  Before anyone can free
+ * an object of such a slab the slab is on that stack, so that whoever frees it has taken the slab over first.
  *
  * Fork: next[], bump and the page map are the truth, each changed by single stores; lists and counts follow
  * (slab_repair).
@@ -60,6 +61,8 @@ struct slab_cache {
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
 	struct slab *empty;              /* the one that is kept */
+	struct slab *made;               /* by slab_try_alloc; a stack that whoever has the lock takes over */
+	struct slab *unused;             /* the same of descriptors that got no run */
 	uint32_t slabs, full_slabs;
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t created, freed, lock_acquires;
@@ -73,6 +76,13 @@ void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
  * constructor.
  */
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count);
+
+/*
+ * One object without waiting for another thread; NULL where that cannot be.  Calls the cache's constructor.
+ * Where no slab has an object it makes one that only its maker knows, takes the object, and leaves the slab
+ * to whoever has the lock next.
+ */
+void *slab_try_alloc(struct slab_cache *cache);
 
 /* Gives objects of this cache back.  Aborts on one that is not allocated, or not the start of an object. */
 void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
@@ -97,6 +107,9 @@ struct slab_cache *slab_cache_of(const void *address);
 /* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast
  * path. */
 bool slab_is_object(const struct slab_cache *cache, const void *object);
+
+/* The start of the object of this cache that an address lies in; NULL for none that is allocated. */
+void *slab_object_of(const struct slab_cache *cache, const void *address);
 
 struct slab_statistics {
 	uint64_t slabs, kept_empty, allocated, capacity, created, freed, lock_acquires;

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel's own spelling of slab allocation (linux/slab.h), so that kernel sources compile in user space
+ * unchanged: kmalloc and its family, kmem_cache_*, kfree_rcu; with gfp.h and mempool.h.  The folder that
+ * `pkg-config --variable=kernel cpuslab` names has <linux/slab.h> and a few of its neighbours on top of them.
+ * docs/kmem.md tells what differs from the kernel.
+ *
+ * Every function does what the kernel's of the same name does, is safe from any thread, and is not
+ * async-signal-safe.  Memory of kmalloc is memory of malloc, and either side may free it; free() also frees
+ * objects of caches, as kfree() does.  Functions that allocate return NULL when they cannot; freeing may wait
+ * for a lock that is held for a few instructions, where the kernel's never does.
+ *
+ * kfree_rcu and SLAB_TYPESAFE_BY_RCU work on liburcu.  Define CPUSLAB_KMEM_RCU before including this (or with
+ * -D) to have them; the program then needs liburcu's headers and its library.  An header of liburcu that is
+ * included first chooses the flavour, else <urcu.h> does.  Without it, using either does not compile.
+ */
+#ifndef CPUSLAB_KMEM_H
+#define CPUSLAB_KMEM_H
+
+#include <limits.h>
+#include <malloc.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "cpuslab/cache.h"
+#include "cpuslab/gfp.h"
+#include "cpuslab/mempool.h"
+
+#ifdef CPUSLAB_KMEM_RCU
+#ifndef URCU_API_MAP
+#include <urcu.h>
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library's functions behind the names below; `most` is the largest size. */
+CPUSLAB_API void *cpuslab_kmem_alloc(size_t size, size_t most, gfp_t flags);
+CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t most, gfp_t flags);
+
+/* Flags that are most calls': they may wait, and want nothing else. */
+static inline bool cpuslab_kmem_is_plain(gfp_t flags)
+{
+	return (flags & (__GFP_DIRECT_RECLAIM | __GFP_ZERO | __GFP_NOFAIL)) == __GFP_DIRECT_RECLAIM;
+}
+
+/* ---- kmalloc ------------------------------------------------------------------------------------------- */
+
+/* What an allocation of no bytes returns: not NULL, not to be used, fine to free. */
+#define ZERO_SIZE_PTR            ((void *)16)
+#define ZERO_OR_NULL_PTR(object) ((unsigned long)(object) <= (unsigned long)ZERO_SIZE_PTR)
+
+#define KMALLOC_MAX_SIZE       (4ul << 20)
+#define KMALLOC_MAX_CACHE_SIZE 8192ul
+#define ARCH_KMALLOC_MINALIGN  8
+
+/*
+ * `size` bytes up to KMALLOC_MAX_SIZE, aligned to 8 and to the largest power of two that divides the size.
+ * ZERO_SIZE_PTR for none.
+ */
+static inline void *kmalloc(size_t size, gfp_t flags)
+{
+	if (size - 1 < PAGE_SIZE && cpuslab_kmem_is_plain(flags))
+		return malloc(size);
+	return cpuslab_kmem_alloc(size, KMALLOC_MAX_SIZE, flags);
+}
+
+static inline void *kzalloc(size_t size, gfp_t flags)
+{
+	return kmalloc(size, flags | __GFP_ZERO);
+}
+
+/* NULL when count * size is no size_t. */
+static inline void *kmalloc_array(size_t count, size_t size, gfp_t flags)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : kmalloc(bytes, flags);
+}
+
+static inline void *kcalloc(size_t count, size_t size, gfp_t flags)
+{
+	return kmalloc_array(count, size, flags | __GFP_ZERO);
+}
+
+static inline void *kmalloc_node(size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return kmalloc(size, flags);
+}
+
+static inline void *kzalloc_node(size_t size, gfp_t flags, int node)
+{
+	return kmalloc_node(size, flags | __GFP_ZERO, node);
+}
+
+static inline void *kmalloc_array_node(size_t count, size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return kmalloc_array(count, size, flags);
+}
+
+static inline void *kcalloc_node(size_t count, size_t size, gfp_t flags, int node)
+{
+	return kmalloc_array_node(count, size, flags | __GFP_ZERO, node);
+}
+
+/* Of memory of kmalloc, kvmalloc or any cache. */
+static inline void kfree(const void *object)
+{
+	if (!ZERO_OR_NULL_PTR(object))
+		free((void *)(uintptr_t)object);
+}
+
+/* The bytes that an object has, at least what was asked for; 0 for NULL and ZERO_SIZE_PTR. */
+static inline size_t ksize(const void *object)
+{
+	return ZERO_OR_NULL_PTR(object) ? 0 : malloc_usable_size((void *)(uintptr_t)object);
+}
+
+/* What ksize() would say of kmalloc(size); sizes that kmalloc refuses come back as they are. */
+static inline size_t kmalloc_size_roundup(size_t size)
+{
+	return !size || size > KMALLOC_MAX_SIZE ? size : cpuslab_malloc_size(size);
+}
+
+/*
+ * A block of `size` bytes with what was in the old one; the old one itself if it is large enough.  NULL, and
+ * the old one stays, without memory.  Size 0 frees.  With __GFP_ZERO in every call for a block, its new bytes
+ * are zero.
+ */
+static inline void *krealloc(const void *object, size_t size, gfp_t flags)
+{
+	return cpuslab_kmem_realloc(object, size, KMALLOC_MAX_SIZE, flags);
+}
+
+static inline void *krealloc_array(void *object, size_t count, size_t size, gfp_t flags)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : krealloc(object, bytes, flags);
+}
+
+/* memset that the compiler does not remove. */
+static inline void memzero_explicit(void *object, size_t size)
+{
+	memset(object, 0, size);
+	__asm__ __volatile__("" : : "r"(object) : "memory");
+}
+
+/* Clears all of the object first. */
+static inline void kfree_sensitive(const void *object)
+{
+	if (ksize(object))
+		memzero_explicit((void *)(uintptr_t)object, ksize(object));
+	kfree(object);
+}
+
+static inline void kfree_bulk(size_t count, void **objects)
+{
+	for (size_t i = 0; i < count; i++)
+		kfree(objects[i]);
+}
+
+/* ---- kvmalloc: the same, for sizes up to INT_MAX ------------------------------------------------------ */
+
+static inline void *kvmalloc(size_t size, gfp_t flags)
+{
+	return cpuslab_kmem_alloc(size, INT_MAX, flags);
+}
+
+static inline void *kvzalloc(size_t size, gfp_t flags)
+{
+	return kvmalloc(size, flags | __GFP_ZERO);
+}
+
+static inline void *kvmalloc_array(size_t count, size_t size, gfp_t flags)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : kvmalloc(bytes, flags);
+}
+
+static inline void *kvcalloc(size_t count, size_t size, gfp_t flags)
+{
+	return kvmalloc_array(count, size, flags | __GFP_ZERO);
+}
+
+static inline void *kvmalloc_node(size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return kvmalloc(size, flags);
+}
+
+static inline void *kvzalloc_node(size_t size, gfp_t flags, int node)
+{
+	return kvmalloc_node(size, flags | __GFP_ZERO, node);
+}
+
+static inline void *kvmalloc_array_node(size_t count, size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return kvmalloc_array(count, size, flags);
+}
+
+static inline void *kvcalloc_node(size_t count, size_t size, gfp_t flags, int node)
+{
+	return kvmalloc_array_node(count, size, flags | __GFP_ZERO, node);
+}
+
+static inline void *kvrealloc(const void *object, size_t size, gfp_t flags)
+{
+	return cpuslab_kmem_realloc(object, size, INT_MAX, flags);
+}
+
+static inline void kvfree(const void *object)
+{
+	kfree(object);
+}
+
+static inline void kvfree_sensitive(const void *object, size_t size)
+{
+	if (!ZERO_OR_NULL_PTR(object))
+		memzero_explicit((void *)(uintptr_t)object, size);
+	kvfree(object);
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------- */
+
+static inline void *kmemdup(const void *source, size_t size, gfp_t flags)
+{
+	void *copy = kmalloc(size, flags);
+
+	return copy && size ? memcpy(copy, source, size) : copy;
+}
+
+static inline void *kmemdup_array(const void *source, size_t count, size_t size, gfp_t flags)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : kmemdup(source, bytes, flags);
+}
+
+static inline void *kvmemdup(const void *source, size_t size, gfp_t flags)
+{
+	void *copy = kvmalloc(size, flags);
+
+	return copy && size ? memcpy(copy, source, size) : copy;
+}
+
+/* `length` bytes and a null character. */
+static inline char *kmemdup_nul(const char *source, size_t length, gfp_t flags)
+{
+	char *copy = source ? (char *)kmalloc(length + 1, flags) : NULL;
+
+	if (copy) {
+		memcpy(copy, source, length);
+		copy[length] = 0;
+	}
+	return copy;
+}
+
+/* NULL of NULL. */
+static inline char *kstrdup(const char *string, gfp_t flags)
+{
+	return string ? (char *)kmemdup(string, strlen(string) + 1, flags) : NULL;
+}
+
+/* At most `most` characters of the string. */
+static inline char *kstrndup(const char *string, size_t most, gfp_t flags)
+{
+	const char *end = string ? (const char *)memchr(string, 0, most) : NULL;
+
+	return kmemdup_nul(string, end ? (size_t)(end - string) : most, flags);
+}
+
+/* ---- RCU ----------------------------------------------------------------------------------------------- */
+
+#ifdef CPUSLAB_KMEM_RCU
+
+/* The object is found from the head inside it. */
+static inline void cpuslab_kmem_free_rcu(struct rcu_head *head)
+{
+	kvfree(cpuslab_object_of(head));
+}
+
+struct cpuslab_kmem_deferred {
+	struct rcu_head head;
+	const void *object;
+};
+
+static inline void cpuslab_kmem_free_deferred(struct rcu_head *head)
+{
+	struct cpuslab_kmem_deferred *deferred = (struct cpuslab_kmem_deferred *)(void *)head;
+
+	kvfree(deferred->object);
+	kfree(deferred);
+}
+
+/* Frees an object without an rcu_head after a grace period; waits for one where there is no memory to defer
+ * it. */
+static inline void kfree_rcu_mightsleep(const void *object)
+{
+	struct cpuslab_kmem_deferred *deferred;
+
+	if (!object)
+		return;
+	deferred = (struct cpuslab_kmem_deferred *)kmalloc(sizeof *deferred, GFP_KERNEL);
+	if (deferred) {
+		deferred->object = object;
+		call_rcu(&deferred->head, cpuslab_kmem_free_deferred);
+	} else {
+		synchronize_rcu();
+		kvfree(object);
+	}
+}
+
+/* kfree_rcu(object, member): `member` is its struct rcu_head, in the first 4096 bytes.  NULL is ignored. */
+#define CPUSLAB_KFREE_RCU_MEMBER(object, member)                                                             \
+	do {                                                                                                 \
+		__typeof__(object) cpuslab_object = (object);                                                \
+		enum { cpuslab_in_reach = 1 / (offsetof(__typeof__(*cpuslab_object), member) < 4096) };      \
+		if (cpuslab_object)                                                                          \
+			call_rcu(&cpuslab_object->member, cpuslab_kmem_free_rcu);                            \
+	} while (0)
+
+#else
+
+#define CPUSLAB_KMEM_NEEDS_RCU "kfree_rcu and SLAB_TYPESAFE_BY_RCU need liburcu: define CPUSLAB_KMEM_RCU"
+#ifdef __cplusplus
+#define CPUSLAB_KMEM_NO_RCU                                                                                  \
+	__extension__({                                                                                      \
+		static_assert(sizeof(char[2]) == 1, CPUSLAB_KMEM_NEEDS_RCU);                                 \
+		0u;                                                                                          \
+	})
+#else
+#define CPUSLAB_KMEM_NO_RCU                                                                                  \
+	((unsigned)sizeof(struct {                                                                           \
+		_Static_assert(0, CPUSLAB_KMEM_NEEDS_RCU);                                                   \
+		int none;                                                                                    \
+	}))
+#endif
+#define kfree_rcu_mightsleep(object)             ((void)(object), (void)CPUSLAB_KMEM_NO_RCU)
+#define CPUSLAB_KFREE_RCU_MEMBER(object, member) ((void)(object), (void)CPUSLAB_KMEM_NO_RCU)
+
+#endif
+
+/* Frees after a grace period: kfree_rcu(object, member), or kfree_rcu(object), which may wait. */
+#define CPUSLAB_KFREE_RCU_ALONE(object)           kfree_rcu_mightsleep(object)
+#define CPUSLAB_KFREE_RCU_CHOOSE(a, b, name, ...) name
+#define kfree_rcu(...)                                                                                       \
+	CPUSLAB_KFREE_RCU_CHOOSE(__VA_ARGS__, CPUSLAB_KFREE_RCU_MEMBER, CPUSLAB_KFREE_RCU_ALONE, )           \
+	(__VA_ARGS__)
+#define kvfree_rcu(...)               kfree_rcu(__VA_ARGS__)
+#define kvfree_rcu_mightsleep(object) kfree_rcu_mightsleep(object)
+
+/* ---- caches -------------------------------------------------------------------------------------------- */
+
+struct kmem_cache; /* cpuslab's, by another name */
+
+typedef unsigned int slab_flags_t;
+
+#define SLAB_CONSISTENCY_CHECKS ((slab_flags_t)CPUSLAB_CACHE_CONSISTENCY_CHECKS)
+#define SLAB_RED_ZONE           ((slab_flags_t)CPUSLAB_CACHE_RED_ZONE)
+#define SLAB_POISON             ((slab_flags_t)CPUSLAB_CACHE_POISON)
+#define SLAB_STORE_USER         ((slab_flags_t)CPUSLAB_CACHE_STORE_USER)
+#define SLAB_TRACE              ((slab_flags_t)CPUSLAB_CACHE_TRACE)
+#define SLAB_HWCACHE_ALIGN      ((slab_flags_t)CPUSLAB_CACHE_HWCACHE_ALIGN)
+#define SLAB_PANIC              ((slab_flags_t)CPUSLAB_CACHE_PANIC)
+#define SLAB_NO_MERGE           ((slab_flags_t)CPUSLAB_CACHE_NO_MERGE)
+#define SLAB_NOLEAKTRACE        ((slab_flags_t)CPUSLAB_CACHE_NO_MERGE)
+#define SLAB_ACCOUNT            ((slab_flags_t)CPUSLAB_CACHE_ACCOUNT)
+#define SLAB_RECLAIM_ACCOUNT    ((slab_flags_t)CPUSLAB_CACHE_RECLAIM_ACCOUNT)
+#define SLAB_TEMPORARY          SLAB_RECLAIM_ACCOUNT
+/* As in a kernel that is built without what they ask for. */
+#define SLAB_CACHE_DMA     ((slab_flags_t)0)
+#define SLAB_CACHE_DMA32   ((slab_flags_t)0)
+#define SLAB_MEM_SPREAD    ((slab_flags_t)0)
+#define SLAB_DEBUG_OBJECTS ((slab_flags_t)0)
+#define SLAB_FAILSLAB      ((slab_flags_t)0)
+#define SLAB_KASAN         ((slab_flags_t)0)
+#define SLAB_SKIP_KFENCE   ((slab_flags_t)0)
+#define SLAB_NO_USER_FLAGS ((slab_flags_t)0)
+/*
+ * Memory of the cache stays memory of objects of its type until it is destroyed, and kmem_cache_destroy waits
+ * for readers to finish.
+ */
+#ifdef CPUSLAB_KMEM_RCU
+#define SLAB_TYPESAFE_BY_RCU ((slab_flags_t)CPUSLAB_CACHE_TYPESAFE_BY_RCU)
+#else
+#define SLAB_TYPESAFE_BY_RCU ((slab_flags_t)CPUSLAB_KMEM_NO_RCU)
+#endif
+
+struct kmem_cache_args {
+	unsigned int align;
+	unsigned int useroffset; /* the part of an object that may be copied to user space: */
+	unsigned int usersize;   /* nothing checks it here, but such a cache is not merged */
+	unsigned int freeptr_offset;
+	bool use_freeptr_offset;
+	void (*ctor)(void *object);
+	unsigned int sheaf_capacity; /* objects in a CPU's array; 0: by the size */
+};
+
+CPUSLAB_API void *cpuslab_kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags);
+CPUSLAB_API int cpuslab_kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, size_t count,
+					      void **objects);
+
+static inline struct kmem_cache *__kmem_cache_create_args(const char *name, unsigned int size,
+							  struct kmem_cache_args *args, slab_flags_t flags)
+{
+	struct cpuslab_cache_args own;
+
+	memset(&own, 0, sizeof own);
+	own.name = name;
+	own.size = size;
+	own.align = args->align;
+	own.constructor = args->ctor;
+	own.flags = flags | (args->usersize ? (unsigned)CPUSLAB_CACHE_NO_MERGE : 0u);
+	own.magazine_capacity = args->sheaf_capacity < (unsigned)CPUSLAB_CACHE_MAGAZINE_MAX
+					? args->sheaf_capacity
+					: (unsigned)CPUSLAB_CACHE_MAGAZINE_MAX;
+	own.free_pointer_offset = args->freeptr_offset;
+	own.use_free_pointer_offset = args->use_freeptr_offset;
+	return (struct kmem_cache *)(void *)cpuslab_cache_create(&own);
+}
+
+static inline struct kmem_cache *__kmem_cache_default_args(const char *name, unsigned int size,
+							   struct kmem_cache_args *args, slab_flags_t flags)
+{
+	struct kmem_cache_args none;
+
+	memset(&none, 0, sizeof none);
+	return __kmem_cache_create_args(name, size, args ? args : &none, flags);
+}
+
+static inline struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size,
+							    unsigned int align, slab_flags_t flags,
+							    unsigned int useroffset, unsigned int usersize,
+							    void (*ctor)(void *))
+{
+	struct kmem_cache_args args;
+
+	memset(&args, 0, sizeof args);
+	args.align = align;
+	args.ctor = ctor;
+	args.useroffset = useroffset;
+	args.usersize = usersize;
+	return __kmem_cache_create_args(name, size, &args, flags);
+}
+
+static inline struct kmem_cache *__kmem_cache_create(const char *name, unsigned int size, unsigned int align,
+						     slab_flags_t flags, void (*ctor)(void *))
+{
+	return kmem_cache_create_usercopy(name, size, align, flags, 0, 0, ctor);
+}
+
+/*
+ * Two forms: kmem_cache_create(name, size, align, flags, ctor), and since Linux 6.12
+ * kmem_cache_create(name, size, args, flags) with a struct kmem_cache_args, or NULL for none.
+ * NULL when it cannot, or with SLAB_PANIC a message and abort().
+ */
+#ifndef __cplusplus
+#define kmem_cache_create(name, size, args, ...)                                                             \
+	_Generic((args),                                                                                     \
+		struct kmem_cache_args *: __kmem_cache_create_args,                                          \
+		void *: __kmem_cache_default_args,                                                           \
+		default: __kmem_cache_create)(name, size, args, __VA_ARGS__)
+#endif
+
+/* A cache for a struct, aligned and named as it is.  _USERCOPY: a member of it is the part for user space. */
+#define KMEM_CACHE(type, flags)                                                                              \
+	__kmem_cache_create(#type, sizeof(struct type), __alignof__(struct type), flags, NULL)
+#define KMEM_CACHE_USERCOPY(type, flags, member)                                                             \
+	kmem_cache_create_usercopy(#type, sizeof(struct type), __alignof__(struct type), flags,              \
+				   offsetof(struct type, member), sizeof(((struct type *)0)->member), NULL)
+
+/*
+ * Objects that are still allocated are reported, and the cache then stays: the kernel's does as well.  With
+ * RCU it waits for what kfree_rcu has deferred, and for the readers of a cache with SLAB_TYPESAFE_BY_RCU; not
+ * to be called by a reader.
+ */
+static inline void kmem_cache_destroy(struct kmem_cache *cache)
+{
+	if (!cache)
+		return;
+#ifdef CPUSLAB_KMEM_RCU
+	rcu_barrier();
+	synchronize_rcu();
+#endif
+	(void)cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache);
+}
+
+static inline void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
+{
+	if (cpuslab_kmem_is_plain(flags))
+		return cpuslab_cache_alloc((struct cpuslab_cache *)(void *)cache);
+	return cpuslab_kmem_cache_alloc(cache, flags);
+}
+
+/* Not for a cache with a constructor: the zeros replace what it made. */
+static inline void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t flags)
+{
+	return kmem_cache_alloc(cache, flags | __GFP_ZERO);
+}
+
+static inline void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t flags, int node)
+{
+	(void)node;
+	return kmem_cache_alloc(cache, flags);
+}
+
+struct list_lru;
+
+/* The list is for the kernel's accounting. */
+static inline void *kmem_cache_alloc_lru(struct kmem_cache *cache, struct list_lru *lru, gfp_t flags)
+{
+	(void)lru;
+	return kmem_cache_alloc(cache, flags);
+}
+
+/* `count` objects, or none: returns `count` or 0. */
+static inline int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, size_t count, void **objects)
+{
+	return cpuslab_kmem_cache_alloc_bulk(cache, flags, count, objects);
+}
+
+static inline void kmem_cache_free(struct kmem_cache *cache, void *object)
+{
+	cpuslab_cache_free((struct cpuslab_cache *)(void *)cache, object);
+}
+
+/* Without a cache: objects of any. */
+static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, void **objects)
+{
+	if (cache)
+		cpuslab_cache_free_bulk((struct cpuslab_cache *)(void *)cache, count, objects);
+	else
+		kfree_bulk(count, objects);
+}
+
+/* 0 if no slabs are left. */
+static inline int kmem_cache_shrink(struct kmem_cache *cache)
+{
+	return cpuslab_cache_shrink((struct cpuslab_cache *)(void *)cache);
+}
+
+static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
+{
+	return (unsigned int)cpuslab_cache_size((struct cpuslab_cache *)(void *)cache);
+}
+
+#ifdef __cplusplus
+}
+
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size, unsigned int align,
+						   slab_flags_t flags, void (*ctor)(void *))
+{
+	return __kmem_cache_create(name, size, align, flags, ctor);
+}
+
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size,
+						   struct kmem_cache_args *args, slab_flags_t flags)
+{
+	return __kmem_cache_default_args(name, size, args, flags);
+}
+#endif
+#endif

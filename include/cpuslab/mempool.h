@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel's memory pools (linux/mempool.h) in user space: an allocator with a reserve in front of it, so
+ * that mempool_alloc() with GFP_KERNEL always succeeds as long as elements come back.
+ *
+ * A pool asks its allocator first, without waiting; then takes from the reserve; then asks the allocator with
+ * all that the flags allow; and then, if it may wait, sleeps until an element is freed, or for five seconds,
+ * and starts again.  A freed element fills the reserve before it goes to the allocator.
+ *
+ * mempool_alloc and mempool_free are safe from any thread.  Without __GFP_DIRECT_RECLAIM mempool_alloc waits
+ * for no other thread: where the pool's lock is taken, it returns NULL.  Elements of the page pools are
+ * `struct page *` (gfp.h).
+ */
+#ifndef CPUSLAB_MEMPOOL_H
+#define CPUSLAB_MEMPOOL_H
+
+#include <stdbool.h>
+
+#include "cpuslab/gfp.h"
+#include "cpuslab/lock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kmem_cache;
+
+typedef void *(mempool_alloc_t)(gfp_t flags, void *pool_data);
+typedef void(mempool_free_t)(void *element, void *pool_data);
+
+typedef struct mempool_s {
+	struct cpuslab_spinlock lock;
+	int min_nr;  /* elements that the reserve is to have */
+	int curr_nr; /* that it has */
+	void **elements;
+	void *pool_data;
+	mempool_alloc_t *alloc;
+	mempool_free_t *free;
+	unsigned waiting; /* threads that sleep */
+	uint32_t freed;   /* changes when they are to wake */
+} mempool_t;
+
+/*
+ * The library's functions behind the names below.  cpuslab_mempool_init returns 0 or -ENOMEM; `min_nr`
+ * elements are allocated at once.  cpuslab_mempool_resize returns 0 or -ENOMEM, and must not run beside
+ * another resize.
+ */
+CPUSLAB_API int cpuslab_mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
+				     mempool_free_t *release, void *pool_data, gfp_t flags);
+CPUSLAB_API void cpuslab_mempool_exit(mempool_t *pool);
+CPUSLAB_API int cpuslab_mempool_resize(mempool_t *pool, int min_nr);
+CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags);
+CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool);
+CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool);
+
+/* A pool in memory of the caller's.  0 or -ENOMEM. */
+static inline int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
+				    mempool_free_t *release, void *pool_data, gfp_t flags, int node)
+{
+	(void)node;
+	return cpuslab_mempool_init(pool, min_nr, alloc, release, pool_data, flags);
+}
+
+static inline int mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *alloc, mempool_free_t *release,
+			       void *pool_data)
+{
+	return cpuslab_mempool_init(pool, min_nr, alloc, release, pool_data, GFP_KERNEL);
+}
+
+/* Frees the reserve.  Fine on a pool of zeros, and twice. */
+static inline void mempool_exit(mempool_t *pool)
+{
+	cpuslab_mempool_exit(pool);
+}
+
+static inline bool mempool_initialized(mempool_t *pool)
+{
+	return pool->elements != NULL;
+}
+
+static inline bool mempool_is_saturated(mempool_t *pool)
+{
+	return __atomic_load_n(&pool->curr_nr, __ATOMIC_RELAXED) >=
+	       __atomic_load_n(&pool->min_nr, __ATOMIC_RELAXED);
+}
+
+/* A pool in memory of its own; NULL without memory. */
+static inline mempool_t *mempool_create_node(int min_nr, mempool_alloc_t *alloc, mempool_free_t *release,
+					     void *pool_data, gfp_t flags, int node)
+{
+	mempool_t *pool = (mempool_t *)cpuslab_kmem_obtain(sizeof(void *), sizeof(mempool_t), flags);
+
+	if (pool && mempool_init_node(pool, min_nr, alloc, release, pool_data, flags, node) != 0) {
+		free(pool);
+		pool = NULL;
+	}
+	return pool;
+}
+
+static inline mempool_t *mempool_create(int min_nr, mempool_alloc_t *alloc, mempool_free_t *release,
+					void *pool_data)
+{
+	return mempool_create_node(min_nr, alloc, release, pool_data, GFP_KERNEL, NUMA_NO_NODE);
+}
+
+static inline void mempool_destroy(mempool_t *pool)
+{
+	if (pool)
+		mempool_exit(pool);
+	free(pool);
+}
+
+/* Changes the size of the reserve while the pool is in use: 0 or -ENOMEM. */
+static inline int mempool_resize(mempool_t *pool, int min_nr)
+{
+	return cpuslab_mempool_resize(pool, min_nr);
+}
+
+/* Never NULL with __GFP_DIRECT_RECLAIM.  Not with __GFP_ZERO: elements of the reserve are not zeroed. */
+static inline void *mempool_alloc(mempool_t *pool, gfp_t flags)
+{
+	return cpuslab_mempool_alloc(pool, flags);
+}
+
+/* From the reserve alone; NULL when it is empty. */
+static inline void *mempool_alloc_preallocated(mempool_t *pool)
+{
+	return cpuslab_mempool_take(pool);
+}
+
+/* NULL is ignored. */
+static inline void mempool_free(void *element, mempool_t *pool)
+{
+	cpuslab_mempool_free(element, pool);
+}
+
+/* ---- allocators: pool_data is a cache, a size in bytes, or an order of pages --------------------------- */
+
+CPUSLAB_API void *cpuslab_mempool_alloc_slab(gfp_t flags, void *pool_data);
+CPUSLAB_API void cpuslab_mempool_free_slab(void *element, void *pool_data);
+CPUSLAB_API void *cpuslab_mempool_kmalloc(gfp_t flags, void *pool_data);
+CPUSLAB_API void cpuslab_mempool_kfree(void *element, void *pool_data);
+CPUSLAB_API void *cpuslab_mempool_alloc_pages(gfp_t flags, void *pool_data);
+CPUSLAB_API void cpuslab_mempool_free_pages(void *element, void *pool_data);
+
+/* Functions of the library, so that each has one address. */
+#define mempool_alloc_slab  cpuslab_mempool_alloc_slab
+#define mempool_free_slab   cpuslab_mempool_free_slab
+#define mempool_kmalloc     cpuslab_mempool_kmalloc
+#define mempool_kfree       cpuslab_mempool_kfree
+#define mempool_alloc_pages cpuslab_mempool_alloc_pages
+#define mempool_free_pages  cpuslab_mempool_free_pages
+
+static inline int mempool_init_slab_pool(mempool_t *pool, int min_nr, struct kmem_cache *cache)
+{
+	return mempool_init(pool, min_nr, mempool_alloc_slab, mempool_free_slab, (void *)cache);
+}
+
+static inline mempool_t *mempool_create_slab_pool(int min_nr, struct kmem_cache *cache)
+{
+	return mempool_create(min_nr, mempool_alloc_slab, mempool_free_slab, (void *)cache);
+}
+
+static inline int mempool_init_kmalloc_pool(mempool_t *pool, int min_nr, size_t size)
+{
+	return mempool_init(pool, min_nr, mempool_kmalloc, mempool_kfree, (void *)size);
+}
+
+static inline mempool_t *mempool_create_kmalloc_pool(int min_nr, size_t size)
+{
+	return mempool_create(min_nr, mempool_kmalloc, mempool_kfree, (void *)size);
+}
+
+static inline int mempool_init_page_pool(mempool_t *pool, int min_nr, int order)
+{
+	return mempool_init(pool, min_nr, mempool_alloc_pages, mempool_free_pages, (void *)(long)order);
+}
+
+static inline mempool_t *mempool_create_page_pool(int min_nr, int order)
+{
+	return mempool_create(min_nr, mempool_alloc_pages, mempool_free_pages, (void *)(long)order);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

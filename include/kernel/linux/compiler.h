@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: what the kernel tells its compiler. */
+#ifndef CPUSLAB_LINUX_COMPILER_H
+#define CPUSLAB_LINUX_COMPILER_H
+
+#include <linux/types.h>
+
+#ifndef likely
+#define likely(condition)   __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#endif
+
+#define READ_ONCE(value)                  __atomic_load_n(&(value), __ATOMIC_RELAXED)
+#define WRITE_ONCE(value, stored)         __atomic_store_n(&(value), stored, __ATOMIC_RELAXED)
+#define barrier()                         __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#define smp_mb()                          __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define smp_rmb()                         __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define smp_wmb()                         __atomic_thread_fence(__ATOMIC_RELEASE)
+#define smp_load_acquire(address)         __atomic_load_n(address, __ATOMIC_ACQUIRE)
+#define smp_store_release(address, value) __atomic_store_n(address, value, __ATOMIC_RELEASE)
+
+/* For the kernel's checkers. */
+#define __rcu
+#define __user
+#define __force
+#define __iomem
+#define __percpu
+#define __acquires(lock)
+#define __releases(lock)
+
+#define __must_check    __attribute__((warn_unused_result))
+#define __maybe_unused  __attribute__((unused))
+#define __always_unused __attribute__((unused))
+#define __read_mostly
+#define __init
+#define __exit
+#define ____cacheline_aligned        __attribute__((aligned(64)))
+#define ____cacheline_aligned_in_smp ____cacheline_aligned
+#ifndef fallthrough
+#define fallthrough __attribute__((fallthrough))
+#endif
+
+#endif

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: see docs/kmem.md. */
+#ifndef CPUSLAB_LINUX_GFP_H
+#define CPUSLAB_LINUX_GFP_H
+
+#include <cpuslab/gfp.h>
+#include <linux/types.h>
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: arithmetic and messages. */
+#ifndef CPUSLAB_LINUX_KERNEL_H
+#define CPUSLAB_LINUX_KERNEL_H
+
+#include_next <linux/kernel.h>
+
+#include <linux/compiler.h>
+#include <linux/types.h>
+#include <stdio.h>
+
+#define container_of(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#define ARRAY_SIZE(array)                   (sizeof(array) / sizeof((array)[0]))
+
+#define ALIGN(x, alignment)      (((x) + (__typeof__(x))(alignment)-1) & ~((__typeof__(x))(alignment)-1))
+#define ALIGN_DOWN(x, alignment) ((x) & ~((__typeof__(x))(alignment)-1))
+#define IS_ALIGNED(x, alignment) (((x) & ((__typeof__(x))(alignment)-1)) == 0)
+#define round_up(x, unit)        ALIGN(x, unit)
+#define round_down(x, unit)      ALIGN_DOWN(x, unit)
+#ifndef DIV_ROUND_UP
+#define DIV_ROUND_UP(x, unit) (((x) + (unit)-1) / (unit))
+#endif
+
+#define min_t(type, a, b)                                                                                    \
+	({                                                                                                   \
+		type min_a_ = (a), min_b_ = (b);                                                             \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                                           \
+	})
+#define max_t(type, a, b)                                                                                    \
+	({                                                                                                   \
+		type max_a_ = (a), max_b_ = (b);                                                             \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                                           \
+	})
+#ifndef __cplusplus
+#define min(a, b) min_t(__typeof__(a), a, b)
+#define max(a, b) max_t(__typeof__(a), a, b)
+#define swap(a, b)                                                                                           \
+	do {                                                                                                 \
+		__typeof__(a) swap_ = (a);                                                                   \
+		(a) = (b);                                                                                   \
+		(b) = swap_;                                                                                 \
+	} while (0)
+#endif
+
+#define KERN_ERR
+#define KERN_WARNING
+#define KERN_INFO
+#define KERN_DEBUG
+#define printk(...)   fprintf(stderr, __VA_ARGS__)
+#define pr_err(...)   printk(__VA_ARGS__)
+#define pr_warn(...)  printk(__VA_ARGS__)
+#define pr_info(...)  printk(__VA_ARGS__)
+#define pr_debug(...) ((void)0)
+
+#endif

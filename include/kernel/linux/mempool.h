@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: see docs/kmem.md. */
+#ifndef CPUSLAB_LINUX_MEMPOOL_H
+#define CPUSLAB_LINUX_MEMPOOL_H
+
+#include <cpuslab/mempool.h>
+#include <linux/compiler.h>
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: sizes that saturate, so that an allocation of them fails. */
+#ifndef CPUSLAB_LINUX_OVERFLOW_H
+#define CPUSLAB_LINUX_OVERFLOW_H
+
+#include <linux/types.h>
+
+#define check_add_overflow(a, b, result) __builtin_add_overflow(a, b, result)
+#define check_sub_overflow(a, b, result) __builtin_sub_overflow(a, b, result)
+#define check_mul_overflow(a, b, result) __builtin_mul_overflow(a, b, result)
+
+static inline size_t size_mul(size_t a, size_t b)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(a, b, &bytes) ? SIZE_MAX : bytes;
+}
+
+static inline size_t size_add(size_t a, size_t b)
+{
+	size_t bytes;
+
+	return __builtin_add_overflow(a, b, &bytes) ? SIZE_MAX : bytes;
+}
+
+#define array_size(count, size) size_mul(count, size)
+/* Of a struct with `count` elements of its last member, and of these alone. */
+#define flex_array_size(pointer, member, count) size_mul(count, sizeof(*(pointer)->member))
+#define struct_size(pointer, member, count)                                                                  \
+	size_add(sizeof(*(pointer)), flex_array_size(pointer, member, count))
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: the system's types and the kernel's own names. */
+#ifndef CPUSLAB_LINUX_TYPES_H
+#define CPUSLAB_LINUX_TYPES_H
+
+#include_next <linux/types.h>
+
+#include <cpuslab/gfp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int8_t s8;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#define BITS_PER_BYTE       8
+#define BITS_PER_LONG       (BITS_PER_BYTE * (int)sizeof(long))
+#define BITS_TO_LONGS(bits) (((bits) + BITS_PER_LONG - 1) / BITS_PER_LONG)
+
+#endif

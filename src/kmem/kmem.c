@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "kmem/kmem.h"
+
+#include <string.h>
+
+#include "os/os.h"
+
+bool kmem_tries_again(gfp_t flags)
+{
+	static uint32_t never_woken;
+	const struct timespec nap = {.tv_nsec = 1000000};
+
+	if (!(flags & __GFP_NOFAIL) || !gfpflags_allow_blocking(flags))
+		return false;
+	os_futex_wait(&never_woken, 0, &nap);
+	return true;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+/* All of it reads as zero, also what is beyond the size, so that krealloc can grow into it. */
+static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
+{
+	/* calloc knows fresh pages from used ones, and aligns pages to pages. */
+	if (gfpflags_allow_blocking(flags) && alignment <= sizeof(void *))
+		return calloc(1, cpuslab_malloc_size(size));
+	void *object = cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
+
+	return object ? memset(object, 0, malloc_usable_size(object)) : NULL;
+}
+
+CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags)
+{
+	void *object;
+
+	do {
+		if (flags & __GFP_ZERO)
+			object = obtain_zeroed(alignment, size, flags);
+		else if (gfpflags_allow_blocking(flags))
+			object = aligned_alloc(alignment, size);
+		else
+			object = cpuslab_aligned_alloc_nowait(alignment, size);
+	} while (!object && kmem_tries_again(flags));
+	return object;
+}
+
+/*
+ * The kernel's promise: as aligned as the largest power of two that divides the size.  Up to a page every
+ * size class keeps it by itself.
+ */
+static size_t alignment_for(size_t size)
+{
+	size_t divisor = size & -size;
+
+	return divisor > PAGE_SIZE ? divisor : sizeof(void *);
+}
+
+CPUSLAB_API void *cpuslab_kmem_alloc(size_t size, size_t most, gfp_t flags)
+{
+	if (!size)
+		return ZERO_SIZE_PTR;
+	return size > most ? NULL : cpuslab_kmem_obtain(alignment_for(size), size, flags);
+}
+
+CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t most, gfp_t flags)
+{
+	if (!size) {
+		kfree(object);
+		return ZERO_SIZE_PTR;
+	}
+	size_t usable = ksize(object);
+
+	if (size <= usable) {
+		/* So that growing again finds zeros. */
+		if (flags & __GFP_ZERO)
+			memset((char *)(uintptr_t)object + size, 0, usable - size);
+		return (void *)(uintptr_t)object;
+	}
+	void *moved = cpuslab_kmem_alloc(size, most, flags);
+
+	if (moved && usable) {
+		memcpy(moved, object, usable);
+		kfree(object);
+	}
+	return moved;
+}
+
+/* ---- caches ------------------------------------------------------------------------------------------- */
+
+CPUSLAB_API void *cpuslab_kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
+{
+	struct cpuslab_cache *own = (struct cpuslab_cache *)cache;
+	void *object;
+
+	do
+		object = gfpflags_allow_blocking(flags) ? cpuslab_cache_alloc(own)
+							: cpuslab_cache_alloc_nowait(own);
+	while (!object && kmem_tries_again(flags));
+	if (object && flags & __GFP_ZERO)
+		memset(object, 0, cpuslab_cache_size(own));
+	return object;
+}
+
+static int alloc_each(struct kmem_cache *cache, gfp_t flags, size_t count, void **objects)
+{
+	for (size_t i = 0; i < count; i++) {
+		objects[i] = cpuslab_kmem_cache_alloc(cache, flags);
+		if (!objects[i]) {
+			kmem_cache_free_bulk(cache, i, objects);
+			return 0;
+		}
+	}
+	return (int)count;
+}
+
+CPUSLAB_API int cpuslab_kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, size_t count,
+					      void **objects)
+{
+	struct cpuslab_cache *own = (struct cpuslab_cache *)cache;
+
+	if (!gfpflags_allow_blocking(flags))
+		return alloc_each(cache, flags, count, objects);
+	while (cpuslab_cache_alloc_bulk(own, count, objects) != count)
+		if (!kmem_tries_again(flags))
+			return 0;
+	if (flags & __GFP_ZERO)
+		for (size_t i = 0; i < count; i++)
+			memset(objects[i], 0, cpuslab_cache_size(own));
+	return (int)count;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "kmem/kmem.h"
+#include "os/os.h"
+
+enum { LONGEST_SLEEP = 5 }; /* seconds: the allocator may have memory again without a word to the pool */
+
+/* Even a pool without a reserve keeps one element, or its waiters would depend on nothing but time. */
+static int reserve_of(int min_nr)
+{
+	return min_nr > 1 ? min_nr : 1;
+}
+
+static void **new_elements(int min_nr, gfp_t flags)
+{
+	return kmalloc_array((size_t)reserve_of(min_nr), sizeof(void *), flags);
+}
+
+/* With the lock. */
+static void *take(mempool_t *pool)
+{
+	if (!pool->curr_nr)
+		return NULL;
+	__atomic_store_n(&pool->curr_nr, pool->curr_nr - 1, __ATOMIC_RELAXED);
+	return pool->elements[pool->curr_nr];
+}
+
+/* With the lock; false when the reserve is full. */
+static bool put(mempool_t *pool, void *element)
+{
+	if (pool->curr_nr >= reserve_of(pool->min_nr))
+		return false;
+	pool->elements[pool->curr_nr] = element;
+	__atomic_store_n(&pool->curr_nr, pool->curr_nr + 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* Gives the lock back, and whoever waits for an element another chance. */
+static void unlock_and_wake(mempool_t *pool)
+{
+	bool any = pool->waiting > 0;
+
+	if (any)
+		__atomic_store_n(&pool->freed, pool->freed + 1, __ATOMIC_RELAXED);
+	cpuslab_spin_unlock(&pool->lock);
+	if (any)
+		os_futex_wake(&pool->freed, 1);
+}
+
+/* Allocates until the reserve is full; false when the allocator gives no more. */
+static bool fill(mempool_t *pool, gfp_t flags)
+{
+	for (;;) {
+		cpuslab_spin_lock(&pool->lock);
+		bool full = pool->curr_nr >= reserve_of(pool->min_nr);
+
+		cpuslab_spin_unlock(&pool->lock);
+		if (full)
+			return true;
+		void *element = pool->alloc(flags, pool->pool_data);
+
+		if (!element)
+			return false;
+		cpuslab_mempool_free(element, pool);
+	}
+}
+
+CPUSLAB_API int cpuslab_mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
+				     mempool_free_t *release, void *pool_data, gfp_t flags)
+{
+	*pool = (mempool_t){.min_nr = min_nr, .pool_data = pool_data, .alloc = alloc, .free = release};
+	pool->elements = new_elements(min_nr, flags);
+	if (!pool->elements)
+		return -ENOMEM;
+	if (fill(pool, flags))
+		return 0;
+	cpuslab_mempool_exit(pool);
+	return -ENOMEM;
+}
+
+CPUSLAB_API void cpuslab_mempool_exit(mempool_t *pool)
+{
+	while (pool->curr_nr)
+		pool->free(take(pool), pool->pool_data);
+	kfree(pool->elements);
+	pool->elements = NULL;
+}
+
+/* Elements that a smaller reserve has no room for. */
+static void shrink(mempool_t *pool, int min_nr)
+{
+	cpuslab_spin_lock(&pool->lock);
+	__atomic_store_n(&pool->min_nr, min_nr, __ATOMIC_RELAXED);
+	while (pool->curr_nr > reserve_of(min_nr)) {
+		void *element = take(pool);
+
+		cpuslab_spin_unlock(&pool->lock);
+		pool->free(element, pool->pool_data);
+		cpuslab_spin_lock(&pool->lock);
+	}
+	cpuslab_spin_unlock(&pool->lock);
+}
+
+CPUSLAB_API int cpuslab_mempool_resize(mempool_t *pool, int min_nr)
+{
+	if (min_nr <= pool->min_nr) {
+		shrink(pool, min_nr);
+		return 0;
+	}
+	void **elements = new_elements(min_nr, GFP_KERNEL), **old = pool->elements;
+
+	if (!elements)
+		return -ENOMEM;
+	cpuslab_spin_lock(&pool->lock);
+	for (int i = 0; i < pool->curr_nr; i++)
+		elements[i] = old[i];
+	pool->elements = elements;
+	__atomic_store_n(&pool->min_nr, min_nr, __ATOMIC_RELAXED);
+	cpuslab_spin_unlock(&pool->lock);
+	kfree(old);
+	/* As in the kernel: what cannot be allocated now, later frees bring. */
+	(void)fill(pool, GFP_KERNEL);
+	return 0;
+}
+
+/* The lock by the flags: without the right to wait it is tried. */
+static bool lock_by(mempool_t *pool, gfp_t flags)
+{
+	if (!gfpflags_allow_blocking(flags))
+		return cpuslab_spin_trylock(&pool->lock);
+	cpuslab_spin_lock(&pool->lock);
+	return true;
+}
+
+/* An element of the reserve; NULL after a sleep that may have ended because there is one now. */
+static void *take_or_sleep(mempool_t *pool)
+{
+	const struct timespec longest = {.tv_sec = LONGEST_SLEEP};
+
+	cpuslab_spin_lock(&pool->lock);
+	void *element = take(pool);
+	uint32_t freed = pool->freed;
+
+	if (!element)
+		pool->waiting++;
+	cpuslab_spin_unlock(&pool->lock);
+	if (element)
+		return element;
+	/* An element that comes back from here on changes `freed`, and the system then does not let us sleep.
+	 */
+	os_futex_wait(&pool->freed, freed, &longest);
+	cpuslab_spin_lock(&pool->lock);
+	pool->waiting--;
+	element = take(pool);
+	cpuslab_spin_unlock(&pool->lock);
+	return element;
+}
+
+CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags)
+{
+	gfp_t first = flags & ~(__GFP_DIRECT_RECLAIM | __GFP_IO | __GFP_NOFAIL);
+	void *element = pool->alloc(first, pool->pool_data);
+
+	if (!element && lock_by(pool, flags)) {
+		element = take(pool);
+		cpuslab_spin_unlock(&pool->lock);
+	}
+	if (!gfpflags_allow_blocking(flags))
+		return element;
+	while (!element) {
+		element = pool->alloc(flags, pool->pool_data);
+		if (!element)
+			element = take_or_sleep(pool);
+	}
+	return element;
+}
+
+CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool)
+{
+	cpuslab_spin_lock(&pool->lock);
+	void *element = take(pool);
+
+	cpuslab_spin_unlock(&pool->lock);
+	return element;
+}
+
+CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool)
+{
+	if (!element)
+		return;
+	/*
+	 * A look without the lock.  Whoever took this element from a reserve that was full wrote curr_nr
+	 * before it had the element, and the element came from there to here: so this reads that count, or a
+	 * later one.  If it says full, others have filled the reserve since.
+	 */
+	if (__atomic_load_n(&pool->curr_nr, __ATOMIC_RELAXED) <
+	    reserve_of(__atomic_load_n(&pool->min_nr, __ATOMIC_RELAXED))) {
+		cpuslab_spin_lock(&pool->lock);
+		if (put(pool, element)) {
+			unlock_and_wake(pool);
+			return;
+		}
+		cpuslab_spin_unlock(&pool->lock);
+	}
+	pool->free(element, pool->pool_data);
+}
+
+/* ---- allocators --------------------------------------------------------------------------------------- */
+
+CPUSLAB_API void *cpuslab_mempool_alloc_slab(gfp_t flags, void *pool_data)
+{
+	return kmem_cache_alloc(pool_data, flags);
+}
+
+CPUSLAB_API void cpuslab_mempool_free_slab(void *element, void *pool_data)
+{
+	kmem_cache_free(pool_data, element);
+}
+
+CPUSLAB_API void *cpuslab_mempool_kmalloc(gfp_t flags, void *pool_data)
+{
+	return kmalloc((size_t)pool_data, flags);
+}
+
+CPUSLAB_API void cpuslab_mempool_kfree(void *element, void *pool_data)
+{
+	(void)pool_data;
+	kfree(element);
+}
+
+CPUSLAB_API void *cpuslab_mempool_alloc_pages(gfp_t flags, void *pool_data)
+{
+	return alloc_pages(flags, (unsigned)(uintptr_t)pool_data);
+}
+
+CPUSLAB_API void cpuslab_mempool_free_pages(void *element, void *pool_data)
+{
+	__free_pages(element, (unsigned)(uintptr_t)pool_data);
+}

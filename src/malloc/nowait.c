@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* malloc for callers that must not wait for another thread. */
+#include <errno.h>
+#include <stdbool.h>
+
+#include "malloc/malloc.h"
+#include "malloc/process.h"
+#include "malloc/size_class.h"
+#include "page/page.h"
+
+static void *from_class(unsigned index)
+{
+	struct cache *cache = &size_classes[index];
+	void *object = magazine_alloc(&cache->offset);
+
+	return object ? object : magazine_try_alloc_missed(cache);
+}
+
+static void *from_pages(size_t alignment, size_t size)
+{
+	size_t pages = size / PAGE_BYTES + (size % PAGE_BYTES != 0);
+	bool zeroed;
+
+	return page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
+			      PAGE_LARGE, &zeroed);
+}
+
+EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
+{
+	void *object = NULL;
+
+	if (!alignment || alignment & (alignment - 1)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	process_enter();
+	unsigned index = alignment <= PAGE_BYTES ? size_class_aligned(alignment, size) : SIZE_CLASSES;
+
+	if (index < SIZE_CLASSES)
+		object = from_class(index);
+	else if (size <= PTRDIFF_MAX && alignment <= PTRDIFF_MAX)
+		object = from_pages(alignment, size);
+	if (!object)
+		errno = ENOMEM;
+	return object;
+}

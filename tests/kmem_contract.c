@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Each function of <cpuslab/kmem.h> and <cpuslab/gfp.h> does what the kernel says of the one it is named
+ * after: sizes, alignment, zeros, errors, and both forms of kmem_cache_create.
+ */
+#include "check.h"
+
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+static const gfp_t kinds[] = {GFP_KERNEL, GFP_NOWAIT, GFP_ATOMIC, GFP_KERNEL | __GFP_NOFAIL, 0};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static size_t largest_divisor(size_t size)
+{
+	return size & -size;
+}
+
+/* ---- kmalloc ------------------------------------------------------------------------------------------- */
+
+static void test_zero_size(void)
+{
+	CHECK(kmalloc(0, GFP_KERNEL) == ZERO_SIZE_PTR && kzalloc(0, GFP_NOWAIT) == ZERO_SIZE_PTR);
+	CHECK(kmalloc_array(0, 8, GFP_KERNEL) == ZERO_SIZE_PTR && kvmalloc(0, GFP_KERNEL) == ZERO_SIZE_PTR);
+	CHECK(ZERO_OR_NULL_PTR(NULL) && ZERO_OR_NULL_PTR(ZERO_SIZE_PTR));
+	CHECK(ksize(NULL) == 0 && ksize(ZERO_SIZE_PTR) == 0 && kmalloc_size_roundup(0) == 0);
+	kfree(NULL);
+	kfree(ZERO_SIZE_PTR);
+	kvfree(ZERO_SIZE_PTR);
+	kfree_sensitive(ZERO_SIZE_PTR);
+	kvfree_sensitive(ZERO_SIZE_PTR, 0);
+	CHECK(kmemdup("", 0, GFP_KERNEL) == ZERO_SIZE_PTR);
+}
+
+static void test_size(size_t size, gfp_t flags)
+{
+	char *object = kmalloc(size, flags), *zeroed;
+	size_t divisor = largest_divisor(size);
+
+	CHECK(object && !ZERO_OR_NULL_PTR(object), "%zu bytes, flags %#x", size, flags);
+	CHECK((uintptr_t)object % 8 == 0 && (uintptr_t)object % divisor == 0, "%p of %zu bytes", object,
+	      size);
+	CHECK(ksize(object) >= size && ksize(object) == malloc_usable_size(object));
+	check_stamp(object, ksize(object), size);
+	kfree(object);
+
+	/* What was just freed, mostly. */
+	zeroed = kzalloc(size, flags);
+	CHECK(zeroed && (uintptr_t)zeroed % divisor == 0 && check_all_bytes(zeroed, ksize(zeroed), 0),
+	      "%zu bytes, flags %#x", size, flags);
+	check_stamp(zeroed, size, size);
+	kfree_sensitive(zeroed);
+}
+
+static void test_sizes(void)
+{
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		for (size_t size = 1; size <= 20000; size += size < 2000 ? 1 : 331)
+			test_size(size, kinds[kind]);
+		for (size_t size = 1; size <= KMALLOC_MAX_SIZE; size *= 2) {
+			test_size(size, kinds[kind]);
+			test_size(size * 3 / 4 ? size * 3 / 4 : 1, kinds[kind]);
+		}
+	}
+	CHECK(!kmalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL) && !kmalloc(SIZE_MAX, GFP_KERNEL));
+	CHECK(!kzalloc(SIZE_MAX, GFP_NOWAIT));
+	for (size_t size = 1; size < 100000; size += 97) {
+		char *object = kmalloc(size, GFP_KERNEL);
+		size_t rounded = kmalloc_size_roundup(size);
+
+		CHECK(rounded >= size && (largest_divisor(size) > 4096 || rounded == ksize(object)),
+		      "%zu: %zu, %zu", size, rounded, ksize(object));
+		kfree(object);
+	}
+	CHECK(kmalloc_size_roundup(KMALLOC_MAX_SIZE + 1) == KMALLOC_MAX_SIZE + 1);
+}
+
+static void test_arrays(void)
+{
+	size_t huge = SIZE_MAX / 2 + 1;
+	unsigned *array = kcalloc(100, sizeof *array, GFP_KERNEL);
+
+	CHECK(array && check_all_bytes(array, ksize(array), 0));
+	kfree(array);
+	CHECK(!kmalloc_array(huge, 2, GFP_KERNEL) && !kcalloc(2, huge, GFP_KERNEL));
+	CHECK(!kmalloc_array_node(huge, 3, GFP_KERNEL, 0) && !kcalloc_node(huge, 3, GFP_KERNEL, 0));
+	CHECK(!kvmalloc_array(huge, 2, GFP_KERNEL) && !kvcalloc(huge, 2, GFP_KERNEL));
+	CHECK(!krealloc_array(NULL, huge, 2, GFP_KERNEL) && !kmemdup_array("", huge, 2, GFP_KERNEL));
+
+	char *node = kmalloc_node(100, GFP_KERNEL, NUMA_NO_NODE), *zeroed = kzalloc_node(100, GFP_KERNEL, 0);
+
+	CHECK(node && zeroed && check_all_bytes(zeroed, 100, 0));
+	kfree(node);
+	kfree(zeroed);
+	array = kmalloc_array_node(10, 4, GFP_KERNEL, 0);
+	CHECK(array && ksize(array) >= 40);
+	array = krealloc_array(array, 1000, 4, GFP_KERNEL);
+	CHECK(array && ksize(array) >= 4000);
+	kfree(array);
+	array = kcalloc_node(10, 4, GFP_ATOMIC, 0);
+	CHECK(array && check_all_bytes(array, 40, 0));
+	kfree(array);
+}
+
+static void test_large(void)
+{
+	static const size_t sizes[] = {1, 5000, KMALLOC_MAX_SIZE + 1, 40ul << 20};
+
+	for (unsigned i = 0; i < 4; i++) {
+		char *object = kvmalloc(sizes[i], GFP_KERNEL), *zeroed = kvzalloc(sizes[i], GFP_KERNEL);
+		char *node = kvmalloc_node(sizes[i], GFP_KERNEL, 0);
+		char *copy;
+
+		CHECK(object && zeroed && node);
+		CHECK(check_all_bytes(zeroed, sizes[i], 0));
+		check_stamp(object, sizes[i], i);
+		copy = kvmemdup(object, sizes[i], GFP_KERNEL);
+		CHECK(copy && copy != object);
+		CHECK_STAMP(copy, sizes[i], i);
+		copy = kvrealloc(copy, 2 * sizes[i], GFP_KERNEL);
+		CHECK(copy && ksize(copy) >= 2 * sizes[i]);
+		CHECK_STAMP(copy, sizes[i], i);
+		kvfree(copy);
+		kvfree_sensitive(object, sizes[i]);
+		kvfree(zeroed);
+		kvfree(node);
+	}
+	CHECK(!kvmalloc((size_t)INT_MAX + 1, GFP_KERNEL) && !kvmalloc(SIZE_MAX, GFP_KERNEL));
+	char *node = kvzalloc_node(10, GFP_KERNEL, 0), *array = kvmalloc_array_node(10, 10, GFP_KERNEL, 0);
+	char *zeroed = kvcalloc_node(10, 10, GFP_KERNEL, 0);
+
+	CHECK(node && array && zeroed && check_all_bytes(node, 10, 0) && check_all_bytes(zeroed, 100, 0));
+	kvfree(node);
+	kvfree(array);
+	kvfree(zeroed);
+}
+
+static void test_realloc(gfp_t flags)
+{
+	char *object = krealloc(NULL, 10, flags), *same;
+
+	CHECK(object);
+	size_t size = ksize(object);
+
+	check_stamp(object, size, 1);
+	same = krealloc(object, size, flags);
+	CHECK(same == object && krealloc(object, 1, flags) == object);
+	for (size_t more = size + 1; more < 3ul << 20; more = more * 2 + 1) {
+		object = krealloc(object, more, flags);
+		CHECK(object && ksize(object) >= more);
+		CHECK_STAMP(object, size, 1);
+	}
+	/* It stays when it cannot grow. */
+	CHECK(!krealloc(object, KMALLOC_MAX_SIZE + 1, flags));
+	CHECK_STAMP(object, size, 1);
+	CHECK(krealloc(object, 0, flags) == ZERO_SIZE_PTR);
+	object = krealloc(ZERO_SIZE_PTR, 20, flags);
+	CHECK(object && ksize(object) >= 20);
+	kfree(object);
+}
+
+/* With __GFP_ZERO in each call every byte beyond what was written is zero, whichever way the sizes went. */
+static void test_realloc_zeroed(void)
+{
+	uint64_t random = 5;
+	unsigned char *object = kzalloc(1, GFP_KERNEL);
+	size_t size = 1;
+
+	for (int i = 0; i < 2000; i++) {
+		size_t next = 1 + check_below(&random, i % 10 ? 300 : 70000);
+
+		memset(object, 0xee, size);
+		object = krealloc(object, next, GFP_KERNEL | __GFP_ZERO);
+		CHECK(object);
+		size_t kept = size < next ? size : next;
+
+		CHECK(check_all_bytes(object, kept, 0xee));
+		CHECK(check_all_bytes(object + kept, next - kept, 0), "from %zu to %zu bytes", size, next);
+		size = next;
+	}
+	kfree(object);
+}
+
+static void test_copies(void)
+{
+	char *copy = kmemdup("abc\0def", 8, GFP_KERNEL);
+
+	CHECK(copy && memcmp(copy, "abc\0def", 8) == 0);
+	kfree(copy);
+	copy = kmemdup_array("abcdef", 3, 2, GFP_KERNEL);
+	CHECK(copy && memcmp(copy, "abcdef", 6) == 0);
+	kfree(copy);
+	copy = kmemdup_nul("abcdef", 3, GFP_KERNEL);
+	CHECK(copy && strcmp(copy, "abc") == 0);
+	kfree(copy);
+	copy = kstrdup("a string", GFP_ATOMIC);
+	CHECK(copy && strcmp(copy, "a string") == 0 && !kstrdup(NULL, GFP_KERNEL));
+	kfree(copy);
+	copy = kstrndup("a string", 3, GFP_KERNEL);
+	CHECK(copy && strcmp(copy, "a s") == 0);
+	kfree(copy);
+	copy = kstrndup("a string", 300, GFP_KERNEL);
+	CHECK(copy && strcmp(copy, "a string") == 0 && !kstrndup(NULL, 3, GFP_KERNEL));
+	kfree(copy);
+	/* Not a byte beyond `most` is read. */
+	char unterminated[2] = {'o', 'k'};
+
+	copy = kstrndup(unterminated, 2, GFP_KERNEL);
+	CHECK(copy && strcmp(copy, "ok") == 0);
+	kfree(copy);
+}
+
+/* kfree_sensitive leaves nothing to be read, not even beyond what was asked for. */
+static void test_sensitive(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("secrets", 64, 8, SLAB_NO_MERGE, NULL);
+	char *secret = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	memset(secret, 's', 64);
+	kfree_sensitive(secret);
+	CHECK(check_all_bytes(secret, 64, 0));
+	kmem_cache_destroy(cache);
+}
+
+static void test_pages(void)
+{
+	for (unsigned order = 0; order <= MAX_PAGE_ORDER; order++) {
+		size_t bytes = PAGE_SIZE << order;
+
+		for (unsigned kind = 0; kind < KINDS; kind++) {
+			struct page *page = alloc_pages(kinds[kind] | __GFP_ZERO, order);
+			char *address = page_address(page);
+
+			CHECK(page && (uintptr_t)address % bytes == 0 && check_all_bytes(address, bytes, 0));
+			CHECK(virt_to_page(address) == page && virt_to_page(address + 4095) == page);
+			memset(address, 0xff, bytes);
+			__free_pages(page, order);
+		}
+		CHECK(get_order(bytes) == (int)order && get_order(bytes - 1) == (int)order);
+	}
+	CHECK(!alloc_pages(GFP_KERNEL, MAX_PAGE_ORDER + 1) && !__get_free_pages(GFP_KERNEL, 64));
+	struct page *page = alloc_page(GFP_KERNEL), *node = alloc_pages_node(0, GFP_KERNEL, 1);
+	unsigned long one = __get_free_page(GFP_KERNEL), two = __get_free_pages(GFP_KERNEL, 1);
+	unsigned long zeroed = get_zeroed_page(GFP_ATOMIC);
+
+	CHECK(page && node && one % 4096 == 0 && two % 8192 == 0 && zeroed);
+	CHECK(check_all_bytes((void *)zeroed, 4096, 0));
+	__free_page(page);
+	__free_pages(node, 1);
+	free_page(one);
+	free_pages(two, 1);
+	free_page(zeroed);
+	CHECK(PAGE_ALIGN(4097ul) == 8192 && offset_in_page(4097) == 1);
+}
+
+/* ---- caches -------------------------------------------------------------------------------------------- */
+
+struct thing {
+	_Alignas(32) char name[40];
+	int value;
+};
+
+static unsigned made;
+
+static void make(void *object)
+{
+	made++;
+	memset(object, 'm', 100);
+}
+
+static void check_cache(struct kmem_cache *cache, unsigned size, size_t align)
+{
+	void *objects[200];
+
+	CHECK(cache && kmem_cache_size(cache) == size, "%u", kmem_cache_size(cache));
+	for (unsigned i = 0; i < 200; i++) {
+		gfp_t flags = kinds[i % KINDS];
+
+		switch (i % 4) {
+		case 0:
+			objects[i] = kmem_cache_alloc(cache, flags);
+			break;
+		case 1:
+			objects[i] = kmem_cache_zalloc(cache, flags);
+			CHECK(objects[i] && check_all_bytes(objects[i], size, 0));
+			break;
+		case 2:
+			objects[i] = kmem_cache_alloc_node(cache, flags, NUMA_NO_NODE);
+			break;
+		default:
+			objects[i] = kmem_cache_alloc_lru(cache, NULL, flags);
+		}
+		CHECK(objects[i] && (uintptr_t)objects[i] % align == 0, "%p", objects[i]);
+		check_stamp(objects[i], size, i);
+	}
+	for (unsigned i = 0; i < 200; i++) {
+		CHECK_STAMP(objects[i], size, i);
+		if (i % 2)
+			kmem_cache_free(cache, objects[i]);
+		else
+			kfree(objects[i]);
+	}
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		CHECK(kmem_cache_alloc_bulk(cache, kinds[kind] | __GFP_ZERO, 200, objects) == 200);
+		for (unsigned i = 0; i < 200; i++) {
+			CHECK(check_all_bytes(objects[i], size, 0));
+			check_stamp(objects[i], size, i);
+		}
+		if (kind % 2)
+			kmem_cache_free_bulk(cache, 200, objects);
+		else
+			kmem_cache_free_bulk(NULL, 200, objects);
+	}
+	CHECK(kmem_cache_shrink(cache) == 0);
+	kmem_cache_destroy(cache);
+}
+
+static void test_create(void)
+{
+	struct kmem_cache_args args = {.align = 128};
+	struct kmem_cache_args none = {0};
+
+	check_cache(kmem_cache_create("five arguments", 100, 64, 0, NULL), 100, 64);
+	check_cache(kmem_cache_create("five arguments", 100, 0, SLAB_HWCACHE_ALIGN | SLAB_PANIC, NULL), 100,
+		    64);
+	check_cache(kmem_cache_create("args", 100, &args, SLAB_ACCOUNT), 100, 128);
+	check_cache(kmem_cache_create("args", 24, &none, SLAB_RECLAIM_ACCOUNT | SLAB_NOLEAKTRACE), 24, 8);
+	check_cache(kmem_cache_create("args", 24, NULL, 0), 24, 8);
+	check_cache(kmem_cache_create_usercopy("usercopy", 72, 8, 0, 8, 16, NULL), 72, 8);
+	check_cache(KMEM_CACHE(thing, SLAB_HWCACHE_ALIGN), sizeof(struct thing), 32);
+	check_cache(KMEM_CACHE_USERCOPY(thing, 0, name), sizeof(struct thing), 32);
+	kmem_cache_destroy(NULL);
+
+	CHECK(!kmem_cache_create(NULL, 8, 0, 0, NULL) && !kmem_cache_create("none", 0, 0, 0, NULL));
+	CHECK(!kmem_cache_create("odd", 8, 24, 0, NULL) &&
+	      !kmem_cache_create("large", (4u << 20) + 1, NULL, 0));
+}
+
+/* The capacity of a CPU's array; a part for user space keeps a cache to itself. */
+static void test_args(void)
+{
+	struct kmem_cache_args sheaf = {.sheaf_capacity = 33}, user = {.usersize = 8};
+	struct kmem_cache *cache = kmem_cache_create("sheaf", 400, &sheaf, 0);
+	struct kmem_cache *one, *other;
+
+	CHECK(cache && cpuslab_cache_get_tunables((struct cpuslab_cache *)(void *)cache).limit == 33);
+	kmem_cache_destroy(cache);
+
+	one = kmem_cache_create("one", 1640, 8, 0, NULL);
+	other = kmem_cache_create("other", 1640, 8, 0, NULL);
+	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) == 1);
+	kmem_cache_destroy(other);
+	other = kmem_cache_create("other", 1640, &user, 0);
+	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) == 0);
+	kmem_cache_destroy(one);
+	kmem_cache_destroy(other);
+}
+
+static void test_constructor(void)
+{
+	struct kmem_cache_args args = {.ctor = make};
+
+	for (int form = 0; form < 2; form++) {
+		struct kmem_cache *cache = form ? kmem_cache_create("made", 100, &args, 0)
+						: kmem_cache_create("made", 100, 0, 0, make);
+		char *object;
+
+		made = 0;
+		for (unsigned kind = 0; kind < KINDS; kind++)
+			for (unsigned i = 0; i < 300; i++) {
+				object = kmem_cache_alloc(cache, kinds[kind]);
+				CHECK(object && check_all_bytes(object, 100, 'm'));
+				if (i % 2)
+					kmem_cache_free(cache, object);
+				else
+					/* Left for destroy to report. */
+					object[0] = 'm';
+			}
+		CHECK(made >= 150 * KINDS && made < 150 * KINDS + 300, "%u constructed", made);
+		for (unsigned again = made, i = 0; i < 1000; i++) {
+			object = kmem_cache_alloc(cache, GFP_KERNEL);
+			kmem_cache_free(cache, object);
+			CHECK(made == again);
+		}
+	}
+}
+
+static void destroy_leaky(void *argument)
+{
+	kmem_cache_destroy(argument);
+}
+
+static void test_leak(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("leaky", 100, 0, SLAB_NO_MERGE, NULL);
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+	char text[512], expected[64];
+
+	CHECK_EXITED(check_child(destroy_leaky, cache, text, sizeof text), 0);
+	snprintf(expected, sizeof expected, "leaky: %p", object);
+	CHECK(strstr(text, expected), "said: %s", text);
+	kmem_cache_free(cache, object);
+	kmem_cache_destroy(cache);
+}
+
+static void create_in_panic(void *argument)
+{
+	CHECK(!kmem_cache_create("needed", 0, 0, SLAB_PANIC, NULL));
+	(void)argument;
+}
+
+static void test_panic(void)
+{
+	char text[512];
+	int status = check_child(create_in_panic, NULL, text, sizeof text);
+
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, "needed"), "said: %s", text);
+}
+
+/* ---- where an address leads ---------------------------------------------------------------------------- */
+
+static void test_object_of(void)
+{
+	static const size_t sizes[] = {8, 40, 100, 1000, 5000, 60000, 262144, 300000, 3ul << 20, 60ul << 20};
+
+	for (unsigned i = 0; i < 10; i++) {
+		char *object = kvmalloc(sizes[i], GFP_KERNEL);
+		size_t reach = sizes[i] <= 4096 ? sizes[i] : 4096;
+
+		CHECK(object);
+		for (size_t at = 0; at < reach; at += 1 + reach / 1000)
+			CHECK(cpuslab_object_of(object + at) == object, "byte %zu of %zu", at, sizes[i]);
+		CHECK(cpuslab_object_of(object + reach - 1) == object);
+		kvfree(object);
+	}
+	/* Objects as large as they come: one address in the last of its bytes. */
+	struct kmem_cache *cache = kmem_cache_create("large", (4u << 20) - 8, 0, 0, NULL);
+	char *objects[3];
+
+	for (int i = 0; i < 3; i++) {
+		objects[i] = kmem_cache_alloc(cache, GFP_KERNEL);
+		CHECK(cpuslab_object_of(objects[i] + (4u << 20) - 9) == objects[i]);
+	}
+	for (int i = 0; i < 3; i++)
+		kmem_cache_free(cache, objects[i]);
+	kmem_cache_destroy(cache);
+	char local;
+
+	CHECK(!cpuslab_object_of(&local) && !cpuslab_object_of(NULL) && !cpuslab_object_of((void *)4096));
+}
+
+static void test_sums(void)
+{
+	struct flexible {
+		int count;
+		long values[];
+	} *flexible;
+
+	CHECK(struct_size(flexible, values, 3) == sizeof *flexible + 3 * sizeof(long));
+	CHECK(struct_size(flexible, values, SIZE_MAX / 4) == SIZE_MAX);
+	CHECK(!kmalloc(struct_size(flexible, values, SIZE_MAX / 4), GFP_KERNEL));
+	CHECK(gfpflags_allow_blocking(GFP_KERNEL) && gfpflags_allow_blocking(GFP_NOIO));
+	CHECK(!gfpflags_allow_blocking(GFP_ATOMIC) && !gfpflags_allow_blocking(GFP_NOWAIT));
+}
+
+int main(void)
+{
+	check_watchdog(100);
+	test_zero_size();
+	test_sizes();
+	test_arrays();
+	test_large();
+	test_realloc(GFP_KERNEL);
+	test_realloc(GFP_ATOMIC);
+	test_realloc_zeroed();
+	test_copies();
+	test_sensitive();
+	test_pages();
+	test_create();
+	test_args();
+	test_constructor();
+	test_leak();
+	test_panic();
+	test_object_of();
+	test_sums();
+	return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory pools: the reserve is there from the start, serves when the allocator fails, is filled before
+ * anything goes back, can be resized, and wakes whoever waits for an element; with each of the allocators.
+ */
+#include "check.h"
+
+#include <linux/mempool.h>
+#include <linux/slab.h>
+
+/* An allocator that fails on demand and counts. */
+static int failing, allocated, waiting_calls;
+
+static void *test_alloc(gfp_t flags, void *data)
+{
+	CHECK(data == &failing);
+	if (gfpflags_allow_blocking(flags))
+		__atomic_fetch_add(&waiting_calls, 1, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&failing, __ATOMIC_RELAXED))
+		return NULL;
+	__atomic_fetch_add(&allocated, 1, __ATOMIC_RELAXED);
+	return kmalloc(64, GFP_KERNEL);
+}
+
+static void test_free(void *element, void *data)
+{
+	CHECK(data == &failing);
+	__atomic_fetch_sub(&allocated, 1, __ATOMIC_RELAXED);
+	kfree(element);
+}
+
+static void test_reserve(void)
+{
+	mempool_t *pool = mempool_create(5, test_alloc, test_free, &failing);
+	void *elements[8];
+
+	CHECK(pool && allocated == 5 && pool->curr_nr == 5 && pool->min_nr == 5);
+	CHECK(mempool_initialized(pool) && mempool_is_saturated(pool));
+	/* The allocator first, without waiting. */
+	waiting_calls = 0;
+	elements[5] = mempool_alloc(pool, GFP_KERNEL);
+	CHECK(elements[5] && allocated == 6 && pool->curr_nr == 5 && waiting_calls == 0);
+	failing = 1;
+	for (int i = 0; i < 5; i++) {
+		elements[i] = mempool_alloc(pool, i % 2 ? GFP_NOWAIT : GFP_KERNEL);
+		CHECK(elements[i] && pool->curr_nr == 4 - i);
+	}
+	CHECK(!mempool_is_saturated(pool) && !mempool_alloc(pool, GFP_NOWAIT));
+	CHECK(!mempool_alloc(pool, GFP_ATOMIC) && !mempool_alloc_preallocated(pool) && waiting_calls == 0);
+	/* Back to the reserve first. */
+	for (int i = 0; i < 5; i++) {
+		mempool_free(elements[i], pool);
+		CHECK(pool->curr_nr == i + 1 && allocated == 6);
+	}
+	mempool_free(elements[5], pool);
+	CHECK(pool->curr_nr == 5 && allocated == 5);
+	mempool_free(NULL, pool);
+	elements[0] = mempool_alloc_preallocated(pool);
+	CHECK(elements[0] && pool->curr_nr == 4);
+	mempool_free(elements[0], pool);
+	failing = 0;
+
+	CHECK(mempool_resize(pool, 8) == 0 && pool->curr_nr == 8 && allocated == 8);
+	CHECK(mempool_resize(pool, 2) == 0 && pool->curr_nr == 2 && allocated == 2);
+	/* What cannot be allocated now, frees bring. */
+	elements[0] = mempool_alloc(pool, GFP_KERNEL);
+	failing = 1;
+	CHECK(mempool_resize(pool, 3) == 0 && pool->curr_nr == 2 && pool->min_nr == 3);
+	mempool_free(elements[0], pool);
+	CHECK(pool->curr_nr == 3);
+	failing = 0;
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+	mempool_destroy(NULL);
+
+	/* The reserve must be there. */
+	failing = 1;
+	CHECK(!mempool_create(1, test_alloc, test_free, &failing) && allocated == 0);
+	failing = 0;
+
+	mempool_t own;
+
+	memset(&own, 0, sizeof own);
+	mempool_exit(&own);
+	CHECK(mempool_init(&own, 3, test_alloc, test_free, &failing) == 0 && allocated == 3);
+	mempool_exit(&own);
+	mempool_exit(&own);
+	CHECK(!mempool_initialized(&own) && allocated == 0);
+	CHECK(mempool_init_node(&own, 0, test_alloc, test_free, &failing, GFP_KERNEL, 0) == 0);
+	mempool_exit(&own);
+	pool = mempool_create_node(2, test_alloc, test_free, &failing, GFP_KERNEL, NUMA_NO_NODE);
+	CHECK(pool && allocated == 2);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
+/* Nobody waits for the lock who may not. */
+static void test_nowait(void)
+{
+	mempool_t *pool = mempool_create(2, test_alloc, test_free, &failing);
+
+	failing = 1;
+	cpuslab_spin_lock(&pool->lock);
+	CHECK(!mempool_alloc(pool, GFP_NOWAIT) && !mempool_alloc(pool, GFP_ATOMIC));
+	cpuslab_spin_unlock(&pool->lock);
+	void *element = mempool_alloc(pool, GFP_NOWAIT);
+
+	CHECK(element);
+	mempool_free(element, pool);
+	failing = 0;
+	mempool_destroy(pool);
+}
+
+enum { THREADS = 4 };
+static unsigned long rounds;
+
+/* More threads than elements, and no allocator: every element that comes back must wake one that waits. */
+static void *take_turns(void *argument)
+{
+	mempool_t *pool = argument;
+
+	for (unsigned long i = 0; i < rounds; i++) {
+		uint64_t *element = mempool_alloc(pool, GFP_KERNEL);
+
+		CHECK(element);
+		check_stamp(element, 64, i + (uintptr_t)&element);
+		if (i % 16 == 0)
+			sched_yield();
+		CHECK_STAMP(element, 64, i + (uintptr_t)&element);
+		mempool_free(element, pool);
+	}
+	return NULL;
+}
+
+static void test_waiting(int elements)
+{
+	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
+	pthread_t threads[THREADS];
+
+	/* A lost wakeup costs five seconds: a few of them and the watchdog ends the test. */
+	rounds = check_rounds(elements == 1 ? 3000 : 20000, 1000000, 300);
+	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		threads[i] = check_thread(take_turns, pool);
+	for (int i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	CHECK(pool->curr_nr == elements && pool->waiting == 0);
+	__atomic_store_n(&failing, 0, __ATOMIC_RELAXED);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
+static void use(mempool_t *pool, size_t bytes, size_t align)
+{
+	void *elements[20];
+
+	CHECK(pool && pool->curr_nr == 4);
+	for (int i = 0; i < 20; i++) {
+		elements[i] = mempool_alloc(pool, i % 2 ? GFP_KERNEL : GFP_ATOMIC);
+		CHECK(elements[i] && (uintptr_t)elements[i] % align == 0);
+		check_stamp(elements[i], bytes, (uint64_t)i);
+	}
+	for (int i = 0; i < 20; i++) {
+		CHECK_STAMP(elements[i], bytes, (uint64_t)i);
+		mempool_free(elements[i], pool);
+	}
+}
+
+static void test_allocators(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("pooled", 104, 0, SLAB_NO_MERGE, NULL);
+	mempool_t *pool = mempool_create_slab_pool(4, cache), own;
+
+	use(pool, 104, 8);
+	mempool_destroy(pool);
+	CHECK(mempool_init_slab_pool(&own, 4, cache) == 0);
+	use(&own, 104, 8);
+	mempool_exit(&own);
+	/* Nothing is left, or the child would report it. */
+	CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);
+
+	pool = mempool_create_kmalloc_pool(4, 1000);
+	use(pool, 1000, 8);
+	mempool_destroy(pool);
+	CHECK(mempool_init_kmalloc_pool(&own, 4, 128) == 0);
+	use(&own, 128, 128);
+	mempool_exit(&own);
+
+	pool = mempool_create_page_pool(4, 2);
+	use(pool, 4 * PAGE_SIZE, 4 * PAGE_SIZE);
+	mempool_destroy(pool);
+	CHECK(mempool_init_page_pool(&own, 4, 0) == 0);
+	use(&own, PAGE_SIZE, PAGE_SIZE);
+	mempool_exit(&own);
+}
+
+int main(void)
+{
+	check_watchdog(60);
+	test_reserve();
+	test_nowait();
+	test_waiting(1);
+	test_waiting(2);
+	test_allocators();
+	return 0;
+}

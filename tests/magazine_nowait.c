@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * magazine_nowait: allocations that must not wait for another thread return while every lock that they try is
+ * held: by objects that need no such lock, or by NULL; and what they made beside a held lock is all found
+ * later.
+ */
+#include "check.h"
+
+#include "cache/cache.h"
+#include "magazine/magazine.h"
+
+enum { OBJECTS = 500, SIZE = 200 };
+
+static struct cpuslab_cache *create(void (*constructor)(void *))
+{
+	struct cpuslab_cache_args args = {
+		.name = "nowait", .size = SIZE, .flags = CPUSLAB_CACHE_NO_MERGE, .constructor = constructor};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+
+	CHECK(cache);
+	return cache;
+}
+
+static unsigned constructed;
+
+static void construct(void *object)
+{
+	__atomic_fetch_add(&constructed, 1, __ATOMIC_RELAXED);
+	memset(object, 'c', SIZE);
+}
+
+static uint64_t allocated(struct cpuslab_cache *cache)
+{
+	struct slab_statistics statistics;
+
+	slab_statistics(&cache->memory->cache.depot.slabs, &statistics);
+	return statistics.allocated;
+}
+
+/* Nothing is there yet: slabs are made without a lock, the first time and again. */
+static void test_fresh(void (*constructor)(void *))
+{
+	struct cpuslab_cache *cache = create(constructor);
+	static void *objects[OBJECTS];
+
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		objects[i] = cpuslab_cache_alloc_nowait(cache);
+		CHECK(objects[i] && (!constructor || check_all_bytes(objects[i], SIZE, 'c')));
+		if (!constructor)
+			check_stamp(objects[i], SIZE, i);
+	}
+	CHECK(allocated(cache) == OBJECTS);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		if (!constructor)
+			CHECK_STAMP(objects[i], SIZE, i);
+		cpuslab_cache_free(cache, objects[i]);
+	}
+	/* Magazines in the depot serve as well. */
+	for (unsigned i = 0; i < OBJECTS; i++)
+		objects[i] = cpuslab_cache_alloc_nowait(cache);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		cpuslab_cache_free(cache, objects[i]);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
+static void test_held(void (*constructor)(void *))
+{
+	struct cpuslab_cache *cache = create(constructor);
+	struct depot *depot = &cache->memory->cache.depot;
+	void *first, *second;
+
+	/* One slab too many while the lock is held, and no more. */
+	cpuslab_spin_lock(&depot->lock);
+	cpuslab_spin_lock(&depot->slabs.lock);
+	first = cpuslab_cache_alloc_nowait(cache);
+	CHECK(first && (!constructor || check_all_bytes(first, SIZE, 'c')));
+	errno = 0;
+	CHECK(!cpuslab_cache_alloc_nowait(cache) && errno == ENOMEM);
+	CHECK(depot->slabs.slabs == 0);
+	cpuslab_spin_unlock(&depot->slabs.lock);
+
+	/* Whoever has the lock next takes it over. */
+	second = cpuslab_cache_alloc_nowait(cache);
+	CHECK(second && depot->slabs.slabs == 1 && depot->slabs.allocated == 2);
+	cpuslab_spin_unlock(&depot->lock);
+	cpuslab_cache_free(cache, first);
+	cpuslab_cache_free(cache, second);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+
+	/* Nobody did before its object came back. */
+	cache = create(constructor);
+	depot = &cache->memory->cache.depot;
+	cpuslab_spin_lock(&depot->slabs.lock);
+	first = cpuslab_cache_alloc_nowait(cache);
+	cpuslab_spin_unlock(&depot->slabs.lock);
+	slab_free_batch(&depot->slabs, &first, 1);
+	CHECK(allocated(cache) == 0);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
+/* ---- with threads that wait, and free what these have ----------------------------------------------------
+ */
+
+enum { THREADS = 4, SHARED = 256 };
+static struct cpuslab_cache *shared;
+static void *_Atomic exchange[SHARED];
+
+static void *allocate_and_free(void *argument)
+{
+	uint64_t random = (uint64_t)(uintptr_t)argument;
+	bool waits = (uintptr_t)argument % 2;
+
+	for (unsigned long i = 0; i < check_rounds(200000, 20000000, 3000); i++) {
+		void *object = NULL;
+
+		if (random % 2) {
+			object = waits ? cpuslab_cache_alloc(shared) : cpuslab_cache_alloc_nowait(shared);
+			if (object)
+				check_stamp(object, SIZE, (uint64_t)(uintptr_t)object);
+		}
+		object = __atomic_exchange_n(&exchange[check_below(&random, SHARED)], object,
+					     __ATOMIC_ACQ_REL);
+		if (!object)
+			continue;
+		CHECK_STAMP(object, SIZE, (uint64_t)(uintptr_t)object);
+		/* Past the magazines, so that the slabs are busy. */
+		if (random % 4 == 0)
+			slab_free_batch(&shared->memory->cache.depot.slabs, &object, 1);
+		else
+			cpuslab_cache_free(shared, object);
+	}
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	pthread_t threads[THREADS];
+	/* Small magazines, so that most calls miss. */
+	struct cpuslab_cache_args args = {.name = "nowait", .size = SIZE, .magazine_capacity = 2};
+
+	shared = cpuslab_cache_create(&args);
+	CHECK(shared);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(allocate_and_free, (void *)(i + 1));
+	for (int i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	for (unsigned i = 0; i < SHARED; i++)
+		cpuslab_cache_free(shared, exchange[i]);
+	CHECK(cpuslab_cache_destroy(shared) == 0);
+}
+
+/* Every size of malloc's, and the alignments. */
+static void test_malloc(void)
+{
+	for (size_t align = 1; align <= 1 << 20; align *= 2)
+		for (size_t size = 1; size <= 2 << 20; size = size * 5 / 4 + 1) {
+			char *object = cpuslab_aligned_alloc_nowait(align, size);
+
+			CHECK(object && (uintptr_t)object % align == 0, "%zu bytes aligned to %zu", size,
+			      align);
+			CHECK(malloc_usable_size(object) >= size);
+			check_stamp(object, size, size);
+			CHECK_STAMP(object, size, size);
+			free(object);
+		}
+	errno = 0;
+	CHECK(!cpuslab_aligned_alloc_nowait(3, 8) && errno == EINVAL);
+	errno = 0;
+	CHECK(!cpuslab_aligned_alloc_nowait(8, SIZE_MAX) && errno == ENOMEM);
+	CHECK(!cpuslab_aligned_alloc_nowait((size_t)1 << 62, 8));
+	void *none = cpuslab_aligned_alloc_nowait(1, 0);
+
+	CHECK(none);
+	free(none);
+}
+
+int main(void)
+{
+	check_watchdog(100);
+	test_fresh(NULL);
+	test_fresh(construct);
+	test_held(NULL);
+	test_held(construct);
+	test_threads();
+	test_malloc();
+	return 0;
+}
