@@ -98,6 +98,41 @@ static void test_held(void (*constructor)(void *))
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
+/* The linked engine's: from the slabs that it has. */
+static void test_linked(void)
+{
+	struct cpuslab_cache_args args = {.name = "nowait", .size = SIZE, .engine = CPUSLAB_ENGINE_LINKED};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+	static void *objects[OBJECTS];
+	unsigned got = 0;
+
+	CHECK(cache);
+	errno = 0;
+	CHECK(!cpuslab_cache_alloc_nowait(cache) && errno == ENOMEM);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		objects[i] = cpuslab_cache_alloc(cache);
+	/* Of each slab one is free. */
+	for (unsigned i = 0; i < OBJECTS; i += 40) {
+		cpuslab_cache_free(cache, objects[i]);
+		objects[i] = NULL;
+	}
+	struct linked_cache *linked = cache_linked(cache->memory);
+
+	cpuslab_spin_lock(&linked->lock);
+	while (cpuslab_cache_alloc_nowait(cache))
+		got++;
+	cpuslab_spin_unlock(&linked->lock);
+	for (void *object; (object = cpuslab_cache_alloc_nowait(cache)); got++) {
+		check_stamp(object, SIZE, got);
+		CHECK(cpuslab_object_of((char *)object + SIZE - 1) == object);
+	}
+	/* All of the slabs' objects, those that were never handed out before included. */
+	CHECK(got >= (OBJECTS + 39) / 40, "%u", got);
+	CHECK(linked->first == NULL);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		cpuslab_cache_free(cache, objects[i]);
+}
+
 /* ---- with threads that wait, and free what these have ----------------------------------------------------
  */
 
@@ -181,6 +216,7 @@ int main(void)
 	test_fresh(construct);
 	test_held(NULL);
 	test_held(construct);
+	test_linked();
 	test_threads();
 	test_malloc();
 	return 0;

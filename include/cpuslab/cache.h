@@ -150,7 +150,8 @@ CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache);
 
 /*
  * The same without waiting for another thread, as cpuslab_aligned_alloc_nowait in cpuslab.h explains; the
- * cache's constructor may run.  (kmem_cache_alloc with GFP_NOWAIT)
+ * cache's constructor may run.  A cache of the linked engine makes no new slab for it.  (kmem_cache_alloc
+ * with GFP_NOWAIT)
  */
 CPUSLAB_API void *cpuslab_cache_alloc_nowait(struct cpuslab_cache *cache);
 

@@ -26,7 +26,8 @@ enum {
 	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | DEBUG_FLAGS,
 	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
 	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | NEVER_MERGE | MERGE_SAME,
-	CHAINS = 256, /* of shareable memories, by the distance between objects */
+	ID_OF_NO_PAGE = 1, /* the map has multiples of 8 */
+	CHAINS = 256,      /* of shareable memories, by the distance between objects */
 };
 
 _Static_assert((int)CPUSLAB_CACHE_MAGAZINE_MAX <= (int)DEPOT_CAPACITY_MAX,
@@ -187,7 +188,9 @@ static void destroy_handle(struct cpuslab_cache *cache)
 static void enter_memory(struct cpuslab_cache *cache, struct cache_memory *memory)
 {
 	cache->is_linked = memory->engine == CPUSLAB_ENGINE_LINKED;
-	if (!cache->is_linked) {
+	if (cache->is_linked) {
+		cache->id = ID_OF_NO_PAGE;
+	} else {
 		cache->map = memory->cache.map;
 		cache->offset = memory->cache.offset;
 		cache->id = memory->cache.id;
@@ -471,23 +474,29 @@ static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 
 FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
 {
-	void *object = cache->is_linked ? linked_alloc(cache_linked(cache->memory))
-					: magazine_alloc_at(cache->map, &cache->offset);
+	void *object = likely(!cache->is_linked) ? magazine_alloc_at(cache->map, &cache->offset)
+						 : linked_alloc(cache_linked(cache->memory));
 
 	return likely(object) ? object : alloc_slow(cache);
 }
 
-CPUSLAB_API void *cpuslab_cache_alloc_nowait(struct cpuslab_cache *cache)
+static void *try_alloc_slow(struct cpuslab_cache *cache)
 {
-	void *object = magazine_alloc_at(cache->map, &cache->offset);
-
-	if (likely(object))
-		return object;
 	process_enter();
-	object = magazine_try_alloc_missed(&cache->memory->cache);
+	void *object = cache->is_linked ? linked_try_alloc_missed(cache_linked(cache->memory))
+					: magazine_try_alloc_missed(&cache->memory->cache);
+
 	if (!object)
 		errno = ENOMEM;
 	return object;
+}
+
+CPUSLAB_API void *cpuslab_cache_alloc_nowait(struct cpuslab_cache *cache)
+{
+	void *object = cache->is_linked ? linked_alloc(cache_linked(cache->memory))
+					: magazine_alloc_at(cache->map, &cache->offset);
+
+	return likely(object) ? object : try_alloc_slow(cache);
 }
 
 CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
@@ -527,12 +536,16 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 
 FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
 {
-	/* The word of a linked cache tells whose slab it is; a magazine takes anything, so the map is asked.
+	/*
+	 * A magazine takes anything, so the map is asked whose page it is.  No page has the id of a linked
+	 * cache's handle, whose word tells by itself.
 	 */
-	if (cache->is_linked ? likely(linked_free(cache_linked(cache->memory), object))
-			     : likely(is_marked(cache, object)) &&
-				       likely(magazine_free_at(cache->map, &cache->offset, object)))
+	if (likely(is_marked(cache, object))) {
+		if (likely(magazine_free_at(cache->map, &cache->offset, object)))
+			return;
+	} else if (cache->is_linked && likely(linked_free(cache_linked(cache->memory), object))) {
 		return;
+	}
 	free_slow(cache, object);
 }
 

@@ -134,6 +134,14 @@ struct linked_cache *linked_cache_of(const void *address)
 	return slab ? slab->cache : NULL;
 }
 
+void *linked_object_of(const struct linked_cache *cache, const void *address)
+{
+	const struct linked_slab *slab = linked_slab_at(address);
+	size_t index = slab ? (size_t)((const char *)address - slab->base) / cache->stride : 0;
+
+	return slab && index < slab->state.threaded ? slab->base + index * cache->stride : NULL;
+}
+
 void linked_begin_census(void)
 {
 	cpuslab_spin_lock(&census_lock);

@@ -419,29 +419,68 @@ static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
 	}
 }
 
-void linked_put_back(struct linked_cache *cache, struct linked_hand hand)
+/* With the lock. */
+static void thaw(struct linked_cache *cache, struct linked_hand hand, struct linked_slab **surplus)
 {
-	struct linked_slab *slab = hand.slab, *surplus = NULL;
 	union linked_state old, new;
 	uintptr_t last = 0;
 	unsigned count = measure(cache, hand, &last);
 
-	lock_cache(cache);
 	do {
-		old = new = read_state(slab);
+		old = new = read_state(hand.slab);
 		if (count) {
 			set_next(cache, last, old.list);
 			new.list = hand.list;
 			new.in_use = (uint16_t)(old.in_use - count);
 		}
 		new.frozen = 0;
-	} while (!replace_state(cache, slab, &old, &new));
+	} while (!replace_state(cache, hand.slab, &old, &new));
 	if (!new.in_use && may_give_up(cache))
-		give_up(cache, slab, &surplus);
+		give_up(cache, hand.slab, surplus);
 	else if (new.in_use < cache->objects)
-		linked_enlist(cache, slab);
+		linked_enlist(cache, hand.slab);
+}
+
+void linked_put_back(struct linked_cache *cache, struct linked_hand hand)
+{
+	struct linked_slab *surplus = NULL;
+
+	lock_cache(cache);
+	thaw(cache, hand, &surplus);
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
+}
+
+/* One object of the first partial slab, which stays one if it can.  With the lock. */
+static void *take_from_partial(struct linked_cache *cache)
+{
+	struct linked_hand hand = {cache->first, 0};
+	struct linked_slab *surplus = NULL;
+	void *object = NULL;
+
+	if (!hand.slab)
+		return NULL;
+	delist(cache, hand.slab);
+	freeze(cache, &hand);
+	if (!front_is_end(hand.list) || refill(cache, &hand))
+		object = take_first(cache, &hand);
+	/* Whatever it took is in use, so that the slab is not surplus. */
+	thaw(cache, hand, &surplus);
+	assert(object && !surplus);
+	return object;
+}
+
+void *linked_try_alloc_missed(struct linked_cache *cache)
+{
+	front_count(cache, 1);
+	void *object = front_pop(cache);
+
+	if (object || !cpuslab_spin_trylock(&cache->lock))
+		return object;
+	cache->lock_acquires++;
+	object = take_from_partial(cache);
+	cpuslab_spin_unlock(&cache->lock);
+	return object;
 }
 
 static void install(struct linked_cache *cache, struct linked_hand hand)

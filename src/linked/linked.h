@@ -106,6 +106,11 @@ static inline __attribute__((always_inline)) bool linked_free(const struct linke
 
 /* After a miss: an object of the cache by the slow path; NULL when there is no memory. */
 void *linked_alloc_missed(struct linked_cache *cache);
+/*
+ * After a miss: an object without waiting for another thread, from a slab that the cache has; NULL where that
+ * cannot be.  The lock is tried, and kept until the slab is back in its list.
+ */
+void *linked_try_alloc_missed(struct linked_cache *cache);
 /* After a miss: frees an object of the cache by the slow path; aborts if it is none, or is free already. */
 void linked_free_missed(struct linked_cache *cache, void *object);
 
@@ -130,6 +135,8 @@ void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object
 
 /* The cache whose slab an address of any kind lies in; NULL for none. */
 struct linked_cache *linked_cache_of(const void *address);
+/* The start of the object of this cache that an address lies in; NULL where none was ever handed out. */
+void *linked_object_of(const struct linked_cache *cache, const void *address);
 /* Numbers of caches are below this; some may have no linked cache (NULL). */
 unsigned linked_caches(void);
 struct linked_cache *linked_cache_number(unsigned number);

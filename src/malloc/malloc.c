@@ -215,6 +215,10 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 	if (cache)
 		return slab_object_of(&cache->depot.slabs, address);
+	const struct linked_cache *linked = linked_cache_of(address);
+
+	if (linked)
+		return linked_object_of(linked, address);
 	return large_bytes((const void *)page) ? (void *)page : NULL;
 }
 
