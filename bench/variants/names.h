@@ -11,6 +11,7 @@
 #define linked_enlist            VARIANT_JOIN(VARIANT_NAME, enlist)
 #define linked_next              VARIANT_JOIN(VARIANT_NAME, next)
 #define linked_alloc_missed      VARIANT_JOIN(VARIANT_NAME, alloc_missed)
+#define linked_try_alloc_missed  VARIANT_JOIN(VARIANT_NAME, try_alloc_missed)
 #define linked_free_missed       VARIANT_JOIN(VARIANT_NAME, free_missed)
 #define linked_alloc_several     VARIANT_JOIN(VARIANT_NAME, alloc_several)
 #define linked_free_several      VARIANT_JOIN(VARIANT_NAME, free_several)
