@@ -49,6 +49,7 @@ static void print_usage(FILE *to)
 	fputs("usage: cpuslab bench list | quick | all | GROUP... [OPTIONS]\n"
 	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
 	      "       cpuslab bench compare A.json B.json\n"
+	      "       cpuslab bench repeat A.json B.json...   whether they name the same winners\n"
 	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
 	      "  --sizes N,...               with K and M: object sizes (kmalloc), memory to touch (pft)\n"
 	      "  --threads N                 threads of the parallel tests\n"
@@ -370,6 +371,8 @@ int command_bench(int argc, char **argv)
 		return run_worker(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "compare") == 0)
 		return bench_compare(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "repeat") == 0)
+		return bench_repeat(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "show") == 0)
 		return show(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "list") == 0) {

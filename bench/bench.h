@@ -77,5 +77,6 @@ void verdict_print(const struct results *results, FILE *to);
 
 int command_bench(int argc, char **argv);
 int bench_compare(int argc, char **argv);
+int bench_repeat(int argc, char **argv);
 
 #endif

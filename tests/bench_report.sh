@@ -46,6 +46,30 @@ for plot in plots:
     assert tree.getElementsByTagName('rect') or tree.getElementsByTagName('polyline')
 END
 
+# Nothing is timed that the compiler could remove: the loops of the tests have every call in them, through a
+# pointer, and every write into an object.
+if command -v objdump >/dev/null && [ "$(uname -m)" = x86_64 ]; then
+	objdump -d --no-show-raw-insn "$command" | awk '
+		/^[0-9a-f]+ <[a-z_.0-9]+>:$/ { name = $2; sub(/^</, "", name); sub(/[.>].*/, "", name) }
+		BEGIN {
+			expected["allocate_all"] = "1 1"; expected["release_all"] = "1 0"
+			expected["pairs_untouched"] = "2 0"; expected["pairs_touched"] = "2 1"
+		}
+		name in expected && /[[:space:]]callq? +\*/ { called++ }
+		name in expected && /[[:space:]]movb +\$0x/ { written++ }
+		/^$/ {
+			if (name in expected) {
+				found++
+				if (called + 0 " " written + 0 != expected[name]) {
+					print name ": " called + 0 " calls and " written + 0 " writes, not " expected[name]
+					wrong = 1
+				}
+			}
+			name = ""; called = written = 0
+		}
+		END { exit wrong || found < 4 }'
+fi
+
 # A second run finds everything measured and measures nothing.
 cp "$work/a/results.json" "$work/first.json"
 "$command" bench kmalloc --peers "glibc,sleepy=$sleepy" --sizes 64 --reps 4 --threads 1 --out "$work/a" >/dev/null
@@ -55,6 +79,18 @@ assert a == b' "$work/first.json" "$work/a/results.json"
 
 "$command" bench compare "$work/first.json" "$work/a/results.json" | grep -q '1.00x'
 "$command" bench show "$work/first.json" --format csv | head -n 1 | grep -q '^group,test'
+
+# Runs that agree hold; the same samples under exchanged names do not.
+"$command" bench kmalloc --peers "cpuslab,sleepy=$sleepy" --sizes 64 --reps 4 --threads 1 --out "$work/b" >/dev/null
+"$command" bench repeat "$work/b/results.json" "$work/b/results.json" | grep -q 'the same winner in nine runs of ten'
+sed 's/"allocator": "cpuslab"/"allocator": "other"/; s/"allocator": "sleepy"/"allocator": "cpuslab"/
+	s/"allocator": "other"/"allocator": "sleepy"/' "$work/b/results.json" >"$work/exchanged.json"
+! "$command" bench repeat "$work/b/results.json" "$work/exchanged.json" >"$work/out"
+grep -q 'alloc: cpuslab to sleepy.*1 of 2' "$work/out"
+
+# Two copies of one library tie, in what does not hang on the machine's mood.
+cp "$CPUSLAB_BUILD/libcpuslab.so" "$work/libcopy.so"
+"$command" bench start --peers "cpuslab,copy=$work/libcopy.so" --reps 4 | grep -q 'ties.* 1.00x start and end resident'
 
 # The seed's eight rows come out of the rules for slabs, before and after.
 "$command" bench geometry --peers cpuslab --reps 1 --out "$work/geometry" >/dev/null
