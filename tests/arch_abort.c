@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * arch_abort: sections that the kernel aborts lose and double nothing.  More threads than CPUs, all on one
- * CPU, pop, push, replace and add on the words of a table made by hand, while a timer interrupts them with
- * signals whose handler uses the same words.  It goes on until sections were aborted often enough.
+ * CPU, pop, push (on magazines and on lists), replace and add on the words of a table made by hand, while a
+ * timer interrupts them with signals whose handler uses the same words.  It goes on until sections were
+ * aborted often enough.
  */
 #include "check.h"
 
@@ -14,12 +15,27 @@
 enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 500, HELD = 4 };
 
 /* What a vCPU has. */
-enum { STACK, SPARE, COUNTER, WORDS };
+enum { STACK, SPARE, COUNTER, LIST, WORDS };
 
 struct vcpu {
 	uintptr_t word[WORDS];
 	void *slot[CAPACITY + 2];
 } __attribute__((aligned(64)));
+
+/* A vCPU's slab, and an object of it, whose link lies in its first word. */
+enum { SLAB_OBJECTS = 8, SLAB_STRIDE = 64, SLAB_BYTES = SLAB_OBJECTS * SLAB_STRIDE };
+struct linked {
+	uint64_t link;
+	uint32_t taken;
+	bool found; /* when all is over */
+} __attribute__((aligned(SLAB_STRIDE)));
+static const struct arch_list list = {
+	.secret = 0x5bd1e9955bd1e995,
+	.slab_mask = SLAB_BYTES - 1,
+	.reciprocal = UINT64_MAX / SLAB_STRIDE + 1,
+};
+static struct linked *linked;
+static size_t linked_count;
 
 struct object {
 	uint32_t taken;
@@ -40,14 +56,44 @@ static bool stop;
 struct holder {
 	struct object *held[HELD];
 	unsigned count;
-	uint64_t adds, pops, pushes, swaps, full;
+	struct linked *linked_held[HELD];
+	unsigned linked_count;
+	uint64_t adds, pops, pushes, swaps, full, list_pops, list_pushes;
 };
 static struct {
 	struct holder own, handler;
 } holders[THREADS];
 static __thread struct holder *in_handler;
 
-static const uint16_t stack_offset = STACK * 8;
+static const uint16_t stack_offset = STACK * 8, list_offset = LIST * 8;
+
+static void pop_list(struct holder *holder)
+{
+	struct linked *object =
+		holder->linked_count < HELD ? arch_list_pop(vcpu_self, front.map, &list_offset, &list) : NULL;
+	if (!object)
+		return;
+	CHECK(object >= linked && object < linked + linked_count, "%p is no object", (void *)object);
+	CHECK(__atomic_exchange_n(&object->taken, 1, __ATOMIC_RELAXED) == 0, "object %td has two owners",
+	      object - linked);
+	holder->linked_held[holder->linked_count++] = object;
+	holder->list_pops++;
+}
+
+/* Succeeds only on the vCPU that the object's slab belongs to. */
+static void push_list(struct holder *holder)
+{
+	if (!holder->linked_count)
+		return;
+	struct linked *object = holder->linked_held[--holder->linked_count];
+	CHECK(__atomic_exchange_n(&object->taken, 0, __ATOMIC_RELAXED) == 1);
+	if (arch_list_push(vcpu_self, front.map, &list_offset, &list, object)) {
+		holder->list_pushes++;
+	} else {
+		CHECK(__atomic_exchange_n(&object->taken, 1, __ATOMIC_RELAXED) == 0);
+		holder->linked_held[holder->linked_count++] = object;
+	}
+}
 
 static void take(struct holder *holder, struct object *object)
 {
@@ -67,7 +113,11 @@ static struct object *give(struct holder *holder)
 /* While it is giving, a thread pops nothing, so that magazines fill up as well as empty. */
 static void one_round(struct holder *holder, uint64_t dice, bool giving)
 {
-	switch (dice % 4 + (giving && dice % 4 == 0)) {
+	if (dice % 6 >= 4) {
+		(giving ? push_list : dice % 12 < 6 ? pop_list : push_list)(holder);
+		return;
+	}
+	switch (dice % 6 + (giving && dice % 6 == 0)) {
 	case 0:
 		if (holder->count < HELD) {
 			struct object *object = arch_pop(vcpu_self, front.map, &stack_offset);
@@ -167,6 +217,20 @@ int main(void)
 		vcpu->word[SPARE] = (uintptr_t)first;
 	}
 
+	linked_count = (size_t)ids * SLAB_OBJECTS;
+	linked = aligned_alloc(SLAB_BYTES, ids * SLAB_BYTES);
+	CHECK(linked);
+	memset(linked, 0, ids * SLAB_BYTES);
+	for (unsigned id = 0; id < ids; id++) {
+		uintptr_t next = (uintptr_t)&linked[id * SLAB_OBJECTS] | 1;
+		for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+			struct linked *object = &linked[id * SLAB_OBJECTS + i];
+			object->link = next ^ (uintptr_t)&object->link ^ list.secret;
+			next = (uintptr_t)object;
+		}
+		vcpus[id].word[LIST] = next;
+	}
+
 	/* The timer's signals are for the process: with the main thread deaf, they go to the others. */
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
@@ -193,6 +257,18 @@ int main(void)
 		check_join(threads[i]);
 
 	uint64_t added = 0, expected = 0, pops = 0, pushes = 0, swaps = 0, full = 0;
+	uint64_t list_pops = 0, list_pushes = 0;
+	for (unsigned id = 0; id < ids; id++) {
+		uintptr_t at = vcpus[id].word[LIST];
+		for (unsigned steps = 0; !(at & 1); steps++) {
+			struct linked *object = (struct linked *)at;
+			CHECK(steps < SLAB_OBJECTS && (size_t)(object - linked) / SLAB_OBJECTS == id &&
+			      !object->found);
+			object->found = true;
+			at = object->link ^ (uintptr_t)&object->link ^ list.secret;
+		}
+		CHECK(at == ((uintptr_t)&linked[id * SLAB_OBJECTS] | 1));
+	}
 	for (unsigned id = 0; id < ids; id++) {
 		struct vcpu *vcpu = &vcpus[id];
 		uintptr_t top = vcpu->word[STACK];
@@ -209,6 +285,13 @@ int main(void)
 			struct holder *holder = which ? &holders[i].handler : &holders[i].own;
 			while (holder->count)
 				find(give(holder));
+			while (holder->linked_count) {
+				struct linked *object = holder->linked_held[--holder->linked_count];
+				CHECK(!object->found, "object %td is in two places", object - linked);
+				object->found = true;
+			}
+			list_pops += holder->list_pops;
+			list_pushes += holder->list_pushes;
 			expected += 3 * holder->adds;
 			pops += holder->pops;
 			pushes += holder->pushes;
@@ -217,6 +300,9 @@ int main(void)
 		}
 	for (size_t i = 0; i < object_count; i++)
 		CHECK(objects[i].found, "object %zu is lost", i);
+	for (size_t i = 0; i < linked_count; i++)
+		CHECK(linked[i].found, "linked object %zu is lost", i);
+	CHECK(list_pops && list_pushes);
 	CHECK(added == expected, "counted %llu, not %llu", (unsigned long long)added,
 	      (unsigned long long)expected);
 	CHECK(pops && pushes && swaps && full);

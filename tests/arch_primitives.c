@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_primitives: pop, push, peek, replace and add on a table, areas and a magazine made by hand, with a
- * registration that the kernel knows nothing of, as thread slots have it.  After each call every word and
- * every slot holds exactly what arch.h says.
+ * arch_primitives: pop, push, the same on lists, peek, replace and add on a table, areas and a magazine made
+ * by hand, with a registration that the kernel knows nothing of, as thread slots have it.  After each call
+ * every word and every slot holds exactly what arch.h says.
  */
 #include "check.h"
 
@@ -157,6 +157,116 @@ static void test_void_words(void)
 	check_surroundings(0, offset);
 }
 
+/* Two slabs, side by side, of objects whose distance is no power of two. */
+enum { SLAB = 4096, STRIDE = 48, LINK = 8 };
+static char slabs[2][SLAB] __attribute__((aligned(SLAB)));
+static const struct arch_list list = {
+	.link = LINK,
+	.secret = 0x123456789abcdef0,
+	.slab_mask = SLAB - 1,
+	.reciprocal = UINT64_MAX / STRIDE + 1,
+};
+
+static char *in_slab(unsigned slab, unsigned number)
+{
+	return slabs[slab] + (size_t)number * STRIDE;
+}
+
+static uintptr_t link_of(const char *at)
+{
+	uintptr_t link;
+	memcpy(&link, at + LINK, sizeof link);
+	return link ^ (uintptr_t)(at + LINK) ^ list.secret;
+}
+
+/* Nothing of an object changes but its link. */
+static void check_slab_surroundings(void)
+{
+	for (unsigned slab = 0; slab < 2; slab++)
+		for (unsigned i = 0; i < SLAB; i++)
+			if (i % STRIDE < LINK || i % STRIDE >= LINK + 8)
+				CHECK(slabs[slab][i] == CANARY, "byte %u of slab %u", i, slab);
+}
+
+static void test_list(uint32_t id, uint16_t offset)
+{
+	enum { FEW = 5 };
+	set_up();
+	memset(slabs, CANARY, sizeof slabs);
+	registration.mm_cid = id;
+	front.table[id] = (uintptr_t)areas[0];
+	uintptr_t *word = &areas[0][offset / 8], end = (uintptr_t)slabs[0] | 1;
+	*word = end;
+
+	/* Nothing left, and yet the word tells whose objects it takes. */
+	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL && *word == end);
+	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(1, 3)) && *word == end);
+	CHECK(!arch_list_push(self, front.map, &offset, &list, NULL) && *word == end);
+	/* In the slab, but no object starts there. */
+	for (unsigned wrong = 1; wrong < STRIDE; wrong++)
+		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 2) + wrong));
+	CHECK(*word == end);
+
+	/* The slab's first object among them, whose address is the end's but for a bit. */
+	for (unsigned n = 0; n < FEW; n++) {
+		uintptr_t before = *word;
+		CHECK(arch_list_push(self, front.map, &offset, &list, in_slab(0, n)));
+		CHECK(*word == (uintptr_t)in_slab(0, n) && link_of(in_slab(0, n)) == before);
+		/* The same again, and another slab's. */
+		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, n)));
+		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(1, n)));
+		CHECK(*word == (uintptr_t)in_slab(0, n) && link_of(in_slab(0, n)) == before);
+	}
+	check_surroundings(0, offset);
+	check_slab_surroundings();
+	for (unsigned n = FEW; n-- > 0;) {
+		CHECK(arch_list_pop(self, front.map, &offset, &list) == in_slab(0, n));
+		CHECK(*word == (n ? (uintptr_t)in_slab(0, n - 1) : end));
+	}
+	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL && *word == end);
+
+	/* A link that leads out of the slab is not followed. */
+	CHECK(arch_list_push(self, front.map, &offset, &list, in_slab(0, 1)));
+	memset(in_slab(0, 1) + LINK, 0, 8);
+	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL);
+	CHECK(*word == (uintptr_t)in_slab(0, 1));
+	check_surroundings(0, offset);
+	check_slab_surroundings();
+	check_registration(0, id);
+}
+
+/* A word without anything is odd and no address of a slab. */
+static void test_void_lists(void)
+{
+	static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1};
+	uint16_t offset = 8;
+	set_up();
+	front.table[0] = (uintptr_t)areas[0];
+	areas[0][1] = (uintptr_t)&void_slots[1];
+	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL);
+	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 1)));
+	CHECK(!arch_list_push(self, front.map, &offset, &list, NULL));
+	/* The other engine finds it empty and full. */
+	CHECK(arch_pop(self, front.map, &offset) == NULL);
+	CHECK(!arch_push(self, front.map, &offset, object(1)));
+	CHECK(!arch_push(self, front.map, &offset, NULL));
+	CHECK(areas[0][1] == (uintptr_t)&void_slots[1]);
+	check_surroundings(0, offset);
+}
+
+static void test_pair(void)
+{
+#if ARCH_HAS_PAIR
+	static uint64_t pair[4] __attribute__((aligned(16))) = {1, 2, 3, 4};
+	const uint64_t wrong[][2] = {{1, 3}, {2, 2}, {2, 1}, {1 + (1ul << 32), 2}};
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		CHECK(!arch_replace_pair(pair, wrong[i], (const uint64_t[]){7, 8}));
+	CHECK(pair[0] == 1 && pair[1] == 2);
+	CHECK(arch_replace_pair(pair, (const uint64_t[]){1, 2}, (const uint64_t[]){UINT64_MAX, 8}));
+	CHECK(pair[0] == UINT64_MAX && pair[1] == 8 && pair[2] == 3 && pair[3] == 4);
+#endif
+}
+
 static void test_words(uint32_t id, size_t offset)
 {
 	set_up();
@@ -215,11 +325,15 @@ int main(void)
 		test_magazine(ids[i], 0);
 		test_magazine(ids[i], 64);
 		test_magazine(ids[i], LAST_OFFSET);
+		test_list(ids[i], 0);
+		test_list(ids[i], LAST_OFFSET);
 		test_words(ids[i], 0);
 		test_words(ids[i], LAST_OFFSET);
 	}
 	test_odd_contents();
 	test_void_words();
+	test_void_lists();
+	test_pair();
 	test_ids();
 	return 0;
 }

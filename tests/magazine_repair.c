@@ -15,6 +15,7 @@
 #include <sys/ucontext.h>
 
 #include "heap.h"
+#include "linked/linked.h"
 #include "magazine/magazine.h"
 #include "malloc/process.h"
 #include "options/options.h"
@@ -28,6 +29,17 @@ static struct object {
 	struct object *self;
 } *out[CACHES][MOST];
 static unsigned out_count[CACHES];
+
+/* The same on the other engine: small objects, large ones, and memory that stays typed. */
+enum { LINKED = 3, LINKED_MOST = 600, LINKED_ROUND = 150 };
+static const struct linked_traits linked_traits[LINKED] = {
+	{.name = "linked", .size = 200, .alignment = 8, .link = UINT32_MAX},
+	{.name = "linked large", .size = 6000, .alignment = 8, .link = UINT32_MAX},
+	{.name = "linked stable", .size = 72, .alignment = 8, .link = UINT32_MAX, .type_stable = true},
+};
+static struct linked_cache linked[LINKED];
+static struct object *linked_out[LINKED][LINKED_MOST];
+static unsigned linked_count[LINKED];
 
 static struct mapping {
 	char *address;
@@ -154,6 +166,57 @@ static void use_objects(void)
 	}
 }
 
+static void take_linked(unsigned c)
+{
+	struct object *object = linked_alloc(&linked[c]);
+	if (!object) {
+		if (stepping)
+			step_from_here();
+		object = linked_alloc_missed(&linked[c]);
+		step_to_here();
+	}
+	CHECK(object && object->self != object, "%p was handed out twice", (void *)object);
+	object->self = object;
+	linked_out[c][linked_count[c]] = object;
+	__atomic_store_n(&linked_count[c], linked_count[c] + 1, __ATOMIC_RELEASE);
+}
+
+/* The first that was taken: it seldom lies in the slab of the word. */
+static void give_linked(unsigned c)
+{
+	struct object *object = linked_out[c][0];
+	CHECK(object->self == object);
+	object->self = NULL;
+	unsigned count = linked_count[c];
+	linked_out[c][0] = linked_out[c][count - 1];
+	__atomic_store_n(&linked_count[c], count - 1, __ATOMIC_RELEASE);
+	if (!linked_free(&linked[c], object)) {
+		if (stepping)
+			step_from_here();
+		linked_free_missed(&linked[c], object);
+		step_to_here();
+	}
+}
+
+static void use_linked(void)
+{
+	for (unsigned c = 0; c < LINKED; c++) {
+		void *several[40];
+		for (unsigned i = 0; i < LINKED_ROUND; i++)
+			take_linked(c);
+		for (unsigned i = 0; i < LINKED_ROUND - 20; i++)
+			give_linked(c);
+		if (stepping)
+			step_from_here();
+		CHECK(linked_alloc_several(&linked[c], several, 40) == 40);
+		linked_free_several(&linked[c], several, 40);
+		linked_shrink(&linked[c]);
+		step_to_here();
+		while (linked_count[c])
+			give_linked(c);
+	}
+}
+
 static void take_run(unsigned i, size_t pages)
 {
 	bool zeroed;
@@ -244,6 +307,28 @@ static void check_cache(unsigned c)
 	CHECK(slabs.capacity >= slabs.allocated);
 }
 
+static void check_linked(unsigned c)
+{
+	struct linked_statistics now;
+	linked_statistics(&linked[c], &now);
+	CHECK(now.allocated >= linked_count[c] && now.capacity >= now.allocated + now.hoarded,
+	      "linked cache %u: %llu objects allocated of %llu, and %u are", c,
+	      (unsigned long long)now.allocated, (unsigned long long)now.capacity, linked_count[c]);
+}
+
+static void survive_linked(void)
+{
+	for (unsigned c = 0; c < LINKED; c++) {
+		check_linked(c);
+		for (unsigned i = 0; i < 100 && linked_count[c] < LINKED_MOST; i++)
+			take_linked(c);
+		check_linked(c);
+		while (linked_count[c])
+			give_linked(c);
+		check_linked(c);
+	}
+}
+
 static void survive(void)
 {
 	stepping = false;
@@ -261,6 +346,7 @@ static void survive(void)
 			give(c);
 		check_cache(c);
 	}
+	survive_linked();
 	for (unsigned i = 0; i < RUNS; i++) {
 		if (runs[i].start) {
 			CHECK(page_large_pages(runs[i].start) == runs[i].pages);
@@ -295,6 +381,12 @@ static void survive(void)
 		CHECK(depot.filled == 0 && depot.empty == 0 && depot.objects == 0);
 		CHECK(magazine_objects_loaded(&caches[c]) == 0);
 		check_cache(c);
+	}
+	for (unsigned c = 0; c < LINKED; c++) {
+		struct linked_statistics now;
+		linked_statistics(&linked[c], &now);
+		CHECK(now.hoarded == 0);
+		check_linked(c);
 	}
 	struct page_statistics pages;
 	page_statistics(&pages);
@@ -342,6 +434,18 @@ static void run_held(void)
 		cpuslab_spin_unlock(&depot->lock);
 		fork_and_survive();
 		cpuslab_spin_unlock(&depot->slabs.lock);
+	}
+	for (unsigned c = 0; c < LINKED; c++) {
+		for (unsigned i = 0; i < LINKED_ROUND; i++)
+			take_linked(c);
+		for (unsigned i = 0; i < LINKED_ROUND / 2; i++)
+			give_linked(c);
+		cpuslab_spin_lock(&linked[c].lock);
+		fork_and_survive();
+		cpuslab_spin_unlock(&linked[c].lock);
+		linked_begin_census();
+		fork_and_survive();
+		linked_end_census();
 	}
 	/* An area that somebody was draining is open again. */
 	unsigned id = arch_id(vcpu_self);
@@ -443,7 +547,7 @@ static void step_through(const char *name, void (*function)(void))
 	unsigned long before = forks, steps_before = steps;
 	stepping = true;
 	/* Hits are not worth a step: objects turn stepping on when they miss. */
-	if (function != use_objects)
+	if (function != use_objects && function != use_linked)
 		step_from_here();
 	function();
 	step_to_here();
@@ -460,11 +564,15 @@ static void run_steps(void)
 	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
 	magazine_trim();
 	step_through("objects", use_objects);
+	step_through("linked objects", use_linked);
 	step_through("runs", use_runs);
 	step_through("mappings", use_mappings);
 	/* The first tick looks at the words, and the second finds them as they were. */
 	use_objects();
+	use_linked();
 	use_mappings();
+	for (unsigned c = 0; c < LINKED; c++)
+		take_linked(c);
 	magazine_tick();
 	seconds++;
 	magazine_tick();
@@ -497,6 +605,8 @@ int main(int argc, char **argv)
 		struct slab_traits traits = {.name = "test", .size = sizes[i]};
 		CHECK(magazine_create(&caches[i], &traits, 0, NULL));
 	}
+	for (unsigned i = 0; i < LINKED; i++)
+		CHECK(linked_create(&linked[i], &linked_traits[i], NULL));
 	check_watchdog(100);
 	if (in_steps)
 		run_steps();

@@ -14,6 +14,8 @@
  */
 #include "check.h"
 
+#include <cpuslab/cache.h>
+
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -31,11 +33,26 @@ int main(void)
 /* ---- the traced child ------------------------------------------------------------------------------------
  */
 
-enum operation { HIT_ALLOC, HIT_FREE, MISS_ALLOC, MISS_FREE, CLASS, LARGE, RESIZE, SPARE, TRIM, OPERATIONS };
+enum operation {
+	HIT_ALLOC,
+	HIT_FREE,
+	MISS_ALLOC,
+	MISS_FREE,
+	CLASS,
+	LARGE,
+	RESIZE,
+	SPARE,
+	TRIM,
+	LIST_ALLOC,
+	LIST_FREE,
+	LIST_MISS,
+	OPERATIONS
+};
 
 static const char *const operation_names[] = {
 	"malloc that hits", "free that hits", "malloc that misses", "free that misses", "a large class",
-	"large block",      "realloc",        "spare magazines",    "malloc_trim",
+	"large block",      "realloc",        "spare magazines",    "malloc_trim",      "alloc from a list",
+	"free to a list",   "lists that end",
 };
 
 /* What tracer and child tell each other. */
@@ -73,6 +90,42 @@ static int by_address(const void *a, const void *b)
 {
 	uint64_t *const *x = a, *const *y = b;
 	return *x < *y ? -1 : *x > *y;
+}
+
+/* Objects of a linked cache, stamped like the others. */
+enum { LIST_LIVE = 40 };
+static struct cpuslab_cache *lists;
+static uint64_t *list_live[LIST_LIVE];
+
+static uint64_t *list_stamped(uint64_t **slot)
+{
+	uint64_t *object = cpuslab_cache_alloc(lists);
+	CHECK(object);
+	for (size_t i = 0; i < SIZE / 8; i++)
+		object[i] = (uint64_t)(uintptr_t)slot ^ i;
+	return *slot = object;
+}
+
+static void make_lists(void)
+{
+	struct cpuslab_cache_args args = {.name = "lists", .size = SIZE, .engine = CPUSLAB_ENGINE_LINKED};
+	CHECK((lists = cpuslab_cache_create(&args)));
+	for (size_t i = 0; i < LIST_LIVE; i++)
+		list_stamped(&list_live[i]);
+}
+
+static void check_lists(void)
+{
+	enum { MORE = 30 };
+	uint64_t *more[MORE];
+	for (size_t i = 0; i < MORE; i++)
+		list_stamped(&more[i]);
+	for (size_t i = 0; i < LIST_LIVE; i++)
+		verify(&list_live[i]);
+	for (size_t i = 0; i < MORE; i++) {
+		verify(&more[i]);
+		cpuslab_cache_free(lists, more[i]);
+	}
 }
 
 /* Whatever the operation left behind, objects come out distinct, and those that live are untouched. */
@@ -178,6 +231,36 @@ static void operate(enum operation operation)
 		malloc_trim(0);
 		TRAP();
 		break;
+	case LIST_ALLOC:
+		cpuslab_cache_free(lists, cpuslab_cache_alloc(lists));
+		TRAP();
+		object = cpuslab_cache_alloc(lists);
+		TRAP();
+		memset(object, 1, SIZE);
+		cpuslab_cache_free(lists, object);
+		break;
+	case LIST_FREE:
+		object = cpuslab_cache_alloc(lists);
+		memset(object, 1, SIZE);
+		TRAP();
+		cpuslab_cache_free(lists, object);
+		TRAP();
+		break;
+	case LIST_MISS:
+		for (size_t i = 0; i < LIST_LIVE; i++) {
+			verify(&list_live[i]);
+			cpuslab_cache_free(lists, list_live[i]);
+		}
+		TRAP();
+		for (size_t i = 0; i < LIST_LIVE; i++)
+			list_live[i] = cpuslab_cache_alloc(lists);
+		for (size_t i = 0; i < LIST_LIVE; i++)
+			cpuslab_cache_free(lists, list_live[i]);
+		cpuslab_cache_shrink(lists);
+		TRAP();
+		for (size_t i = 0; i < LIST_LIVE; i++)
+			list_stamped(&list_live[i]);
+		break;
 	case OPERATIONS:
 		break;
 	}
@@ -190,6 +273,7 @@ __attribute__((noreturn)) static void be_traced(void)
 		shared->mode = (int)cpuslab_vcpu_mode();
 	for (size_t i = 0; i < LIVE; i++)
 		stamped(&live[i]);
+	make_lists();
 	for (int operation = 0; operation < OPERATIONS; operation++)
 		check_heap(BATCH);
 	malloc_trim(0);
@@ -199,6 +283,7 @@ __attribute__((noreturn)) static void be_traced(void)
 	while (!shared->stop) {
 		operate(shared->operation);
 		check_heap(16);
+		check_lists();
 		if (++shared->rounds % 64 == 0)
 			check_heap(BATCH);
 		shared->aborts = check_counters().section_aborts - aborts;

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * linked_paths: the states of slabs, words and lists of the linked engine, step by step: what freezes and
+ * thaws a slab, what lists it, what gives it back; geometry and links; what idle, closed and foreign words
+ * do; what a broken list says.
+ *
+ * It runs pinned to a CPU, with one thread but where it says so.
+ */
+#include "check.h"
+
+#include "heap.h"
+#include "linked/linked.h"
+#include "linked/slab.h"
+#include "magazine/magazine.h"
+#include "options/options.h"
+#include "slab/geometry.h"
+
+enum { SIZE = 256, MOST = 4000 };
+
+static struct linked_cache *cache;
+static void *objects[MOST];
+static const struct linked_traits plain = {
+	.name = "test", .size = SIZE, .alignment = 8, .link = LINKED_ANYWHERE};
+
+static struct linked_cache *create(struct linked_traits traits)
+{
+	struct linked_cache *made = metadata_alloc(sizeof *made);
+
+	CHECK(made && linked_create(made, &traits, NULL));
+	return made;
+}
+
+static void destroy(struct linked_cache *made)
+{
+	CHECK(linked_destroy(made));
+	metadata_free(made, sizeof *made);
+}
+
+static void *take(void)
+{
+	void *object = linked_alloc(cache);
+
+	object = object ? object : linked_alloc_missed(cache);
+	CHECK(object);
+	return object;
+}
+
+static void give(void *object)
+{
+	if (!linked_free(cache, object))
+		linked_free_missed(cache, object);
+}
+
+static uintptr_t word(void)
+{
+	return arch_peek(vcpu_self, cache->map, cache->offset);
+}
+
+static const struct linked_slab *slab_of(const void *object)
+{
+	return linked_slab_at(object);
+}
+
+static struct linked_statistics statistics(void)
+{
+	struct linked_statistics now;
+
+	linked_statistics(cache, &now);
+	return now;
+}
+
+/* ---- one slab after another -------------------------------------------------------------------------------
+ */
+
+static void test_word(void)
+{
+	cache = create(plain);
+	CHECK(word() == vcpu_void && cache->slabs == 0);
+	char *first = take();
+	const struct linked_slab *slab = slab_of(first);
+
+	/* Lowest address first; the word is the next object, and the slab is frozen. */
+	CHECK(first == slab->base && slab->state.frozen && slab->cache == cache);
+	CHECK(word() == (uintptr_t)first + SIZE && cache->slabs == 1 && cache->partial == 0);
+	for (unsigned i = 1; i < cache->objects; i++)
+		CHECK(take() == first + (size_t)i * SIZE);
+	/* Nothing left, and the word still tells the slab. */
+	CHECK(word() == ((uintptr_t)first | 1) && slab->state.in_use == cache->objects);
+
+	/* Frees to the word's slab, last first out. */
+	give(first + 2 * SIZE);
+	give(first);
+	CHECK(word() == (uintptr_t)first && take() == first && take() == first + 2 * SIZE);
+	CHECK(slab->state.list == ((uintptr_t)first | 1));
+
+	/* The next slab; the first one thaws and is in no list until something of it is free. */
+	char *second = take();
+
+	CHECK(slab_of(second) != slab && !slab->state.frozen && cache->slabs == 2 && cache->partial == 0);
+	give(first + SIZE);
+	CHECK(cache->partial == 1 && cache->first == slab && slab->state.list == (uintptr_t)first + SIZE);
+	CHECK(slab->state.in_use == cache->objects - 1u && word() == (uintptr_t)second + SIZE);
+	give(first + 3 * SIZE);
+	CHECK(cache->partial == 1 && slab->state.in_use == cache->objects - 2u);
+
+	/* When the second one is used up, the first is frozen again, list and all. */
+	for (unsigned i = 1; i < cache->objects; i++)
+		CHECK(take() == second + (size_t)i * SIZE);
+	CHECK(take() == first + 3 * SIZE && slab->state.frozen && cache->partial == 0);
+	CHECK(take() == first + SIZE && word() == ((uintptr_t)first | 1));
+	CHECK(cache->slabs == 2 && statistics().allocated == 2ull * cache->objects);
+	for (unsigned i = 0; i < cache->objects; i++) {
+		give(first + (size_t)i * SIZE);
+		give(second + (size_t)i * SIZE);
+	}
+	CHECK(statistics().allocated == 0 && statistics().hoarded == cache->objects);
+	destroy(cache);
+}
+
+/* What others free into a frozen slab waits in its own list until the word has nothing left. */
+static void *free_all(void *argument)
+{
+	unsigned *count = argument;
+
+	for (unsigned i = 0; i < *count; i++)
+		linked_free_missed(cache, objects[i]);
+	return NULL;
+}
+
+static void test_foreign_frees(void)
+{
+	cache = create(plain);
+	unsigned count = cache->objects;
+
+	for (unsigned i = 0; i < count; i++)
+		objects[i] = take();
+	const struct linked_slab *slab = slab_of(objects[0]);
+
+	check_join(check_thread(free_all, &count));
+	CHECK(slab->state.frozen && slab->state.in_use == 0 && cache->partial == 0);
+	CHECK(word() == ((uintptr_t)slab->base | 1));
+	uint32_t acquires = cache->lock_acquires;
+
+	/* Taken as a whole, last freed first, without the cache's lock. */
+	for (unsigned i = count; i-- > 0;)
+		CHECK(take() == objects[i]);
+	CHECK(cache->lock_acquires == acquires && slab->state.in_use == count && cache->slabs == 1);
+	for (unsigned i = 0; i < count; i++)
+		give(objects[i]);
+	destroy(cache);
+}
+
+/*
+ * A slab that becomes empty goes when there are as many partial ones as the rule says, itself included, as in
+ * the kernel.
+ */
+static void test_min_partial(void)
+{
+	static const struct {
+		uint32_t size, kept;
+	} rows[] = {{8, 5}, {1024, 5}, {4096, 6}, {65536, 8}, {1 << 20, 10}, {2 << 20, 10}};
+
+	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct linked_traits traits = plain;
+
+		traits.size = rows[i].size;
+		cache = create(traits);
+		CHECK(cache->min_partial == rows[i].kept, "%u bytes: %u", traits.size, cache->min_partial);
+		unsigned count = cache->objects * (rows[i].kept + 4u);
+
+		if (count < MOST && traits.size < 100000) {
+			for (unsigned n = 0; n < count; n++)
+				objects[n] = take();
+			CHECK(cache->slabs == rows[i].kept + 4u);
+			for (unsigned n = 0; n < count; n++)
+				give(objects[n]);
+			/* A slab of one object comes to the list and the question at once. */
+			unsigned kept = rows[i].kept - (cache->objects > 1);
+
+			/* And the one on the word. */
+			CHECK(cache->partial == kept && cache->slabs == kept + 1 &&
+				      cache->freed == rows[i].kept + 3 - kept,
+			      "%u bytes: %u slabs, %u partial", traits.size, cache->slabs, cache->partial);
+			linked_shrink(cache);
+			CHECK(cache->slabs == 0 && word() == vcpu_void);
+		}
+		destroy(cache);
+	}
+}
+
+static void construct(void *object)
+{
+	memset(object, 0x33, SIZE);
+}
+
+static void test_geometry(void)
+{
+	for (uint32_t size = 1; size < 40000; size += size / 3 + 1)
+		for (unsigned kept = 0; kept < 2; kept++) {
+			struct linked_traits traits = plain;
+			struct geometry_slub_rule rule = {
+				.page_bytes = 4096, .cpus = os_cpus(), .order_highest = 3, .order_block = 10};
+
+			traits.size = size;
+			traits.type_stable = kept;
+			cache = create(traits);
+			struct geometry geometry = geometry_slub(&rule, cache->stride);
+
+			CHECK(cache->objects == geometry.objects &&
+			      cache->list.slab_mask + 1 == geometry.bytes);
+			CHECK(cache->stride % 8 == 0 && cache->stride >= size && cache->usable >= size);
+			CHECK(cache->list.link + 8 <= cache->stride && cache->list.link % 8 == 0);
+			CHECK(kept ? cache->list.link >= size : cache->stride < size + 8, "%u bytes", size);
+			char *object = take();
+
+			CHECK((uintptr_t)slab_of(object)->base % geometry.bytes == 0);
+			give(object);
+			destroy(cache);
+		}
+	struct linked_traits traits = plain;
+
+	traits.link = 120;
+	traits.construct = construct;
+	cache = create(traits);
+	CHECK(cache->list.link == 120 && cache->stride == SIZE);
+	char *object = take();
+
+	give(object);
+	CHECK(check_all_bytes(object, 120, 0x33) && check_all_bytes(object + 128, SIZE - 128, 0x33));
+	CHECK(!check_all_bytes(object + 120, 8, 0x33));
+	destroy(cache);
+}
+
+/* Links are nothing that tells an address. */
+static void test_obfuscation(void)
+{
+	cache = create(plain);
+	char *first = take(), *second = take();
+	uint64_t links[2];
+
+	give(second);
+	give(first);
+	memcpy(&links[0], first + cache->list.link, 8);
+	memcpy(&links[1], second + cache->list.link, 8);
+	CHECK(linked_next(cache, (uintptr_t)first) == (uintptr_t)second);
+	for (int i = 0; i < 2; i++)
+		CHECK(links[i] >> 32 != (uintptr_t)first >> 32 && cache->list.secret);
+	/* The same list elsewhere looks different. */
+	CHECK((links[0] ^ links[1]) != ((uintptr_t)second ^ linked_next(cache, (uintptr_t)second)));
+	destroy(cache);
+}
+
+static void test_shuffle(void)
+{
+	struct linked_traits traits = plain;
+	bool seen[512] = {0};
+	unsigned in_order = 0;
+
+	traits.size = 8;
+	options.shuffle = true;
+	cache = create(traits);
+	options.shuffle = false;
+	CHECK(cache->objects == 512 && cache->batch == 512);
+	options.shuffle = true;
+	char *base = NULL, *before = NULL;
+
+	for (unsigned i = 0; i < 512; i++) {
+		char *object = take();
+
+		base = slab_of(object)->base;
+		CHECK(!seen[(object - base) / 8]);
+		seen[(object - base) / 8] = true;
+		in_order += before && object == before + 8;
+		before = object;
+	}
+	CHECK(in_order < 20, "%u of 511 in order", in_order);
+	options.shuffle = false;
+	for (unsigned i = 0; i < 512; i++)
+		give(base + (size_t)i * 8);
+	destroy(cache);
+}
+
+/* ---- words from outside -----------------------------------------------------------------------------------
+ */
+
+static void test_reclaim(void)
+{
+	cache = create(plain);
+	void *object = take();
+
+	/* The first look sees that it moved, the second that it did not. */
+	linked_reclaim(false);
+	CHECK(word() != vcpu_void);
+	give(object);
+	linked_reclaim(false);
+	CHECK(word() != vcpu_void);
+	linked_reclaim(false);
+	CHECK(word() == vcpu_void && cache->slabs == 1 && cache->partial == 1);
+	/* And a cache that nobody has used since then keeps no empty slab. */
+	linked_reclaim(false);
+	linked_reclaim(false);
+	CHECK(cache->slabs == 0);
+	object = take();
+	linked_reclaim(true);
+	CHECK(word() == vcpu_void && cache->slabs == 1 && statistics().allocated == 1);
+	give(object);
+	CHECK(cache->slabs == 1);
+	destroy(cache);
+}
+
+static void test_closed(void)
+{
+	unsigned id = arch_id(vcpu_self);
+
+	cache = create(plain);
+	void *object = take();
+	const struct linked_slab *slab = slab_of(object);
+
+	CHECK(vcpu_close(id));
+	CHECK(word() == vcpu_closed && !linked_alloc(cache));
+	void *other = take();
+
+	/* Nothing stays on a closed word: the slab that it came from is partial again. */
+	CHECK(slab_of(other) != slab && !slab_of(other)->state.frozen && cache->partial == 1);
+	give(object);
+	CHECK(slab->state.frozen && slab->state.list == (uintptr_t)object);
+	vcpu_reopen(id);
+	CHECK(word() == (uintptr_t)object + SIZE);
+	give(other);
+	destroy(cache);
+}
+
+static void test_bulk(void)
+{
+	cache = create(plain);
+	for (size_t count = 0; count < MOST; count = count * 2 + 3) {
+		CHECK(linked_alloc_several(cache, objects, count) == count);
+		CHECK(statistics().allocated == count);
+		for (size_t i = 0; i < count; i++)
+			check_stamp(objects[i], SIZE, i);
+		/* Every other way round: neighbours, and from far apart. */
+		for (size_t i = 0; count % 2 && i + 1 < count; i += 3) {
+			void *swapped = objects[i];
+
+			objects[i] = objects[count - 1 - i];
+			objects[count - 1 - i] = swapped;
+		}
+		linked_free_several(cache, objects, count);
+		CHECK(statistics().allocated == 0);
+	}
+	linked_shrink(cache);
+	CHECK(cache->slabs == 0);
+	destroy(cache);
+}
+
+static unsigned visited;
+
+static void visit(void *object, void *argument)
+{
+	(void)argument;
+	CHECK(object == objects[visited]);
+	visited++;
+}
+
+static void test_visit(void)
+{
+	cache = create(plain);
+	unsigned count = 3u * cache->objects, kept = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		objects[i] = take();
+	for (unsigned i = 0; i < count; i++) {
+		if (i % 7 == 3)
+			objects[kept++] = objects[i];
+		else
+			give(objects[i]);
+	}
+	CHECK(!linked_destroy(cache));
+	/* As good as before, and what is left is known. */
+	visited = 0;
+	linked_visit_objects(cache, visit, NULL);
+	CHECK(visited == kept, "%u of %u", visited, kept);
+	give(take());
+	while (kept)
+		give(objects[--kept]);
+	destroy(cache);
+}
+
+/* ---- broken lists
+ * ------------------------------------------------------------------------------------------- */
+
+static void free_twice(void *argument)
+{
+	give(argument);
+	give(argument);
+}
+
+static void free_twice_between(void *argument)
+{
+	void *other = take();
+
+	give(argument);
+	give(other);
+	give(argument);
+	linked_shrink(cache);
+}
+
+static void free_inside(void *argument)
+{
+	give((char *)argument + 8);
+}
+
+static void overwrite(void *argument)
+{
+	give(argument);
+	memset(argument, 0x41, SIZE);
+	take();
+	take();
+}
+
+static void overwrite_idle(void *argument)
+{
+	give(argument);
+	memset(argument, 0x41, SIZE);
+	linked_shrink(cache);
+}
+
+static void free_foreign(void *argument)
+{
+	(void)argument;
+	give(metadata_alloc(64));
+}
+
+static void test_broken(void)
+{
+	static const struct {
+		void (*what)(void *object);
+		const char *said;
+	} rows[] = {
+		{free_twice, "freed just before"},    {free_twice_between, "freed twice"},
+		{free_inside, "not the start"},       {overwrite, "its link is gone"},
+		{overwrite_idle, "its link is gone"}, {free_foreign, "not an object of this cache"},
+	};
+
+	cache = create(plain);
+	void *object = take();
+
+	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[512];
+		int status = check_child(rows[i].what, object, text, sizeof text);
+
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, rows[i].said),
+		      "row %u: %#x, said: %s", i, (unsigned)status, text);
+	}
+	give(object);
+	destroy(cache);
+}
+
+int main(void)
+{
+	check_watchdog(60);
+	check_pin();
+	free(malloc(1));
+	test_word();
+	test_foreign_frees();
+	test_min_partial();
+	test_geometry();
+	test_obfuscation();
+	test_shuffle();
+	test_reclaim();
+	test_closed();
+	test_bulk();
+	test_visit();
+	test_broken();
+	magazine_trim();
+	heap_walk();
+	return 0;
+}
