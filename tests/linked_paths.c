@@ -8,6 +8,8 @@
  */
 #include "check.h"
 
+#include <cpuslab/cache.h>
+
 #include "heap.h"
 #include "linked/linked.h"
 #include "linked/slab.h"
@@ -353,6 +355,42 @@ static void test_bulk(void)
 	destroy(cache);
 }
 
+/*
+ * What a cache with one object takes beside the object's slab: its handle, what is behind it, the slab's
+ * descriptor, and four words for each vCPU.
+ */
+static void test_metadata(void)
+{
+	enum { CACHES = 1000 };
+	static struct cpuslab_cache *many[CACHES];
+	static void *one[CACHES];
+	struct page_statistics before, after;
+	unsigned vcpus = (unsigned)sysconf(_SC_NPROCESSORS_CONF); /* the test itself is pinned to one */
+
+	page_statistics(&before);
+	for (unsigned i = 0; i < CACHES; i++) {
+		char name[16];
+		struct cpuslab_cache_args args = {.name = name,
+						  .size = 96,
+						  .engine = CPUSLAB_ENGINE_LINKED,
+						  .flags = CPUSLAB_CACHE_NO_MERGE};
+
+		snprintf(name, sizeof name, "cache-%u", i);
+		CHECK((many[i] = cpuslab_cache_create(&args)));
+		CHECK((one[i] = cpuslab_cache_alloc(many[i])));
+	}
+	page_statistics(&after);
+	size_t each =
+		(after.metadata_bytes - before.metadata_bytes) / CACHES / vcpus + VCPU_GROUP_BYTES / VCPU_ROW;
+
+	printf("%zu bytes of metadata for each of %u vCPUs and cache\n", each, vcpus);
+	CHECK(vcpus < 2 || each < 200);
+	for (unsigned i = 0; i < CACHES; i++) {
+		cpuslab_cache_free(many[i], one[i]);
+		CHECK(cpuslab_cache_destroy(many[i]) == 0);
+	}
+}
+
 static unsigned visited;
 
 static void visit(void *object, void *argument)
@@ -471,6 +509,7 @@ int main(void)
 	test_closed();
 	test_bulk();
 	test_visit();
+	test_metadata();
 	test_broken();
 	magazine_trim();
 	heap_walk();
