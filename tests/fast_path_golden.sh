@@ -28,10 +28,10 @@ exec python3 - "$build/libcpuslab.so" "$here/golden/fast_path.x86_64.txt" "${1:-
 import difflib, re, subprocess, sys
 
 library, golden_path, update = sys.argv[1:4]
-# Function, and whether its first branch is taken (or None, where no branch is): the most instructions.
+# Function, and the engine where there are two: the most instructions.
 PATHS = {("malloc", None): 20, ("free", None): 20,
          ("cpuslab_cache_alloc", "magazine"): 20, ("cpuslab_cache_free", "magazine"): 28,
-         ("cpuslab_cache_alloc", "linked"): 26, ("cpuslab_cache_free", "linked"): 30}
+         ("cpuslab_cache_alloc", "linked"): 26, ("cpuslab_cache_free", "linked"): 38}
 
 
 def output(*command):
@@ -82,7 +82,7 @@ def walk(function, engine):
             return path
         branch = re.match(r"j(e|ne)\s+([0-9a-f]+) <", text)
         if branch and not asked:
-            # The handle's byte is zero for magazines.
+            # The handle's byte is zero for magazines, and the map has the id of a magazine's page.
             asked = True
             at = int(branch.group(2), 16) if (branch.group(1) == "e") == (engine == "magazine") else following[at]
         elif name == "jmp":
