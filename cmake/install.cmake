@@ -12,6 +12,8 @@ install(
 	ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_BINARY_DIR}/cpuslab.o DESTINATION ${CMAKE_INSTALL_LIBDIR}/cpuslab)
 install(DIRECTORY include/cpuslab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# linux/slab.h and its neighbours: a folder that only ported kernel sources have in their include path.
+install(DIRECTORY include/kernel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cpuslab)
 install(EXPORT cpuslabTargets NAMESPACE cpuslab:: DESTINATION ${CPUSLAB_CONFIG_DIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")

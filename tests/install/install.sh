@@ -23,6 +23,7 @@ libdir=$(dirname "$library")
 for file in "$libdir/libcpuslab.so" "$libdir/libcpuslab.so.${version%%.*}" "$libdir/libcpuslab.a" \
 	"$libdir/cpuslab/cpuslab.o" "$libdir/pkgconfig/cpuslab.pc" "$libdir/cmake/cpuslab/cpuslabConfig.cmake" \
 	"$libdir/cmake/cpuslab/cpuslabConfigVersion.cmake" "$root/include/cpuslab/cpuslab.h" \
+	"$root/include/cpuslab/kmem.h" "$root/include/cpuslab/kernel/linux/slab.h" \
 	"$root/bin/cpuslab" "$root/share/doc/cpuslab/LICENSE" "$root/share/doc/cpuslab/README.md"; do
 	[ -e "$file" ] || fail "${file#"$stage"} was not installed"
 done
@@ -59,6 +60,14 @@ if command -v pkg-config >/dev/null 2>&1; then
 	works 'pkg-config, object file first' "$work/object"
 	works 'pkg-config, object file in a static program' "$work/static"
 	works 'pkg-config, C++ with the archive' "$work/cxx"
+	kernel=$stage$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=kernel cpuslab)
+	# shellcheck disable=SC2046
+	{
+		gcc -o "$work/kernel" -I"$kernel" "$here/module.c" $(pkg-config --cflags --libs cpuslab)
+		g++ -o "$work/kernel_cxx" -I"$kernel" -x c++ "$here/module.c" $(pkg-config --cflags --libs cpuslab)
+	}
+	works 'pkg-config, linux/slab.h' env LD_LIBRARY_PATH="$libdir" "$work/kernel"
+	works 'pkg-config, linux/slab.h in C++' env LD_LIBRARY_PATH="$libdir" "$work/kernel_cxx"
 	readelf -d "$work/shared" | grep -q "libcpuslab.so.${version%%.*}" || fail "the program does not need the SONAME"
 	# No call of the library in the program: preload alone must do.
 	LD_PRELOAD=$preload "$here/../../tests/install/mapped.sh" || fail "preload of $preload"

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See radix_tree.h.  A node is found in three states, and the cache keeps the first: as the constructor made
+ * it, all slots NULL (so that an insertion writes only what it needs); in a tree; and unlinked, but still
+ * whole until every reader that may have found it has gone.  Then it is put back as the constructor made it.
+ */
+#include "radix_tree.h"
+
+#include <linux/bug.h>
+#include <linux/compiler.h>
+#include <linux/err.h>
+#include <linux/kernel.h>
+
+#define RADIX_MASK     (RADIX_SLOTS - 1)
+#define RADIX_IS_NODE  1UL
+#define RADIX_NO_OWNER ((struct radix_root *)0x100)
+
+struct radix_node {
+	u8 shift;  /* of the index, for this node's slots */
+	u8 offset; /* in its parent */
+	u16 count;
+	struct radix_node *parent;
+	/* What a reader checks: whose node it is, and for which part of the indexes. */
+	struct radix_root *owner;
+	unsigned long base;
+	struct rcu_head rcu;
+	void __rcu *slots[RADIX_SLOTS];
+	unsigned long tags[RADIX_TAGS];
+};
+
+static struct kmem_cache *radix_node_cachep;
+long radix_nodes_live, radix_nodes_made;
+
+/* ---- nodes --------------------------------------------------------------------------------------------- */
+
+static void radix_node_ctor(void *object)
+{
+	struct radix_node *node = object;
+
+	memset(node, 0, sizeof(*node));
+	node->owner = RADIX_NO_OWNER;
+	__atomic_fetch_add(&radix_nodes_made, 1, __ATOMIC_RELAXED);
+}
+
+int __init radix_tree_init(void)
+{
+	radix_node_cachep = kmem_cache_create("radix_node", sizeof(struct radix_node), 0,
+					      SLAB_PANIC | SLAB_RECLAIM_ACCOUNT, radix_node_ctor);
+	return radix_node_cachep ? 0 : -ENOMEM;
+}
+
+void radix_tree_exit(void)
+{
+	kmem_cache_destroy(radix_node_cachep);
+}
+
+static bool is_node(const void *entry)
+{
+	return (unsigned long)entry & RADIX_IS_NODE;
+}
+
+static struct radix_node *entry_to_node(void *entry)
+{
+	return (struct radix_node *)((unsigned long)entry & ~RADIX_IS_NODE);
+}
+
+static void *node_to_entry(struct radix_node *node)
+{
+	return (void *)((unsigned long)node | RADIX_IS_NODE);
+}
+
+static unsigned long index_mask(unsigned int shift)
+{
+	return shift + RADIX_SHIFT >= (unsigned int)BITS_PER_LONG ? ~0UL : (1UL << (shift + RADIX_SHIFT)) - 1;
+}
+
+static struct radix_node *radix_node_alloc(struct radix_root *root, struct radix_node *parent,
+					   unsigned int shift, unsigned long index)
+{
+	struct radix_node *node = kmem_cache_alloc(radix_node_cachep, root->gfp);
+
+	if (!node)
+		return NULL;
+	/* Nobody but the constructor and radix_node_rcu_free has written here since. */
+	BUG_ON(node->owner != RADIX_NO_OWNER || node->count || node->slots[0] || node->slots[RADIX_MASK] ||
+	       node->tags[0] || node->tags[1]);
+	node->shift = (u8)shift;
+	node->offset = (u8)(parent ? index >> parent->shift & RADIX_MASK : 0);
+	node->parent = parent;
+	node->owner = root;
+	node->base = index & ~index_mask(shift);
+	__atomic_fetch_add(&radix_nodes_live, 1, __ATOMIC_RELAXED);
+	return node;
+}
+
+static void radix_node_rcu_free(struct rcu_head *head)
+{
+	struct radix_node *node = container_of(head, struct radix_node, rcu);
+
+	/* As constructed: readers have gone, and the next owner relies on it. */
+	memset(node->slots, 0, sizeof(node->slots));
+	memset(node->tags, 0, sizeof(node->tags));
+	node->count = 0;
+	node->owner = RADIX_NO_OWNER;
+	node->base = 0;
+	__atomic_fetch_sub(&radix_nodes_live, 1, __ATOMIC_RELAXED);
+	kmem_cache_free(radix_node_cachep, node);
+}
+
+static void radix_node_free(struct radix_node *node)
+{
+	call_rcu(&node->rcu, radix_node_rcu_free);
+}
+
+/* A node that a reader has found must be of this tree and on the way to the index, whatever writers do. */
+static void check_node(struct radix_root *root, struct radix_node *node, unsigned long index)
+{
+	BUG_ON(READ_ONCE(node->owner) != root);
+	BUG_ON(READ_ONCE(node->base) != (index & ~index_mask(node->shift)));
+}
+
+/* ---- tags ---------------------------------------------------------------------------------------------- */
+
+static bool tag_is_set(struct radix_node *node, unsigned int tag, unsigned long offset)
+{
+	return READ_ONCE(node->tags[tag]) >> offset & 1;
+}
+
+static void node_tag_set(struct radix_node *node, unsigned int tag, unsigned long offset)
+{
+	WRITE_ONCE(node->tags[tag], node->tags[tag] | 1UL << offset);
+}
+
+static void node_tag_clear(struct radix_node *node, unsigned int tag, unsigned long offset)
+{
+	for (;;) {
+		WRITE_ONCE(node->tags[tag], node->tags[tag] & ~(1UL << offset));
+		if (node->tags[tag] || !node->parent)
+			return;
+		offset = node->offset;
+		node = node->parent;
+	}
+}
+
+/* ---- ways down ----------------------------------------------------------------------------------------- */
+
+/* The lowest node on the way to an index, and in *offset the slot there; NULL when the tree has no such node.
+ */
+static struct radix_node *find_leaf(struct radix_root *root, unsigned long index, unsigned long *offset)
+{
+	void *entry = rcu_dereference(root->entry);
+	struct radix_node *node = NULL;
+
+	if (!is_node(entry) || index & ~index_mask(entry_to_node(entry)->shift))
+		return NULL;
+	while (is_node(entry)) {
+		node = entry_to_node(entry);
+		check_node(root, node, index);
+		*offset = index >> node->shift & RADIX_MASK;
+		if (!node->shift)
+			return node;
+		entry = rcu_dereference(node->slots[*offset]);
+	}
+	return NULL;
+}
+
+void *radix_lookup(struct radix_root *root, unsigned long index)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+
+	return node ? rcu_dereference(node->slots[offset]) : NULL;
+}
+
+/* ---- insertion ----------------------------------------------------------------------------------------- */
+
+/* Nodes on top until the tree reaches the index. */
+static int radix_extend(struct radix_root *root, unsigned long index)
+{
+	struct radix_node *top = entry_to_node(root->entry), *node;
+	unsigned int tag;
+
+	if (!top) {
+		unsigned int shift = 0;
+
+		while (index & ~index_mask(shift))
+			shift += RADIX_SHIFT;
+		node = radix_node_alloc(root, NULL, shift, 0);
+		if (!node)
+			return -ENOMEM;
+		rcu_assign_pointer(root->entry, node_to_entry(node));
+		return 0;
+	}
+	while (index & ~index_mask(top->shift)) {
+		node = radix_node_alloc(root, NULL, top->shift + RADIX_SHIFT, 0);
+		if (!node)
+			return -ENOMEM;
+		node->count = 1;
+		RCU_INIT_POINTER(node->slots[0], node_to_entry(top));
+		for (tag = 0; tag < RADIX_TAGS; tag++)
+			if (top->tags[tag])
+				node_tag_set(node, tag, 0);
+		top->parent = node;
+		top->offset = 0;
+		rcu_assign_pointer(root->entry, node_to_entry(node));
+		top = node;
+	}
+	return 0;
+}
+
+static void radix_prune(struct radix_root *root, struct radix_node *node);
+
+int radix_insert(struct radix_root *root, unsigned long index, void *item)
+{
+	struct radix_node *node, *child;
+	unsigned long offset;
+	int error = radix_extend(root, index);
+
+	BUG_ON(!item || is_node(item));
+	node = entry_to_node(root->entry);
+	if (error) {
+		if (node)
+			radix_prune(root, node);
+		return error;
+	}
+	for (;;) {
+		offset = index >> node->shift & RADIX_MASK;
+		if (!node->shift)
+			break;
+		if (!node->slots[offset]) {
+			child = radix_node_alloc(root, node, node->shift - RADIX_SHIFT, index);
+			if (!child) {
+				radix_prune(root, node);
+				return -ENOMEM;
+			}
+			node->count++;
+			rcu_assign_pointer(node->slots[offset], node_to_entry(child));
+		}
+		node = entry_to_node(node->slots[offset]);
+	}
+	if (node->slots[offset])
+		return -EEXIST;
+	node->count++;
+	rcu_assign_pointer(node->slots[offset], item);
+	return 0;
+}
+
+/* ---- deletion ------------------------------------------------------------------------------------------ */
+
+/* Takes a top that leads to its first slot alone off the tree. */
+static void radix_shrink(struct radix_root *root)
+{
+	struct radix_node *top = entry_to_node(root->entry), *child;
+
+	while (top && top->shift && top->count == 1 && top->slots[0]) {
+		child = entry_to_node(top->slots[0]);
+		child->parent = NULL;
+		rcu_assign_pointer(root->entry, node_to_entry(child));
+		/* A reader that is in `top` still finds the child there. */
+		radix_node_free(top);
+		top = child;
+	}
+}
+
+/* Takes nodes without entries off the tree, from one on upwards. */
+static void radix_prune(struct radix_root *root, struct radix_node *node)
+{
+	struct radix_node *parent;
+
+	while (!node->count) {
+		parent = node->parent;
+		if (!parent) {
+			RCU_INIT_POINTER(root->entry, NULL);
+			radix_node_free(node);
+			return;
+		}
+		RCU_INIT_POINTER(parent->slots[node->offset], NULL);
+		parent->count--;
+		radix_node_free(node);
+		node = parent;
+	}
+	radix_shrink(root);
+}
+
+void *radix_delete(struct radix_root *root, unsigned long index)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+	void *item = node ? node->slots[offset] : NULL;
+	unsigned int tag;
+
+	if (!item)
+		return NULL;
+	for (tag = 0; tag < RADIX_TAGS; tag++)
+		node_tag_clear(node, tag, offset);
+	RCU_INIT_POINTER(node->slots[offset], NULL);
+	node->count--;
+	radix_prune(root, node);
+	return item;
+}
+
+void *radix_replace(struct radix_root *root, unsigned long index, void *item)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+	void *old = node ? node->slots[offset] : NULL;
+
+	if (old)
+		rcu_assign_pointer(node->slots[offset], item);
+	return old;
+}
+
+/* ---- tags of items ------------------------------------------------------------------------------------- */
+
+void radix_tag_set(struct radix_root *root, unsigned long index, unsigned int tag)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+
+	if (WARN_ON(!node || !node->slots[offset]))
+		return;
+	while (node) {
+		node_tag_set(node, tag, offset);
+		offset = node->offset;
+		node = node->parent;
+	}
+}
+
+void radix_tag_clear(struct radix_root *root, unsigned long index, unsigned int tag)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+
+	if (node)
+		node_tag_clear(node, tag, offset);
+}
+
+bool radix_tag_get(struct radix_root *root, unsigned long index, unsigned int tag)
+{
+	unsigned long offset;
+	struct radix_node *node = find_leaf(root, index, &offset);
+
+	return node && tag_is_set(node, tag, offset);
+}
+
+/* ---- in order ------------------------------------------------------------------------------------------ */
+
+/* Items below one node from *index on.  *index is where to go on; true when the node has no more. */
+static bool gang_below(struct radix_root *root, struct radix_node *node, unsigned long *index, void **items,
+		       unsigned int *found, unsigned int max, int tag)
+{
+	unsigned long offset = *index >> node->shift & RADIX_MASK;
+
+	check_node(root, node, *index);
+	for (; offset < RADIX_SLOTS; offset++) {
+		void *entry = rcu_dereference(node->slots[offset]);
+		bool wanted = entry && (tag < 0 || tag_is_set(node, (unsigned int)tag, offset));
+
+		/* Where this slot's indexes start, unless the search starts in the midst of them. */
+		if ((*index >> node->shift & RADIX_MASK) != offset)
+			*index = node->base | offset << node->shift;
+		if (wanted && node->shift) {
+			if (!gang_below(root, entry_to_node(entry), index, items, found, max, tag))
+				return false;
+		} else if (wanted) {
+			if (*found == max)
+				return false;
+			items[(*found)++] = entry;
+		}
+	}
+	return true;
+}
+
+unsigned int radix_gang_lookup(struct radix_root *root, void **items, unsigned long first, unsigned int max,
+			       int tag)
+{
+	void *entry = rcu_dereference(root->entry);
+	unsigned int found = 0;
+
+	if (is_node(entry) && !(first & ~index_mask(entry_to_node(entry)->shift)))
+		gang_below(root, entry_to_node(entry), &first, items, &found, max, tag);
+	return found;
+}
