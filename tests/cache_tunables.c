@@ -254,7 +254,7 @@ static struct cpuslab_cache *shared[SHARED];
 static bool stop;
 
 /* Handed from thread to thread, so that a magazine holds objects that another vCPU allocated. */
-static void *_Atomic exchange[SHARED][64];
+static void *exchange[SHARED][64];
 
 static void construct(void *object)
 {

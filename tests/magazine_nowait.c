@@ -138,7 +138,7 @@ static void test_linked(void)
 
 enum { THREADS = 4, SHARED = 256 };
 static struct cpuslab_cache *shared;
-static void *_Atomic exchange[SHARED];
+static void *exchange[SHARED];
 
 static void *allocate_and_free(void *argument)
 {

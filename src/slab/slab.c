@@ -385,7 +385,7 @@ static struct slab *try_make_slab(struct slab_cache *cache)
 
 static void *take_one(struct slab_cache *cache, struct slab *slab)
 {
-	void *object;
+	void *object = NULL;
 
 	(void)(cache->wide ? take(cache, slab, &object + 1, 1, true)
 			   : take(cache, slab, &object + 1, 1, false));

@@ -58,11 +58,13 @@ struct slab_cache {
 	bool wide;           /* indexes of 16 bits */
 	bool under_repair;   /* in a forked child: its lists are being made anew */
 
+	/* Stacks that are pushed without the lock, rarely. */
+	struct slab *made;   /* by slab_try_alloc; whoever has the lock takes them over */
+	struct slab *unused; /* descriptors that got no run */
+
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
 	struct slab *empty;              /* the one that is kept */
-	struct slab *made;               /* by slab_try_alloc; a stack that whoever has the lock takes over */
-	struct slab *unused;             /* the same of descriptors that got no run */
 	uint32_t slabs, full_slabs;
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t created, freed, lock_acquires;
