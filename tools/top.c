@@ -76,8 +76,7 @@ static bool find_sorting(int key, enum sorting *sorting)
 	return false;
 }
 
-/* ---- what is watched
- * ---------------------------------------------------------------------------------------- */
+/* ---- what is watched ----------------------------------------------------------------------------------- */
 
 struct watch {
 	struct target target;
@@ -190,8 +189,7 @@ static struct overview overview_of(const struct watch *watch)
 				 .notice = watch->notice[0] ? watch->notice : NULL};
 }
 
-/* ---- once
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- once ---------------------------------------------------------------------------------------------- */
 
 static struct screen screen;
 
@@ -215,8 +213,7 @@ static int print_once(struct watch *watch, double delay)
 	return 0;
 }
 
-/* ---- the terminal
- * --------------------------------------------------------------------------------------------- */
+/* ---- the terminal -------------------------------------------------------------------------------------- */
 
 #ifdef CPUSLAB_HAS_CURSES
 

@@ -84,7 +84,7 @@ static void push_filled(struct depot *depot, struct magazine *magazine)
 {
 	stack_push(&depot->filled, magazine);
 	depot->filled_count++;
-	depot->objects += magazine->count;
+	depot->objects += magazine->count - magazine->marks;
 }
 
 static struct magazine *pop_filled(struct depot *depot)
@@ -93,7 +93,7 @@ static struct magazine *pop_filled(struct depot *depot)
 
 	if (!magazine)
 		return NULL;
-	depot->objects -= magazine->count;
+	depot->objects -= magazine->count - magazine->marks;
 	if (--depot->filled_count < depot->filled_low)
 		depot->filled_low = depot->filled_count;
 	return magazine;
@@ -122,7 +122,7 @@ static struct magazine *new_magazine(const struct depot *depot)
 	if (!magazine)
 		return NULL;
 	magazine->capacity = capacity;
-	magazine->count = 0;
+	magazine->count = magazine->marks = 0;
 	magazine->self = magazine_end_mark(magazine);
 	magazine->slot[0] = NULL;
 	magazine->slot[capacity + 1] = (void *)magazine_end_mark(magazine);
@@ -237,8 +237,22 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 	return magazine->count > 0;
 }
 
+/* Leaves objects alone in the slots. */
+static void drop_marks(struct magazine *magazine)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 1; i <= magazine->count; i++)
+		if (magazine->slot[i])
+			magazine->slot[++kept] = magazine->slot[i];
+	magazine->count = (uint16_t)kept;
+	magazine->marks = 0;
+}
+
 void depot_drain(struct depot *depot, struct magazine *magazine)
 {
+	if (magazine->marks)
+		drop_marks(magazine);
 	slab_free_batch(&depot->slabs, &magazine->slot[1], magazine->count);
 	magazine->count = 0;
 	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
@@ -347,7 +361,7 @@ void depot_repair(struct depot *depot)
 	depot->objects = 0;
 	for (const struct magazine *magazine = depot->filled; magazine; magazine = magazine->next) {
 		depot->filled_count++;
-		depot->objects += magazine->count;
+		depot->objects += magazine->count - magazine->marks;
 	}
 	for (const struct magazine *magazine = depot->empty; magazine; magazine = magazine->next)
 		depot->empty_count++;

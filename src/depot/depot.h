@@ -17,6 +17,9 @@
  * present capacity is stale, and when it comes back, filled or not, its objects go to the slabs and it is
  * freed.
  *
+ * Watched objects.  A heap profile wants to know of some objects whenever they are allocated.  Such an object
+ * has NULL in the slot above it: the pop that comes there misses, and the slow path takes both.
+ *
  * Fork: both stacks change by one store of their head; depot_repair() counts again.
  */
 #ifndef CPUSLAB_DEPOT_H
@@ -33,7 +36,8 @@ struct magazine {
 	struct magazine *next; /* in a depot's stack */
 	uint16_t capacity;
 	uint16_t count; /* true only while the magazine is in hand or in a depot */
-	uint32_t padding;
+	uint16_t marks; /* of the slots up to `count`, those that hold NULL: see "Watched objects" */
+	uint16_t padding;
 	uintptr_t self; /* the end mark once more, just below slot[0] */
 	void *slot[];
 };

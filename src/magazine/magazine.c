@@ -6,6 +6,8 @@
 #include "check/corruption.h"
 #include "linked/linked.h"
 #include "os/os.h"
+#include "profile/dump.h"
+#include "profile/profile.h"
 
 /* Cache numbers start after the page ids that mean no cache. */
 enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
@@ -15,7 +17,7 @@ static unsigned cache_count = FIRST_CACHE;
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-/* ---- words and magazines ------------------------------------------------------------------------------ */
+/* ---- words and magazines ------------------------------------------------------------------------------- */
 
 /* A magazine that is in hand: where its top was when it was detached. */
 struct hand {
@@ -121,8 +123,14 @@ static void put_spare(struct cache *cache, struct magazine *magazine)
 		depot_put(&cache->depot, magazine);
 }
 
-static void *pop_in_hand(struct magazine *magazine)
+/* *watched tells whether the object has a mark above it, which goes too. */
+static void *pop_in_hand(struct magazine *magazine, bool *watched)
 {
+	*watched = !magazine->slot[magazine->count];
+	if (*watched) {
+		magazine->count--;
+		magazine->marks--;
+	}
 	return magazine->slot[magazine->count--];
 }
 
@@ -131,7 +139,60 @@ static void push_in_hand(struct magazine *magazine, void *object)
 	magazine->slot[++magazine->count] = object;
 }
 
-/* ---- aging -------------------------------------------------------------------------------------------- */
+/* ---- watched objects ----------------------------------------------------------------------------------- */
+
+enum { SMALLEST_WATCHED = 3 }; /* slots: a magazine of fewer has no room for an object and a mark */
+
+/* Puts a mark above the object on top. */
+static void mark_in_hand(struct magazine *magazine)
+{
+	magazine->slot[++magazine->count] = NULL;
+	magazine->marks++;
+}
+
+static void set_page_id(const void *object, uint16_t id)
+{
+	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
+}
+
+/*
+ * After a refill: what is watched gets its mark, and its page leads frees into the slow path.  The objects
+ * are in hand, so that their pages stay the cache's.  A mark for which the magazine has no room is left out.
+ */
+static void mark_watched(struct cache *cache, struct magazine *magazine)
+{
+	uint64_t bound = profile_bound(cache->depot.slabs.traits.size);
+
+	if (magazine->capacity < SMALLEST_WATCHED)
+		return;
+	for (unsigned i = 1; i <= magazine->count && magazine->count < magazine->capacity; i++) {
+		if (!profile_watches(bound, magazine->slot[i]))
+			continue;
+		set_page_id(magazine->slot[i], PAGE_WATCHED);
+		for (unsigned above = magazine->count++; above > i; above--)
+			magazine->slot[above + 1] = magazine->slot[above];
+		magazine->slot[++i] = NULL;
+		magazine->marks++;
+	}
+}
+
+/*
+ * Whether an object that is being freed is watched, which the profile is then told.  Where no profile runs
+ * any more its page becomes as others are; the object is still allocated, so that the page is the cache's.
+ */
+static bool free_is_watched(const struct cache *cache, void *object)
+{
+	if (page_id(object) != PAGE_WATCHED)
+		return false;
+	if (!profile_is_on()) {
+		set_page_id(object, cache->id);
+		return false;
+	}
+	profile_freed(object);
+	return profile_watches(profile_bound(cache->depot.slabs.traits.size), object);
+}
+
+/* ---- aging --------------------------------------------------------------------------------------------- */
 
 /* Moves what a cache has in a closed area, or where nobody else uses it, to its depot. */
 static void empty_words(struct cache *cache, uintptr_t *word)
@@ -256,7 +317,7 @@ void magazine_trim(void)
 	page_purge(true);
 }
 
-/* ---- slow paths --------------------------------------------------------------------------------------- */
+/* ---- slow paths ---------------------------------------------------------------------------------------- */
 
 /* Without a word to load a magazine into: straight from the slabs. */
 static void *alloc_from_slab(struct cache *cache)
@@ -267,6 +328,15 @@ static void *alloc_from_slab(struct cache *cache)
 		return object;
 	magazine_reclaim_all();
 	return slab_alloc_batch(&cache->depot.slabs, &object, 1) ? object : NULL;
+}
+
+static bool refill(struct cache *cache, struct magazine *magazine)
+{
+	if (!depot_refill(&cache->depot, magazine))
+		return false;
+	if (profile_is_on())
+		mark_watched(cache, magazine);
+	return true;
 }
 
 /* A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of memory.
@@ -290,18 +360,33 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 
 	if (page_has_grown())
 		reclaim();
-	if (depot_refill(depot, loaded))
+	if (refill(cache, loaded))
 		return loaded;
 	magazine_reclaim_all();
-	if (depot_refill(depot, loaded))
+	if (refill(cache, loaded))
 		return loaded;
 	depot_put(depot, loaded);
 	return NULL;
 }
 
+static __attribute__((noinline, cold)) void settle_profile(void);
+static void turn_profile(void);
+
+static __attribute__((noinline)) void sample(const struct cache *cache, void *object)
+{
+	profile_allocated(object, cache->depot.slabs.traits.size);
+	/* Another choice may have been made meanwhile, which did not know of it. */
+	set_page_id(object, PAGE_WATCHED);
+	turn_profile();
+	profile_look();
+}
+
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
-	bool closed;
+	bool closed, watched;
+
+	if (profile_is_due())
+		settle_profile();
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
@@ -331,8 +416,10 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 				return alloc_from_slab(cache);
 		}
 	}
-	object = pop_in_hand(magazine);
+	object = pop_in_hand(magazine, &watched);
 	install(cache, magazine);
+	if (watched && profile_is_on())
+		sample(cache, object);
 	return object;
 }
 
@@ -352,10 +439,10 @@ static void free_to_slab(struct cache *cache, void *object)
 
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
 {
-	bool closed;
+	bool closed, watched = free_is_watched(cache, object);
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
-	if (magazine_free_at(cache->map, &cache->offset, object))
+	if (!watched && magazine_free_at(cache->map, &cache->offset, object))
 		return;
 	struct hand loaded = detach(cache, &closed);
 
@@ -366,7 +453,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		}
 		loaded = detach(cache, &closed);
 	}
-	if (loaded.magazine && loaded.magazine->count && *loaded.top == object)
+	if (loaded.magazine && loaded.magazine->count &&
+	    (*loaded.top ? *loaded.top : loaded.top[-1]) == object)
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of an object that was freed just before");
 	if (!slab_is_object(&cache->depot.slabs, object))
@@ -375,7 +463,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
-	if (!magazine || magazine->count == magazine->capacity) {
+	if (!magazine || magazine->count + watched >= magazine->capacity) {
 		struct magazine *spare = unless_stale(cache, take_spare(cache));
 
 		if (spare && !spare->count) {
@@ -396,10 +484,12 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		}
 	}
 	push_in_hand(magazine, object);
+	if (watched && magazine->capacity >= SMALLEST_WATCHED)
+		mark_in_hand(magazine);
 	install(cache, magazine);
 }
 
-/* ---- several at once ---------------------------------------------------------------------------------- */
+/* ---- several at once ----------------------------------------------------------------------------------- */
 
 /* Puts back a word that was taken, as it is now. */
 static void return_word(struct cache *cache, void **top)
@@ -430,14 +520,15 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 
 	if (word == vcpu_void || word == vcpu_closed)
 		return 0;
-	/* The same two reasons to miss as in arch_push. */
-	while (given < count && *top != objects[given] && !((uintptr_t)top[1] & 1))
+	/* The same reasons to miss as in arch_push, or before it for an object that is watched. */
+	while (given < count && *top != objects[given] && !((uintptr_t)top[1] & 1) &&
+	       (!profile_is_on() || page_id(objects[given]) != PAGE_WATCHED))
 		*++top = objects[given++];
 	return_word(cache, top);
 	return given;
 }
 
-/* ---- caches ------------------------------------------------------------------------------------------- */
+/* ---- caches -------------------------------------------------------------------------------------------- */
 
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
@@ -545,7 +636,7 @@ struct cache *magazine_cache(const void *address)
 
 	if (id >= PAGE_ID_RESERVED)
 		return cache_of_id(id);
-	return id == PAGE_SLAB ? cache_of_slabs(slab_cache_of(address)) : NULL;
+	return id == PAGE_SLAB || id == PAGE_WATCHED ? cache_of_slabs(slab_cache_of(address)) : NULL;
 }
 
 void magazine_begin_census(void)
@@ -566,6 +657,70 @@ void magazine_keep_caches(void)
 void magazine_let_caches_go(void)
 {
 	cpuslab_spin_unlock(&keeping_lock);
+}
+
+/* ---- heap profiles ------------------------------------------------------------------------------------- */
+
+static uint64_t bound_of_walk; /* with the census lock */
+
+static bool watched_in_walk(const void *object, bool before)
+{
+	return profile_watches(bound_of_walk, object) || (before && profile_has(object));
+}
+
+/*
+ * Objects that the program has already, or that lie in magazines, never pass a refill of their own accord. So
+ * all pages are marked once, and the magazines emptied.  An object that another thread frees meanwhile by
+ * what it read before goes unwatched until it comes back.
+ */
+static void watch_everything(void)
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+
+	cpuslab_spin_lock(&census_lock);
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		const void *address = (const void *)(page << PAGE_SHIFT);
+		struct cache *cache = magazine_cache(address);
+
+		if (!cache || cache->depot.capacity < SMALLEST_WATCHED)
+			continue;
+		bound_of_walk = profile_bound(cache->depot.slabs.traits.size);
+		slab_watch_pages(&cache->depot.slabs, address, watched_in_walk);
+	}
+	cpuslab_spin_unlock(&census_lock);
+	magazine_reclaim_all();
+}
+
+static void settle_profile(void)
+{
+	if (profile_settle())
+		watch_everything();
+}
+
+/*
+ * Another choice of objects every now and then, so that a few that are used over and over do not stand for
+ * all: as often as costs a hundredth of the time.
+ */
+static void turn_profile(void)
+{
+	enum { TURN_MILLISECONDS = 250, SHARE = 100 };
+	static uint64_t next;
+	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next, __ATOMIC_RELAXED);
+
+	if (now < due || !__atomic_compare_exchange_n(&next, &due, now + TURN_MILLISECONDS, false,
+						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	profile_turn();
+	watch_everything();
+	uint64_t spent = os_milliseconds() - now;
+
+	__atomic_store_n(&next, now + (spent > 2 ? spent * SHARE : TURN_MILLISECONDS), __ATOMIC_RELAXED);
+}
+
+void magazine_settle_profile(void)
+{
+	if (profile_is_due())
+		settle_profile();
 }
 
 /*
@@ -629,12 +784,13 @@ void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("magazine.caches", (uintptr_t)caches, sizeof caches);
 	show("magazine.cache_count", (uintptr_t)&cache_count, sizeof cache_count);
+	profile_show(show);
 	vcpu_show(show);
 	slab_show(show);
 	page_show(show);
 }
 
-/* ---- fork --------------------------------------------------------------------------------------------- */
+/* ---- fork ---------------------------------------------------------------------------------------------- */
 
 static struct slab_cache *slabs_of_id(uint16_t id)
 {

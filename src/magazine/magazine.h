@@ -119,6 +119,8 @@ void magazine_let_caches_go(void);
 
 /* When the system has refused memory: everything that is hoarded goes back, from everywhere. */
 void magazine_reclaim_all(void);
+/* Starts or ends a heap profile where profile.wanted says so; the slow path of alloc does it too. */
+void magazine_settle_profile(void);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
 /* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */

@@ -5,6 +5,8 @@
 #include "magazine/magazine.h"
 #include "malloc/size_class.h"
 #include "page/page.h"
+#include "profile/dump.h"
+#include "profile/profile.h"
 
 /* Beyond this alignment a run would leave too much of the heap's address space behind. */
 enum { RUN_ALIGNMENT_MAX = 4 << 20 };
@@ -49,6 +51,25 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
+/* To a heap profile, which may choose it. */
+static void note(const void *object, size_t size)
+{
+	magazine_settle_profile();
+	if (profile_is_on() && object && profile_chooses(size)) {
+		profile_allocated(object, size);
+		profile_look();
+	}
+}
+
+void *large_alloc_mapping(size_t size)
+{
+	bool zeroed;
+	void *object = huge_alloc(size, 1, &zeroed);
+
+	note(object, size);
+	return object;
+}
+
 void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	__atomic_fetch_add(&allocs, 1, __ATOMIC_RELAXED);
@@ -59,6 +80,7 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 		magazine_trim();
 		object = alloc_once(size, alignment, zeroed);
 	}
+	note(object, size);
 	return object;
 }
 
@@ -66,6 +88,8 @@ void large_free(void *object)
 {
 	__atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED);
 	magazine_tick();
+	if (profile_is_on())
+		profile_freed(object);
 	if (!page_is_heap(object)) {
 		if (!huge_free(object))
 			corruption_abort(NULL, object, "free of a pointer that is not ours");
@@ -94,15 +118,21 @@ size_t large_bytes(const void *object)
 	return 0;
 }
 
-void *large_resize(void *object, size_t size)
+static void *resize(void *object, size_t size)
 {
-	if (size <= SIZE_CLASS_MAX / 2)
-		return NULL;
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
-	/* An object of a cache may be as large, but it has no run of its own. */
-	return size <= LARGE_RUN_MAX && page_id(object) == PAGE_LARGE &&
-			       page_large_resize(object, pages_for(size))
-		       ? object
-		       : NULL;
+	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;
+}
+
+void *large_resize(void *object, size_t size)
+{
+	void *resized = size <= SIZE_CLASS_MAX / 2 ? NULL : resize(object, size);
+
+	/* To a profile, another object. */
+	if (resized && profile_is_on()) {
+		profile_freed(object);
+		note(resized, size);
+	}
+	return resized;
 }

@@ -14,6 +14,8 @@ enum { LARGE_RUN_MAX = 1 << 30 };
 
 /* NULL when there is no memory, even after everything that can be given back was. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
+/* A mapping of its own whatever the size, which can grow without a copy. */
+void *large_alloc_mapping(size_t size);
 /* Frees any pointer that no cache owns; aborts on one that is nobody's. */
 void large_free(void *object);
 /* The usable bytes; 0 for a pointer that is not the start of a large object. */

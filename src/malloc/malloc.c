@@ -172,12 +172,11 @@ EXPORT void *realloc(void *object, size_t size)
 			return resized;
 	}
 
-	bool zeroed;
 	/*
 	 * What has outgrown its run may grow again: a mapping of its own can then move without a copy.  That
 	 * pays where the copy would cost more than the page faults of all that is new.
 	 */
-	void *moved = usable >= MOVE_FROM && size > usable ? huge_alloc(size, 1, &zeroed) : malloc(size);
+	void *moved = usable >= MOVE_FROM && size > usable ? large_alloc_mapping(size) : malloc(size);
 
 	if (!moved)
 		return size <= usable ? object : out_of_memory();

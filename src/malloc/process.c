@@ -14,6 +14,7 @@
 #include "options/options.h"
 #include "os/os.h"
 #include "page/page.h"
+#include "profile/dump.h"
 #include "report/root.h"
 #include "vcpu/vcpu.h"
 
@@ -31,6 +32,11 @@ static bool started;
 static void in_child(void)
 {
 	__atomic_store_n(alive_word, 0, __ATOMIC_RELEASE);
+}
+
+static void dump_profile(void)
+{
+	(void)profile_dump_new();
 }
 
 static void print_statistics(void)
@@ -70,6 +76,9 @@ static void start(void)
 		pthread_atfork(NULL, NULL, in_child);
 	}
 	size_class_open();
+	profile_begin();
+	if (options.profile_at_exit)
+		atexit(dump_profile);
 	if (options.stats_at_exit || options.slabinfo_at_exit) {
 		os_keep_standard_error();
 		atexit(print_statistics);

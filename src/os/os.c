@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -269,4 +270,53 @@ void os_write_error(const char *text, size_t length)
 {
 	/* When it fails there is nowhere left to say it. */
 	(void)os_write(error_stream, text, length);
+}
+
+int os_read_memory(uintptr_t address, void *buffer, size_t bytes)
+{
+	struct iovec local = {buffer, bytes}, remote = {(void *)address, bytes};
+	ssize_t got = KEEPING_ERRNO(ssize_t, process_vm_readv(getpid(), &local, 1, &remote, 1, 0));
+
+	return got == (ssize_t)bytes ? 0 : EFAULT;
+}
+
+int64_t os_time_of_day(void)
+{
+	struct timespec now;
+
+	return STATUS(clock_gettime(CLOCK_REALTIME, &now)) ? 0
+							   : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+uint32_t os_process_id(void)
+{
+	return (uint32_t)getpid();
+}
+
+int os_create_file(const char *path, int *file)
+{
+	return STATUS(*file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+}
+
+void os_close(int file)
+{
+	(void)STATUS(close(file));
+}
+
+size_t os_read_file(const char *path, char *text, size_t bytes)
+{
+	int file;
+	size_t length = 0;
+
+	if (STATUS(file = open(path, O_RDONLY | O_CLOEXEC)))
+		return 0;
+	while (length < bytes) {
+		ssize_t got = KEEPING_ERRNO(ssize_t, read(file, text + length, bytes - length));
+
+		if (got <= 0)
+			break;
+		length += (size_t)got;
+	}
+	os_close(file);
+	return length;
 }

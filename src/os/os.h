@@ -83,6 +83,18 @@ uint32_t os_thread_id(void);
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);
 
+/* Nanoseconds since 1970. */
+int64_t os_time_of_day(void);
+uint32_t os_process_id(void);
+/* A file that was not there before, readable by its owner alone. */
+int os_create_file(const char *path, int *file);
+void os_close(int file);
+/* The first `bytes` of a file; returns how many there are, 0 where it cannot be read. */
+size_t os_read_file(const char *path, char *text, size_t bytes);
+
+/* Copies own memory of which nobody knows whether it is there; EFAULT if not. */
+int os_read_memory(uintptr_t address, void *buffer, size_t bytes);
+
 /* Writes all of it, unless that fails. */
 int os_write(int file, const char *text, size_t length);
 /* Writes all of it to standard error, whatever happens. */

@@ -43,6 +43,7 @@ enum page_id {
 	PAGE_TRANSIT = 24,    /* first and last page of a free run that is being purged */
 	PAGE_SLAB = 32,       /* of a cache whose word has no offset of 16 bits: slab_of tells */
 	PAGE_LINKED = 40,     /* of a linked cache: slab_of tells */
+	PAGE_WATCHED = 48,    /* of a cache as PAGE_SLAB, with objects that a heap profile watches */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };
 
@@ -82,7 +83,7 @@ static inline uint16_t page_id(const void *address)
 	return __atomic_load_n(&page_front.map[page_of(address)], __ATOMIC_ACQUIRE);
 }
 
-/* ---- runs: `pages` pages in a row ------------------------------------------------------------------- */
+/* ---- runs: `pages` pages in a row ---------------------------------------------------------------------- */
 
 /*
  * A run of pages aligned to `alignment` pages (a power of two).  Every page of it gets `id`, except for
@@ -125,7 +126,7 @@ void page_statistics(struct page_statistics *statistics);
 /* Names what a reader of this process's memory needs to know of this room (see report/root.h). */
 void page_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
-/* ---- metadata --------------------------------------------------------------------------------------- */
+/* ---- metadata ------------------------------------------------------------------------------------------ */
 
 enum { METADATA_UNIT = 64 };
 
@@ -151,7 +152,7 @@ static inline void *metadata_block(uint32_t reference)
 	return page_front.metadata + (size_t)reference * METADATA_UNIT;
 }
 
-/* ---- huge: mappings of their own, outside the heap -------------------------------------------------- */
+/* ---- huge: mappings of their own, outside the heap ----------------------------------------------------- */
 
 /* Zeroed when *zeroed says so.  Alignment in bytes, a power of two. */
 void *huge_alloc(size_t bytes, size_t alignment, bool *zeroed);

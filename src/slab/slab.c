@@ -28,7 +28,7 @@ enum {
 	BEING_MADE, /* not the cache's yet: its constructors are running */
 };
 
-/* ---- geometry --------------------------------------------------------------------------------------- */
+/* ---- geometry ------------------------------------------------------------------------------------------ */
 
 static void choose_geometry(struct slab_cache *cache)
 {
@@ -53,7 +53,7 @@ static size_t descriptor_bytes(const struct slab_cache *cache)
 	return sizeof(struct slab) + (cache->wide ? 2u : 1u) * cache->objects;
 }
 
-/* ---- indexes ---------------------------------------------------------------------------------------- */
+/* ---- indexes ------------------------------------------------------------------------------------------- */
 
 static inline bool is_allocated(const struct slab *slab, unsigned i, bool wide)
 {
@@ -93,7 +93,7 @@ static inline unsigned index_of(const struct slab_cache *cache, const struct sla
 	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------------ */
+/* ---- lists --------------------------------------------------------------------------------------------- */
 
 static void leave_bin(struct slab_cache *cache, struct slab *slab)
 {
@@ -139,7 +139,7 @@ static struct slab *fullest_partial(const struct slab_cache *cache)
 	return NULL;
 }
 
-/* ---- slabs ------------------------------------------------------------------------------------------ */
+/* ---- slabs --------------------------------------------------------------------------------------------- */
 
 /* Takes over what slab_try_alloc has made.  With the lock. */
 static void adopt_made(struct slab_cache *cache)
@@ -623,6 +623,35 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+void slab_watch_pages(struct slab_cache *cache, const void *address,
+		      bool (*watched)(const void *object, bool before))
+{
+	lock_cache(cache);
+	const struct slab *slab = slab_of_object(address);
+	unsigned i = 0;
+
+	/* With an object allocated, and the lock, the slab stays. */
+	if (!slab || slab->cache != cache || slab->base != address || !slab->in_use) {
+		cpuslab_spin_unlock(&cache->lock);
+		return;
+	}
+	for (uintptr_t page = page_of(address); page < page_of(address) + cache->pages; page++) {
+		bool before = page_front.map[page] == PAGE_WATCHED, now = false;
+
+		for (; i < slab->bump; i++) {
+			const char *object = slab->base + (size_t)i * cache->traits.size;
+
+			if (page_of(object) != page)
+				break;
+			now |= watched(object, before);
+		}
+		if (now != before)
+			__atomic_store_n(&page_front.map[page], now ? PAGE_WATCHED : cache->traits.id,
+					 __ATOMIC_RELEASE);
+	}
+	cpuslab_spin_unlock(&cache->lock);
+}
+
 void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("slab", 0, sizeof(struct slab));
@@ -632,7 +661,7 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("slab.cache", offsetof(struct slab, cache), sizeof(struct slab_cache *));
 }
 
-/* ---- fork ------------------------------------------------------------------------------------------- */
+/* ---- fork ---------------------------------------------------------------------------------------------- */
 
 bool slab_repair_begin(struct slab_cache *cache)
 {
@@ -670,6 +699,14 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
 }
 
+/* Whether the first page of a slab says the same as another page of it; any of them may be watched. */
+static bool has_its_base(const struct slab *slab, uint16_t id)
+{
+	uint16_t base = page_front.map[page_of(slab->base)];
+
+	return base == id || base == PAGE_WATCHED || (id == PAGE_WATCHED && base == slab->cache->traits.id);
+}
+
 bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 {
 	uintptr_t end = page_front.heap_page + page_heap_pages();
@@ -679,14 +716,16 @@ bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 		const char *address = (const char *)(page << PAGE_SHIFT);
 		uint16_t id = page_front.map[page];
 
-		if (id != PAGE_SLAB && id < PAGE_ID_RESERVED)
+		if (id != PAGE_SLAB && id != PAGE_WATCHED && id < PAGE_ID_RESERVED)
 			continue;
 		struct slab *slab = slab_of_object(address);
-		struct slab_cache *cache = id != PAGE_SLAB ? cache_of_id(id) : slab ? slab->cache : NULL;
+		struct slab_cache *cache = id >= PAGE_ID_RESERVED ? cache_of_id(id)
+					   : slab                 ? slab->cache
+								  : NULL;
 
 		/* A slab that was being made or given back: nobody is left to finish it. */
-		if (!slab || page_front.map[page_of(slab->base)] != id) {
-			if (id == PAGE_SLAB || (cache && cache->under_repair)) {
+		if (!slab || !has_its_base(slab, id)) {
+			if (id < PAGE_ID_RESERVED || (cache && cache->under_repair)) {
 				page_front.slab_of[page] = 0;
 				page_front.map[page] = PAGE_FREE;
 				orphans = true;

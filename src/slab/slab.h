@@ -113,6 +113,13 @@ bool slab_is_object(const struct slab_cache *cache, const void *object);
 /* The start of the object of this cache that an address lies in; NULL for none that is allocated. */
 void *slab_object_of(const struct slab_cache *cache, const void *address);
 
+/*
+ * Marks each page of the slab at `address` as PAGE_WATCHED or not, as `watched` says of an object that starts
+ * there; `before` tells it what the page was.  Does nothing where no slab of the cache starts (any more).
+ */
+void slab_watch_pages(struct slab_cache *cache, const void *address,
+		      bool (*watched)(const void *object, bool before));
+
 struct slab_statistics {
 	uint64_t slabs, kept_empty, allocated, capacity, created, freed, lock_acquires;
 };

@@ -27,8 +27,7 @@ static void *array(void *old, size_t count, size_t bytes)
 	return grown;
 }
 
-/* ---- caches ---------------------------------------------------------------------------------------------
- */
+/* ---- caches -------------------------------------------------------------------------------------------- */
 
 static void understand(struct census_cache *cache, const struct target *target, const char *raw)
 {
@@ -242,8 +241,7 @@ static bool find_caches(struct census *census, const struct target *target)
 	return read;
 }
 
-/* ---- vCPUs ----------------------------------------------------------------------------------------------
- */
+/* ---- vCPUs --------------------------------------------------------------------------------------------- */
 
 /* Everything that one bank's area of one vCPU says of its caches. */
 struct area {
@@ -408,8 +406,7 @@ static bool find_vcpus(struct census *census, const struct target *target)
 	return read;
 }
 
-/* ---- pages ----------------------------------------------------------------------------------------------
- */
+/* ---- pages --------------------------------------------------------------------------------------------- */
 
 static bool read_pages(struct census *census, const struct target *target)
 {
@@ -461,8 +458,7 @@ static bool read_pages(struct census *census, const struct target *target)
 	return true;
 }
 
-/* ---- what is resident -------------------------------------------------------------------------------------
- */
+/* ---- what is resident ---------------------------------------------------------------------------------- */
 
 struct huge {
 	uint64_t address, bytes;
@@ -567,8 +563,7 @@ bool census_residents(struct census *census, const struct target *target)
 	return true;
 }
 
-/* ---- sums -----------------------------------------------------------------------------------------------
- */
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 uint64_t census_space(const struct census_cache *cache)
 {
@@ -650,8 +645,7 @@ uint64_t census_mapped(const struct census *census)
 	       census->huge_bytes + census->huge_cached;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------
- */
+/* ---- the whole ----------------------------------------------------------------------------------------- */
 
 enum target_status census_take(struct census *census, struct target *target)
 {

@@ -28,7 +28,7 @@ trouble(struct target *target, enum target_status status, const char *format, ..
 	return status;
 }
 
-/* ---- /proc -------------------------------------------------------------------------------------------- */
+/* ---- /proc --------------------------------------------------------------------------------------------- */
 
 static FILE *open_proc(pid_t pid, const char *file)
 {
@@ -109,8 +109,7 @@ static enum target_status forbidden(struct target *target)
 		       "seccomp filter or missing CAP_SYS_PTRACE): try as root, outside of the container");
 }
 
-/* ---- reading memory -------------------------------------------------------------------------------------
- */
+/* ---- reading memory ------------------------------------------------------------------------------------ */
 
 static ssize_t read_at(const struct target *target, uint64_t address, void *buffer, size_t bytes)
 {
@@ -129,7 +128,7 @@ bool target_read(const struct target *target, uint64_t address, void *buffer, si
 /* How many pieces from the first on came whole in one call. */
 static size_t gather_some(const struct target *target, const struct target_piece *pieces, size_t count)
 {
-	struct iovec local[PIECES_AT_ONCE], remote[PIECES_AT_ONCE];
+	static struct iovec local[PIECES_AT_ONCE], remote[PIECES_AT_ONCE];
 	size_t whole = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -179,8 +178,7 @@ bool target_variable(const struct target *target, const struct root_field *field
 	return field->size <= sizeof(*value) && target_read(target, field->value, value, field->size);
 }
 
-/* ---- the root record ------------------------------------------------------------------------------------
- */
+/* ---- the root record ----------------------------------------------------------------------------------- */
 
 /* Goes through the notes of one segment; the record's address, or 0. */
 static uint64_t find_in_notes(const struct target *target, uint64_t address, size_t bytes)
@@ -394,8 +392,7 @@ enum target_status target_check(struct target *target)
 		     : trouble(target, TARGET_CHANGED, "it executes another program now");
 }
 
-/* ---- finding processes ------------------------------------------------------------------------------------
- */
+/* ---- finding processes --------------------------------------------------------------------------------- */
 
 static bool is_number(const char *text)
 {

@@ -129,7 +129,7 @@ void view_print_aliases(FILE *to, const struct view *view)
 	}
 }
 
-/* ---- totals ------------------------------------------------------------------------------------------- */
+/* ---- totals -------------------------------------------------------------------------------------------- */
 
 static void print_bytes(FILE *to, const char *name, uint64_t bytes, const char *text)
 {
@@ -176,8 +176,7 @@ void view_print_totals(FILE *to, const struct view *view)
 		fprintf(to, "\n%zu caches changed too fast to be read at one instant.\n", census->unsettled);
 }
 
-/* ---- one cache ------------------------------------------------------------------------------------------
- */
+/* ---- one cache ----------------------------------------------------------------------------------------- */
 
 static void report_vcpus(FILE *to, const struct view *view, size_t index)
 {
@@ -235,8 +234,7 @@ void view_print_report(FILE *to, const struct view *view)
 	}
 }
 
-/* ---- NUMA -----------------------------------------------------------------------------------------------
- */
+/* ---- NUMA ---------------------------------------------------------------------------------------------- */
 
 enum { NODES = 64, PAGES_AT_ONCE = 512 };
 

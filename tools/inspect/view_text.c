@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- slabinfo 2.1 -----------------------------------------------------------------------------------------
- */
+/* ---- slabinfo 2.1 -------------------------------------------------------------------------------------- */
 
 static void print_joined(FILE *to, const char *name, int width)
 {
@@ -35,8 +34,7 @@ void view_print_slabinfo(FILE *to, const struct view *view)
 	}
 }
 
-/* ---- JSON
- * --------------------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
 
 /* Names may hold any byte; what is not ASCII goes out as it is, if it is UTF-8 it was so before. */
 static void print_quoted(FILE *to, const char *text)
@@ -140,8 +138,7 @@ void view_print_json(FILE *to, const struct view *view)
 	fputs("\n  ]\n}\n", to);
 }
 
-/* ---- Prometheus
- * --------------------------------------------------------------------------------------------- */
+/* ---- Prometheus ---------------------------------------------------------------------------------------- */
 
 static void print_label(FILE *to, const char *value)
 {

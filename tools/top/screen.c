@@ -33,8 +33,7 @@ static double kilobytes(uint64_t bytes)
 	return (double)bytes / 1024;
 }
 
-/* ---- history and rates -----------------------------------------------------------------------------------
- */
+/* ---- history and rates --------------------------------------------------------------------------------- */
 
 void history_add(struct history *history, uint64_t value)
 {
@@ -119,8 +118,7 @@ const struct rate *rates_of(const struct rates *rates, uint32_t number)
 	return low < rates->count && rates->of[low].number == number ? &rates->of[low] : &none;
 }
 
-/* ---- pictures in text
- * --------------------------------------------------------------------------------------- */
+/* ---- pictures in text ---------------------------------------------------------------------------------- */
 
 /* A bar of `width` cells: what is used, what else is resident, and the rest. */
 static void draw_bar(const struct screen *screen, char *text, uint64_t used, uint64_t resident,
@@ -164,8 +162,7 @@ static void draw_sparkline(const struct screen *screen, char *text, const struct
 	}
 }
 
-/* ---- the overview
- * --------------------------------------------------------------------------------------------- */
+/* ---- the overview -------------------------------------------------------------------------------------- */
 
 static void add_head(struct screen *screen, const struct overview *overview)
 {
@@ -264,8 +261,7 @@ void screen_overview(struct screen *screen, const struct overview *overview)
 	}
 }
 
-/* ---- one cache, all processes
- * ------------------------------------------------------------------------------------ */
+/* ---- one cache, all processes -------------------------------------------------------------------------- */
 
 static void add_text(struct screen *screen, char *text)
 {

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program may ask of heap profiles: include/cpuslab/profile.h. */
+#include <cpuslab/profile.h>
+
+#include <errno.h>
+
+#include "magazine/magazine.h"
+#include "malloc/process.h"
+#include "profile/dump.h"
+#include "profile/profile.h"
+
+enum { DEFAULT_INTERVAL = 512 << 10 };
+
+CPUSLAB_API int cpuslab_profile_start(size_t interval)
+{
+	uint64_t wanted = interval ? interval : DEFAULT_INTERVAL;
+
+	process_enter();
+	/* A new one, even of the same interval. */
+	__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
+	magazine_settle_profile();
+	__atomic_store_n(&profile.wanted, wanted, __ATOMIC_RELEASE);
+	magazine_settle_profile();
+	if (__atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE))
+		return 0;
+	errno = ENOMEM;
+	return -1;
+}
+
+CPUSLAB_API void cpuslab_profile_stop(void)
+{
+	__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&profile.interval, 0, __ATOMIC_RELEASE);
+}
+
+static int result(int error)
+{
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+
+CPUSLAB_API int cpuslab_profile_write(int file, enum cpuslab_profile_format format)
+{
+	if (format != CPUSLAB_PROFILE_PROTO && format != CPUSLAB_PROFILE_TEXT)
+		return result(EINVAL);
+	return result(profile_dump(file, format == CPUSLAB_PROFILE_PROTO));
+}
+
+CPUSLAB_API int cpuslab_profile_dump(void)
+{
+	return result(profile_dump_new());
+}

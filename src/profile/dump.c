@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "profile/dump.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options/options.h"
+#include "os/os.h"
+#include "profile/format.h"
+
+enum { MAPS_BYTES = 4 << 20, OUTPUT_BYTES = 16 << 10, PATH_BYTES = 512, DEFAULT_INTERVAL = 512 << 10 };
+
+static char prefix[PATH_BYTES - 64] = "cpuslab"; /* read at start: a signal handler may not use getenv */
+
+/* Everything that a dump needs for the time being, in one mapping. */
+struct workspace {
+	struct profile_mapping mappings[PROFILE_MAPPINGS];
+	char maps[MAPS_BYTES];
+	uint64_t addresses[(size_t)PROFILE_SITES * PROFILE_FRAMES];
+	char output[OUTPUT_BYTES];
+	size_t used;
+	int file, error;
+};
+
+static void flush(struct workspace *work)
+{
+	if (!work->error && work->used)
+		work->error = os_write(work->file, work->output, work->used);
+	work->used = 0;
+}
+
+static void put(void *to, const void *bytes, size_t length)
+{
+	struct workspace *work = to;
+
+	while (length) {
+		size_t room = OUTPUT_BYTES - work->used, part = length < room ? length : room;
+
+		memcpy(work->output + work->used, bytes, part);
+		work->used += part;
+		bytes = (const char *)bytes + part;
+		length -= part;
+		if (work->used == OUTPUT_BYTES)
+			flush(work);
+	}
+}
+
+static bool read_own(void *unused, uint64_t address, void *buffer, size_t bytes)
+{
+	(void)unused;
+	return os_read_memory(address, buffer, bytes) == 0;
+}
+
+static int write_dump(int file, bool proto)
+{
+	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
+	struct workspace *work = tables ? os_map(NULL, sizeof(struct workspace)) : NULL;
+
+	if (!work)
+		return tables ? ENOMEM : ENODATA;
+	work->file = file;
+
+	const struct profile_dump dump = {
+		.sites = tables->sites,
+		.site_count = PROFILE_SITES,
+		.interval = profile.last_interval,
+		.when = os_time_of_day(),
+		.maps = work->maps,
+		.maps_length = os_read_file("/proc/self/maps", work->maps, MAPS_BYTES),
+		.read = read_own,
+		.put = put,
+		.to = work,
+		.addresses = work->addresses,
+		.mappings = work->mappings,
+	};
+
+	(proto ? profile_write_proto : profile_write_text)(&dump);
+	flush(work);
+	int error = work->error;
+
+	os_unmap(work, sizeof(struct workspace));
+	return error;
+}
+
+int profile_dump(int file, bool proto)
+{
+	static uint32_t busy;
+	static uint32_t busy_process; /* a child of a fork that caught a dump has nobody to wait for */
+	uint32_t process = os_process_id();
+
+	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) &&
+	    __atomic_load_n(&busy_process, __ATOMIC_RELAXED) == process)
+		return EBUSY;
+	__atomic_store_n(&busy_process, process, __ATOMIC_RELAXED);
+	int error = write_dump(file, proto);
+
+	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+	return error;
+}
+
+static char *append_number(char *end, uint64_t number)
+{
+	char digits[24], *digit = digits + sizeof(digits);
+
+	*--digit = '\0';
+	do
+		*--digit = (char)('0' + number % 10);
+	while (number /= 10);
+	return stpcpy(end, digit);
+}
+
+int profile_dump_new(void)
+{
+	static uint64_t dumps;
+	char path[PATH_BYTES];
+	int file;
+	char *end = stpcpy(stpcpy(path, prefix), ".");
+
+	if (!profile.tables)
+		return ENODATA;
+	end = stpcpy(append_number(end, os_process_id()), ".");
+	end = append_number(end, __atomic_add_fetch(&dumps, 1, __ATOMIC_RELAXED));
+	strcpy(end, ".pb");
+	int error = os_create_file(path, &file);
+
+	if (error)
+		return error;
+	error = profile_dump(file, true);
+	os_close(file);
+	return error;
+}
+
+/* ---- when ---------------------------------------------------------------------------------------------- */
+
+static void on_signal(int number)
+{
+	(void)number;
+	if (profile.last_interval)
+		(void)profile_dump_new();
+	else
+		__atomic_store_n(&profile.wanted, options.profile ? options.profile : DEFAULT_INTERVAL,
+				 __ATOMIC_RELEASE);
+}
+
+void profile_begin(void)
+{
+	const char *wish = secure_getenv("CPUSLAB_PROFILE");
+
+	if (wish && *wish && strlen(wish) < sizeof(prefix))
+		strcpy(prefix, wish);
+	if (options.profile)
+		__atomic_store_n(&profile.wanted, options.profile, __ATOMIC_RELEASE);
+	if (options.profile_signal) {
+		struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+		sigaction((int)options.profile_signal, &action, NULL);
+	}
+}
+
+void profile_look(void)
+{
+	static uint64_t highest, last;
+	uint64_t now = __atomic_load_n(&profile.in_use, __ATOMIC_RELAXED);
+	uint64_t before = __atomic_load_n(&last, __ATOMIC_RELAXED);
+	uint64_t high = __atomic_load_n(&highest, __ATOMIC_RELAXED);
+	/* Not at each sample: a sixteenth more than the last time is a new high. */
+	bool grown = options.profile_growth && now >= before + options.profile_growth;
+	bool higher = options.profile_high && now > high + high / 16 + profile.last_interval;
+
+	if (!grown && !higher)
+		return;
+	if (grown &&
+	    !__atomic_compare_exchange_n(&last, &before, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	if (higher &&
+	    !__atomic_compare_exchange_n(&highest, &high, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	(void)profile_dump_new();
+}

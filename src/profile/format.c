@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+#include "profile/format.h"
+
+#include <elf.h>
+#include <string.h>
+
+/*
+ * 1 - exp(-size / interval), as for a sample at every byte with the probability 1 / interval; the readers of
+ * heap_v2 take it for granted.  exp is a limit of powers, and needs no mathematical library.
+ */
+double profile_probability(uint64_t size, uint64_t interval)
+{
+	double x = interval ? (double)size / (double)interval : 0;
+
+	if (x > 40)
+		return 1;
+	double rest = 1 - x / (1 << 24);
+
+	for (int i = 0; i < 24; i++)
+		rest *= rest;
+	return 1 - rest;
+}
+
+/* ---- mappings ------------------------------------------------------------------------------------------ */
+
+static uint64_t take_hex(const char **text)
+{
+	uint64_t value = 0;
+
+	for (;; ++*text) {
+		char c = **text;
+		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+
+		if (digit < 0)
+			return value;
+		value = value << 4 | (uint64_t)digit;
+	}
+}
+
+/* Of the note segment of an image in memory. */
+static void find_build_id(const struct profile_dump *dump, uint64_t base, char text[static 41])
+{
+	static const char digits[] = "0123456789abcdef";
+	Elf64_Ehdr header;
+	uint64_t bias = 0;
+	char notes[1024];
+
+	text[0] = '\0';
+	if (!dump->read(dump->process, base, &header, sizeof(header)) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+		return;
+	for (unsigned i = 0; i < header.e_phnum; i++) {
+		Elf64_Phdr segment;
+
+		if (!dump->read(dump->process, base + header.e_phoff + i * sizeof(segment), &segment,
+				sizeof(segment)))
+			return;
+		if (segment.p_type == PT_LOAD && segment.p_offset == 0)
+			bias = base - segment.p_vaddr;
+		if (segment.p_type != PT_NOTE || segment.p_memsz > sizeof(notes) ||
+		    !dump->read(dump->process, (bias ? bias : base) + segment.p_vaddr, notes,
+				segment.p_memsz))
+			continue;
+		for (size_t at = 0; at + sizeof(Elf64_Nhdr) + 4 <= segment.p_memsz;) {
+			Elf64_Nhdr note;
+
+			memcpy(&note, notes + at, sizeof(note));
+			const char *name = notes + at + sizeof(note);
+			size_t description = at + sizeof(note) + ((note.n_namesz + 3ul) & ~3ul);
+
+			at = description + ((note.n_descsz + 3ul) & ~3ul);
+			if (at > segment.p_memsz || at < description)
+				break;
+			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
+			    memcmp(name, "GNU", 4) != 0 || note.n_descsz > 20)
+				continue;
+			for (unsigned byte = 0; byte < note.n_descsz; byte++) {
+				unsigned char value = (unsigned char)notes[description + byte];
+
+				*text++ = digits[value >> 4];
+				*text++ = digits[value & 15];
+			}
+			*text = '\0';
+			return;
+		}
+	}
+}
+
+size_t profile_find_mappings(const struct profile_dump *dump)
+{
+	const char *at = dump->maps, *end = dump->maps + dump->maps_length;
+	uint64_t image = 0; /* where the file of the line before begins */
+	size_t count = 0;
+
+	while (at < end && count < PROFILE_MAPPINGS) {
+		const char *line_end = memchr(at, '\n', (size_t)(end - at));
+
+		if (!line_end)
+			break;
+		struct profile_mapping *mapping = &dump->mappings[count];
+
+		mapping->start = take_hex(&at);
+		at++;
+		mapping->limit = take_hex(&at);
+		bool executable = at + 3 < line_end && at[3] == 'x';
+
+		at += 6;
+		mapping->offset = take_hex(&at);
+		if (mapping->offset == 0)
+			image = mapping->start;
+		const char *file = memchr(at, '/', (size_t)(line_end - at));
+		const char *vdso = memchr(at, '[', (size_t)(line_end - at));
+
+		if (!file)
+			file = vdso;
+		if (executable && file) {
+			size_t length = (size_t)(line_end - file);
+
+			if (length >= PROFILE_PATH)
+				length = PROFILE_PATH - 1;
+			memcpy(mapping->file, file, length);
+			mapping->file[length] = '\0';
+			find_build_id(dump, image, mapping->build_id);
+			count++;
+		}
+		at = line_end + 1;
+	}
+	return count;
+}
+
+/* ---- profile.proto ------------------------------------------------------------------------------------- */
+
+/* One message, built before it is written, for its length stands in front. */
+struct message {
+	size_t length;
+	uint8_t bytes[PROFILE_FRAMES * 10 + 256];
+};
+
+static void add_varint(struct message *message, uint64_t value)
+{
+	while (value >= 0x80) {
+		message->bytes[message->length++] = (uint8_t)(value | 0x80);
+		value >>= 7;
+	}
+	message->bytes[message->length++] = (uint8_t)value;
+}
+
+static void add_number(struct message *message, unsigned field, uint64_t value)
+{
+	if (!value)
+		return;
+	add_varint(message, field << 3);
+	add_varint(message, value);
+}
+
+static void put_bytes(const struct profile_dump *dump, unsigned field, const void *bytes, size_t length)
+{
+	struct message head = {.length = 0};
+
+	add_varint(&head, field << 3 | 2);
+	add_varint(&head, length);
+	dump->put(dump->to, head.bytes, head.length);
+	dump->put(dump->to, bytes, length);
+}
+
+static void put_message(const struct profile_dump *dump, unsigned field, const struct message *message)
+{
+	put_bytes(dump, field, message->bytes, message->length);
+}
+
+static void put_number(const struct profile_dump *dump, unsigned field, uint64_t value)
+{
+	struct message message = {.length = 0};
+
+	add_number(&message, field, value);
+	dump->put(dump->to, message.bytes, message.length);
+}
+
+enum string {
+	NONE,
+	ALLOC_OBJECTS,
+	ALLOC_SPACE,
+	INUSE_OBJECTS,
+	INUSE_SPACE,
+	COUNT,
+	BYTES,
+	SPACE,
+	DROP,
+	STRINGS
+};
+/*
+ * Readers leave out functions whose whole name this fits, and what they call: a sample then ends in whoever
+ * called the allocator.
+ */
+#define ALLOCATORS                                                                                           \
+	"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|"                 \
+	"__libc_(malloc|calloc|realloc|memalign|p?valloc)|operator new.*|_Zn[wa]m.*|"                        \
+	"cpuslab_cache_z?alloc(_bulk)?|malloc_slow|malloc_aligned|magazine_alloc_missed|large_alloc"
+
+static const char *const strings[STRINGS] = {
+	[ALLOC_OBJECTS] = "alloc_objects",
+	[ALLOC_SPACE] = "alloc_space",
+	[INUSE_OBJECTS] = "inuse_objects",
+	[INUSE_SPACE] = "inuse_space",
+	[COUNT] = "count",
+	[BYTES] = "bytes",
+	[SPACE] = "space",
+	[NONE] = "",
+	[DROP] = ALLOCATORS,
+};
+
+static void put_type(const struct profile_dump *dump, unsigned field, enum string type, enum string unit)
+{
+	struct message message = {.length = 0};
+
+	add_number(&message, 1, type);
+	add_number(&message, 2, unit);
+	put_message(dump, field, &message);
+}
+
+static void sift_down(uint64_t *heap, size_t root, size_t count)
+{
+	for (size_t child; (child = 2 * root + 1) < count; root = child) {
+		if (child + 1 < count && heap[child] < heap[child + 1])
+			child++;
+		if (heap[root] >= heap[child])
+			return;
+		uint64_t other = heap[root];
+
+		heap[root] = heap[child];
+		heap[child] = other;
+	}
+}
+
+/* libc's qsort may allocate. */
+static void sort(uint64_t *values, size_t count)
+{
+	for (size_t i = count / 2; i-- > 0;)
+		sift_down(values, i, count);
+	for (size_t i = count; i-- > 1;) {
+		uint64_t largest = values[0];
+
+		values[0] = values[i];
+		values[i] = largest;
+		sift_down(values, 0, i);
+	}
+}
+
+static bool is_sampled(const struct profile_site *site)
+{
+	return site->hash && __atomic_load_n(&site->ready, __ATOMIC_ACQUIRE) && site->allocated &&
+	       site->frame_count <= PROFILE_FRAMES;
+}
+
+/* An address in the call itself, of one behind it. */
+static uint64_t call_at(uint64_t return_address)
+{
+	return return_address - 1;
+}
+
+static void put_sample(const struct profile_dump *dump, const struct profile_site *site)
+{
+	double scale = 1 / profile_probability(site->size, dump->interval);
+	uint64_t allocated = site->allocated, freed = site->freed;
+	uint64_t in_use = allocated > freed ? allocated - freed : 0;
+	const uint64_t values[] = {
+		(uint64_t)((double)allocated * scale + 0.5),
+		(uint64_t)((double)(allocated * site->size) * scale + 0.5),
+		(uint64_t)((double)in_use * scale + 0.5),
+		(uint64_t)((double)(in_use * site->size) * scale + 0.5),
+	};
+	struct message message = {.length = 0}, label = {.length = 0};
+
+	for (unsigned i = 0; i < site->frame_count; i++) {
+		add_varint(&message, 1 << 3);
+		add_varint(&message, call_at(site->frames[i]));
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		add_varint(&message, 2 << 3);
+		add_varint(&message, values[i]);
+	}
+	add_number(&label, 1, BYTES);
+	add_number(&label, 3, site->size);
+	add_number(&label, 4, BYTES);
+	add_varint(&message, 3 << 3 | 2);
+	add_varint(&message, label.length);
+	memcpy(message.bytes + message.length, label.bytes, label.length);
+	message.length += label.length;
+	put_message(dump, 2, &message);
+}
+
+/* A location for each address, whose number is the address itself. */
+static void put_locations(const struct profile_dump *dump, size_t mappings)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < dump->site_count; i++)
+		for (unsigned f = 0; is_sampled(&dump->sites[i]) && f < dump->sites[i].frame_count; f++)
+			dump->addresses[count++] = call_at(dump->sites[i].frames[f]);
+	sort(dump->addresses, count);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t address = dump->addresses[i];
+		struct message message = {.length = 0};
+		size_t m = 0;
+
+		if (i && address == dump->addresses[i - 1])
+			continue;
+		while (m < mappings &&
+		       address - dump->mappings[m].start >= dump->mappings[m].limit - dump->mappings[m].start)
+			m++;
+		add_number(&message, 1, address);
+		add_number(&message, 2, m < mappings ? m + 1 : 0);
+		add_number(&message, 3, address);
+		put_message(dump, 4, &message);
+	}
+}
+
+void profile_write_proto(const struct profile_dump *dump)
+{
+	size_t mappings = profile_find_mappings(dump);
+
+	put_type(dump, 1, ALLOC_OBJECTS, COUNT);
+	put_type(dump, 1, ALLOC_SPACE, BYTES);
+	put_type(dump, 1, INUSE_OBJECTS, COUNT);
+	put_type(dump, 1, INUSE_SPACE, BYTES);
+	for (size_t i = 0; i < dump->site_count; i++)
+		if (is_sampled(&dump->sites[i]))
+			put_sample(dump, &dump->sites[i]);
+	for (size_t m = 0; m < mappings; m++) {
+		const struct profile_mapping *mapping = &dump->mappings[m];
+		struct message message = {.length = 0};
+
+		add_number(&message, 1, m + 1);
+		add_number(&message, 2, mapping->start);
+		add_number(&message, 3, mapping->limit);
+		add_number(&message, 4, mapping->offset);
+		add_number(&message, 5, STRINGS + 2 * m);
+		add_number(&message, 6, STRINGS + 2 * m + 1);
+		put_message(dump, 3, &message);
+	}
+	put_locations(dump, mappings);
+	for (unsigned i = 0; i < STRINGS; i++)
+		put_bytes(dump, 6, strings[i], strlen(strings[i]));
+	for (size_t m = 0; m < mappings; m++) {
+		put_bytes(dump, 6, dump->mappings[m].file, strlen(dump->mappings[m].file));
+		put_bytes(dump, 6, dump->mappings[m].build_id, strlen(dump->mappings[m].build_id));
+	}
+	put_number(dump, 7, DROP);
+	put_number(dump, 9, (uint64_t)dump->when);
+	put_number(dump, 10, (uint64_t)dump->duration);
+	put_type(dump, 11, SPACE, BYTES);
+	put_number(dump, 12, dump->interval);
+	put_number(dump, 14, INUSE_SPACE);
+}
+
+/* ---- heap_v2 ------------------------------------------------------------------------------------------- */
+
+struct text {
+	size_t length;
+	char bytes[PROFILE_FRAMES * 20 + 256];
+};
+
+static void add_text(struct text *text, const char *words)
+{
+	size_t length = strlen(words);
+
+	memcpy(text->bytes + text->length, words, length);
+	text->length += length;
+}
+
+static void add_digits(struct text *text, uint64_t value, unsigned base)
+{
+	char digits[24], *digit = digits + sizeof(digits);
+
+	*--digit = '\0';
+	do
+		*--digit = "0123456789abcdef"[value % base];
+	while (value /= base);
+	add_text(text, digit);
+}
+
+/* "objects: bytes [objects: bytes] @" */
+static void add_counts(struct text *text, uint64_t objects, uint64_t bytes, uint64_t all_objects,
+		       uint64_t all_bytes)
+{
+	add_digits(text, objects, 10);
+	add_text(text, ": ");
+	add_digits(text, bytes, 10);
+	add_text(text, " [");
+	add_digits(text, all_objects, 10);
+	add_text(text, ": ");
+	add_digits(text, all_bytes, 10);
+	add_text(text, "] @");
+}
+
+void profile_write_text(const struct profile_dump *dump)
+{
+	uint64_t objects = 0, bytes = 0, all_objects = 0, all_bytes = 0;
+	struct text text = {.length = 0};
+
+	for (size_t i = 0; i < dump->site_count; i++) {
+		const struct profile_site *site = &dump->sites[i];
+
+		if (!is_sampled(site))
+			continue;
+		objects += site->allocated - site->freed;
+		bytes += (site->allocated - site->freed) * site->size;
+		all_objects += site->allocated;
+		all_bytes += site->allocated * site->size;
+	}
+	add_text(&text, "heap profile: ");
+	add_counts(&text, objects, bytes, all_objects, all_bytes);
+	add_text(&text, " heap_v2/");
+	add_digits(&text, dump->interval, 10);
+	add_text(&text, "\n");
+	dump->put(dump->to, text.bytes, text.length);
+	for (size_t i = 0; i < dump->site_count; i++) {
+		const struct profile_site *site = &dump->sites[i];
+		uint64_t in_use = site->allocated - site->freed;
+
+		if (!is_sampled(site))
+			continue;
+		text.length = 0;
+		add_counts(&text, in_use, in_use * site->size, site->allocated, site->allocated * site->size);
+		for (unsigned f = 0; f < site->frame_count; f++) {
+			add_text(&text, " 0x");
+			add_digits(&text, site->frames[f], 16);
+		}
+		add_text(&text, "\n");
+		dump->put(dump->to, text.bytes, text.length);
+	}
+	dump->put(dump->to, "\nMAPPED_LIBRARIES:\n", 19);
+	dump->put(dump->to, dump->maps, dump->maps_length);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * profile/format: samples as others' tools read them.  Shared with the cpuslab command, which has the samples
+ * of another process; and safe in a signal handler: no allocation, no lock, no stdio.
+ */
+#ifndef CPUSLAB_PROFILE_FORMAT_H
+#define CPUSLAB_PROFILE_FORMAT_H
+
+#include "profile/profile.h"
+
+enum { PROFILE_MAPPINGS = 512, PROFILE_PATH = 256 };
+
+/* An executable part of a file in the process. */
+struct profile_mapping {
+	uint64_t start, limit, offset;
+	char file[PROFILE_PATH];
+	char build_id[2 * 20 + 1]; /* in hexadecimal digits; empty where there is none */
+};
+
+struct profile_dump {
+	const struct profile_site *sites;
+	size_t site_count;
+	uint64_t interval;
+	int64_t when, duration; /* nanoseconds, since 1970 and of the profile; 0: not known */
+	const char *maps;       /* the text of /proc/PID/maps */
+	size_t maps_length;
+	/* Reads memory of the process; false where there is none. */
+	bool (*read)(void *process, uint64_t address, void *buffer, size_t bytes);
+	void *process;
+	void (*put)(void *to, const void *bytes, size_t length);
+	void *to;
+	/* Room for every frame of every site, and for PROFILE_MAPPINGS. */
+	uint64_t *addresses;
+	struct profile_mapping *mappings;
+};
+
+/* The probability with which objects of a size were watched. */
+double profile_probability(uint64_t size, uint64_t interval);
+/* Finds the executable mappings, from the text of /proc/PID/maps; returns how many. */
+size_t profile_find_mappings(const struct profile_dump *dump);
+
+/* pprof's profile.proto, not compressed.  Counts are those of all objects, not of the samples. */
+void profile_write_proto(const struct profile_dump *dump);
+/* The text of gperftools, "heap_v2".  Counts are those of the samples, as its readers expect. */
+void profile_write_text(const struct profile_dump *dump);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+#include "profile/profile.h"
+
+#include <string.h>
+
+#include "os/os.h"
+#include "profile/format.h"
+
+struct profile_state profile;
+
+/* ---- probabilities ------------------------------------------------------------------------------------- */
+
+/* A number of 64 bits below it comes up with just that probability; all of them where it is 1. */
+uint64_t profile_bound(size_t size)
+{
+	double probability = profile_probability(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
+
+	return probability >= 1 ? UINT64_MAX : (uint64_t)(probability * 0x1p64);
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+bool profile_chooses(size_t size)
+{
+	static uint64_t calls;
+
+	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^ profile.secret) <
+	       profile_bound(size);
+}
+
+/* ---- start and end ------------------------------------------------------------------------------------- */
+
+bool profile_settle(void)
+{
+	static uint32_t busy;
+	uint64_t wanted = __atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE);
+
+	/* One thread does; to the others it is as if the wish came a little later. */
+	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+		return false;
+	if (!wanted) {
+		__atomic_store_n(&profile.interval, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+		return false;
+	}
+	struct profile_tables *tables = os_map(NULL, sizeof(struct profile_tables));
+
+	if (!tables) {
+		__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+		return false;
+	}
+	/*
+	 * Threads that still note something into the old tables hold no lock and tell nobody: the mapping
+	 * stays and only its pages go back.
+	 */
+	if (profile.tables)
+		os_purge(profile.tables, sizeof(struct profile_tables));
+	profile.secret = mix(profile.secret + (uintptr_t)tables + os_milliseconds());
+	profile.lost = profile.in_use = 0;
+	profile.generation++;
+	profile.last_interval = wanted;
+	__atomic_store_n(&profile.tables, tables, __ATOMIC_RELEASE);
+	__atomic_store_n(&profile.interval, wanted, __ATOMIC_RELEASE);
+	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+	return true;
+}
+
+void profile_turn(void)
+{
+	__atomic_store_n(&profile.secret, mix(profile.secret + os_milliseconds()), __ATOMIC_RELAXED);
+}
+
+/* ---- samples ------------------------------------------------------------------------------------------- */
+
+static void lose(void)
+{
+	__atomic_fetch_add(&profile.lost, 1, __ATOMIC_RELAXED);
+}
+
+/* The site of a stack and a size, new if need be; NULL when the table is full. */
+static struct profile_site *find_site(struct profile_tables *tables, const uint64_t *frames, unsigned count,
+				      size_t size)
+{
+	uint64_t hash = size;
+
+	for (unsigned i = 0; i < count; i++)
+		hash = mix(hash ^ frames[i]);
+	hash |= 1;
+	for (unsigned probe = 0; probe < PROFILE_SITES / 4; probe++) {
+		struct profile_site *site = &tables->sites[(hash + probe) % PROFILE_SITES];
+		uint64_t found = 0;
+
+		if (__atomic_compare_exchange_n(&site->hash, &found, hash, false, __ATOMIC_ACQ_REL,
+						__ATOMIC_ACQUIRE)) {
+			memcpy(site->frames, frames, count * sizeof(*frames));
+			site->frame_count = count;
+			site->size = size;
+			__atomic_store_n(&site->ready, 1, __ATOMIC_RELEASE);
+			return site;
+		}
+		/* 63 bits that are equal by chance are not worth a comparison. */
+		if (found == hash)
+			return site;
+	}
+	return NULL;
+}
+
+static struct profile_object *places_of(struct profile_tables *tables, const void *object)
+{
+	return &tables->objects[mix((uintptr_t)object) % (PROFILE_OBJECTS - PROFILE_WINDOW)];
+}
+
+/* False when all its places are taken. */
+static bool enter_object(struct profile_tables *tables, const void *object, uint64_t site)
+{
+	struct profile_object *place = places_of(tables, object);
+
+	for (unsigned i = 0; i < PROFILE_WINDOW; i++) {
+		uintptr_t empty = 0;
+
+		if (!__atomic_compare_exchange_n(&place[i].address, &empty, 1, false, __ATOMIC_ACQ_REL,
+						 __ATOMIC_RELAXED))
+			continue;
+		place[i].site = site;
+		__atomic_store_n(&place[i].address, (uintptr_t)object, __ATOMIC_RELEASE);
+		return true;
+	}
+	return false;
+}
+
+/* Bytes for which one sample stands. */
+static uint64_t weight(uint64_t size)
+{
+	return (uint64_t)((double)size / profile_probability(size, profile.last_interval));
+}
+
+static struct profile_object *find_object(struct profile_tables *tables, const void *object)
+{
+	struct profile_object *place = places_of(tables, object);
+
+	for (unsigned i = 0; i < PROFILE_WINDOW; i++)
+		if (__atomic_load_n(&place[i].address, __ATOMIC_ACQUIRE) == (uintptr_t)object)
+			return &place[i];
+	return NULL;
+}
+
+bool profile_has(const void *object)
+{
+	return find_object(__atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE), object);
+}
+
+void profile_freed(const void *object)
+{
+	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
+	struct profile_object *found = find_object(tables, object);
+
+	if (!found)
+		return;
+	/* Only the freeing thread knows this object now. */
+	struct profile_site *site = &tables->sites[found->site];
+
+	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&profile.in_use, weight(site->size), __ATOMIC_RELAXED);
+	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
+}
+
+__attribute__((noinline)) void profile_allocated(const void *object, size_t size)
+{
+	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
+	uint64_t frames[PROFILE_FRAMES];
+	unsigned count = profile_stack(frames, PROFILE_FRAMES);
+
+	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */
+	profile_freed(object);
+	struct profile_site *site = find_site(tables, frames, count, size);
+
+	if (!site || !enter_object(tables, object, (uint64_t)(site - tables->sites))) {
+		lose();
+		return;
+	}
+	__atomic_fetch_add(&site->allocated, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&profile.in_use, weight(size), __ATOMIC_RELAXED);
+}
+
+void profile_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("profile", (uintptr_t)&profile, sizeof(profile));
+	show("profile.interval", offsetof(struct profile_state, interval), sizeof(uint64_t));
+	show("profile.last_interval", offsetof(struct profile_state, last_interval), sizeof(uint64_t));
+	show("profile.wanted", offsetof(struct profile_state, wanted), sizeof(uint64_t));
+	show("profile.lost", offsetof(struct profile_state, lost), sizeof(uint64_t));
+	show("profile.tables", offsetof(struct profile_state, tables), sizeof(void *));
+	show("profile.site", offsetof(struct profile_tables, sites), sizeof(struct profile_site));
+	show("profile.sites", PROFILE_SITES, 0);
+	show("profile.frames", offsetof(struct profile_site, frames), sizeof(uint64_t[PROFILE_FRAMES]));
+	show("profile.count", offsetof(struct profile_site, frame_count), sizeof(uint32_t));
+	show("profile.ready", offsetof(struct profile_site, ready), sizeof(uint32_t));
+	show("profile.size", offsetof(struct profile_site, size), sizeof(uint64_t));
+	show("profile.allocated", offsetof(struct profile_site, allocated), sizeof(uint64_t));
+	show("profile.freed", offsetof(struct profile_site, freed), sizeof(uint64_t));
+}

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Heap profiles name who allocates: from outside, by options, at a signal; go tool pprof opens them; counts are
+# right within the bounds of chance, with two functions that take turns; and without a profile nothing is kept.
+set -u
+# shellcheck source-path=SCRIPTDIR source=shared/sight.bash
+. "$(dirname "$0")/shared/sight.bash"
+cd "$work" || exit 2
+
+# near VALUE WANTED PERCENT
+near() {
+	awk -v value="$1" -v wanted="$2" -v bound="$3" \
+		'BEGIN { exit !(value >= wanted * (1 - bound / 100) && value <= wanted * (1 + bound / 100)) }'
+}
+# kilobytes FUNCTION <TABLE: what it allocated itself.
+kilobytes() {
+	awk -v name="$1" '$NF == name { print $1 + 0; found = 1 } END { if (!found) print 0 }'
+}
+# in_use CACHE: bytes, as counted.
+in_use() {
+	"$cpuslab" info "$pid" "$1" | awk 'NR == 2 { print $2 * $3 }'
+}
+
+# ---- from outside -------------------------------------------------------------------------------------------------
+
+begin "$build/tests/target_leak"
+before=$(in_use malloc-960)
+"$cpuslab" profile --seconds=4 --interval=16K --keep --output=one.pb "$pid" || fail "no profile"
+[ -s one.pb ] || fail "an empty profile"
+"$cpuslab" profile --format=top "$pid" >top || fail "a profile that runs is not read"
+after=$(in_use malloc-960)
+awk 'NR == 3 && $NF != "append_to_log" { exit 1 }' top || fail "not the leak first: $(cat top)"
+# Some hundreds of samples: four standard deviations are less than this.
+near "$(kilobytes append_to_log <top)" $(((after - before) / 1024)) 25 ||
+	fail "the leak is $(((after - before) / 1024)) KiB: $(cat top)"
+near "$(kilobytes remember_session <top)" 1000 50 || fail "sessions are 1000 KiB: $(cat top)"
+"$cpuslab" profile --format=folded "$pid" | grep -q '^_start;.*main;handle_request;append_to_log [0-9]*$' ||
+	fail "no folded stacks"
+"$cpuslab" profile --format=heap "$pid" >one.heap || fail "no text"
+head -1 one.heap | grep -q '^heap profile: *[0-9]*: *[0-9]* *\[ *[0-9]*: *[0-9]*\] @ heap_v2/16384$' || fail "its head"
+grep -q '^MAPPED_LIBRARIES:$' one.heap && grep -q 'r-xp.*target_leak' one.heap || fail "its mappings"
+# Who allocated most, by turns of eight, one and a tenth.
+"$cpuslab" profile --format=top --total "$pid" >total
+awk 'NR == 3 && $NF != "parse_request" { exit 1 }' total || fail "not requests first: $(cat total)"
+sleep 1
+"$cpuslab" profile --seconds=0 --output=two.pb "$pid" || fail "no second profile"
+
+go=$(command -v go || true)
+if [ -n "$go" ]; then
+	export PPROF_TMPDIR=$work GOTOOLCHAIN=local
+	go tool pprof -top one.pb >pprof 2>pprof.error || fail "go tool pprof: $(cat pprof.error)"
+	grep -A 1 'flat%' pprof | grep -q ' append_to_log$' || fail "pprof shows: $(cat pprof)"
+	grep -q '^Type: inuse_space' pprof || fail "its default is not what is in use"
+	go tool pprof -top -sample_index=alloc_space one.pb 2>/dev/null | grep -A 1 'flat%' | grep -q ' parse_request$' ||
+		fail "pprof -alloc_space"
+	go tool pprof -top one.heap 2>/dev/null | grep -A 1 'flat%' | grep -q ' append_to_log$' || fail "pprof of heap_v2"
+	# The difference of two shows what has leaked in between.
+	go tool pprof -top -diff_base one.pb two.pb 2>/dev/null | grep -A 1 'flat%' | grep -q ' append_to_log$' ||
+		fail "pprof -diff_base"
+	go tool pprof -raw one.pb 2>/dev/null | grep -q "target_leak [0-9a-f]\{40\}" || fail "no build id"
+else
+	echo "there is no go: pprof was not tried"
+fi
+kill -KILL "$pid"
+
+# ---- by options ---------------------------------------------------------------------------------------------------
+
+CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 2
+eventually test -s "$work/exit.$pid.1.pb"
+CPUSLAB_OPTIONS=profile:16K,profile_growth:4M CPUSLAB_PROFILE=$work/growth begin "$build/tests/target_leak"
+eventually test -s "$work/growth.$pid.3.pb"
+kill -KILL "$pid"
+CPUSLAB_OPTIONS=profile:16K,profile_high:true CPUSLAB_PROFILE=$work/high begin "$build/tests/target_leak"
+eventually test -s "$work/high.$pid.3.pb"
+kill -KILL "$pid"
+CPUSLAB_OPTIONS=profile_signal:12 CPUSLAB_PROFILE=$work/signal begin "$build/tests/target_leak"
+kill -USR2 "$pid"
+started() {
+	"$cpuslab" profile --seconds=0 --format=heap "$pid" 2>/dev/null | grep -q '@ heap_v2/524288'
+}
+eventually started
+kill -USR2 "$pid"
+eventually test -s "$work/signal.$pid.1.pb"
+kill -KILL "$pid"
+
+# ---- many threads, forks and a start and end under way -----------------------------------------------------------------
+
+CPUSLAB_OPTIONS=profile:8K begin "$build/tests/target_crowd" 8 1000
+for _ in 1 2 3; do
+	"$cpuslab" profile --format=top "$pid" >top || fail "crowd"
+done
+near "$(kilobytes churn <top)" $((8000 * 2080 / 1024)) 20 || fail "8000 objects of 16 to 4016 bytes: $(cat top)"
+kill -0 "$pid" || fail "it has died"
+kill -KILL "$pid"
+begin "$build/tests/target_crowd" 4 500
+for _ in 1 2 3 4 5; do
+	"$cpuslab" profile --seconds=0.4 --interval=4K --output=again.pb "$pid" || fail "start and end"
+done
+kill -0 "$pid" || fail "it has died of it"
+exit 0

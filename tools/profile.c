@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/* cpuslab profile: which calls of a running process allocated what is in use, by samples. */
+#include "commands.h"
+#include "inspect/symbols.h"
+#include "inspect/target.h"
+#include "profile/format.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum format { PROTO, HEAP, FOLDED, TOP };
+
+static const struct option options[] = {
+	{"interval", required_argument, NULL, 'i'}, {"seconds", required_argument, NULL, 's'},
+	{"output", required_argument, NULL, 'o'},   {"format", required_argument, NULL, 'f'},
+	{"total", no_argument, NULL, 't'},          {"keep", no_argument, NULL, 'k'},
+	{"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+};
+
+static int usage(FILE *to)
+{
+	fputs("usage: cpuslab profile [OPTIONS] PID|NAME\n"
+	      "Samples what the process allocates from now on, and writes what of it is in use in the end.\n"
+	      "A profile that runs already is only read.\n\n"
+	      "  -s, --seconds=N       how long (30)\n"
+	      "  -i, --interval=BYTES  mean bytes between samples (512K)\n"
+	      "  -o, --output=FILE     where to (standard output)\n"
+	      "  -f, --format=FORMAT   pb: profile.proto, for go tool pprof and speedscope (the default for\n"
+	      "                        FILE.pb); heap: heap_v2, for jeprof (FILE.heap); folded: for flame\n"
+	      "                        graphs (FILE.folded); top: a table (the default for the terminal)\n"
+	      "  -t, --total           folded and top: all that was allocated, not what is in use\n"
+	      "  -k, --keep            let the profile run on\n",
+	      to);
+	return to == stdout ? 0 : 2;
+}
+
+/* ---- the other process --------------------------------------------------------------------------------- */
+
+struct sampled {
+	struct target *target;
+	struct profile_dump dump;
+	struct profile_site *sites;
+	uint64_t lost;
+};
+
+static bool read_process(void *process, uint64_t address, void *buffer, size_t bytes)
+{
+	return target_read(process, address, buffer, bytes);
+}
+
+static bool read_member(const struct target *target, const struct root_field *field, uint64_t *value)
+{
+	return target_read(target, target->at.profile.value + field->value, value, sizeof(*value));
+}
+
+/* The one word that the command ever writes into another process; its slow paths look at it. */
+static bool wish(const struct target *target, uint64_t interval)
+{
+	uint64_t address = target->at.profile.value + target->at.profile_wanted.value;
+	struct iovec local = {&interval, sizeof(interval)};
+	struct iovec remote = {(void *)(uintptr_t)address, sizeof(interval)};
+
+	return process_vm_writev(target->pid, &local, 1, &remote, 1, 0) == sizeof(interval);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+/* False with a message when the process has no part in it. */
+static bool wait_for(struct target *target, uint64_t interval, double seconds, bool *started)
+{
+	uint64_t now = 0;
+	struct timespec until, clock;
+
+	*started = false;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)seconds;
+	until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+	do {
+		enum target_status status = target_check(target);
+
+		if (status != TARGET_READY) {
+			fprintf(stderr, "cpuslab profile: process %d: %s\n", (int)target->pid,
+				target->trouble);
+			return false;
+		}
+		if (read_member(target, &target->at.profile_interval, &now) && now == interval)
+			*started = true;
+		usleep(seconds < 1 ? 10000 : 50000);
+		clock_gettime(CLOCK_MONOTONIC, &clock);
+	} while (!interrupted && (clock.tv_sec < until.tv_sec ||
+				  (clock.tv_sec == until.tv_sec && clock.tv_nsec < until.tv_nsec)));
+	return true;
+}
+
+static char *read_maps(pid_t pid, size_t *length)
+{
+	char path[64], *text = NULL;
+	size_t capacity = 0, got;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *file = fopen(path, "re");
+
+	*length = 0;
+	if (!file)
+		return NULL;
+	do {
+		if (capacity - *length < 65536)
+			text = realloc(text, capacity += 262144);
+		got = text ? fread(text + *length, 1, capacity - *length, file) : 0;
+		*length += got;
+	} while (got);
+	fclose(file);
+	return text;
+}
+
+static bool read_sites(struct sampled *sampled)
+{
+	const struct target *target = sampled->target;
+	size_t count = target->at.profile_sites.value;
+	uint64_t tables = 0;
+
+	/* Of the same version the site is what it is here: its layout belongs to the root record's version.
+	 */
+	if (target->at.profile_site.size != sizeof(struct profile_site) ||
+	    !read_member(target, &target->at.profile_tables, &tables) || !tables)
+		return false;
+	sampled->sites = calloc(count, sizeof(*sampled->sites));
+	if (!sampled->sites || !target_read(target, tables, sampled->sites, count * sizeof(*sampled->sites)))
+		return false;
+	(void)read_member(target, &target->at.profile_lost, &sampled->lost);
+	sampled->dump.sites = sampled->sites;
+	sampled->dump.site_count = count;
+	size_t maps_length;
+
+	sampled->dump.maps = read_maps(target->pid, &maps_length);
+	sampled->dump.maps_length = maps_length;
+	sampled->dump.addresses = calloc(count * PROFILE_FRAMES, sizeof(uint64_t));
+	sampled->dump.mappings = calloc(PROFILE_MAPPINGS, sizeof(struct profile_mapping));
+	return sampled->dump.maps && sampled->dump.addresses && sampled->dump.mappings;
+}
+
+/* ---- for people ---------------------------------------------------------------------------------------- */
+
+static double value_of(const struct sampled *sampled, const struct profile_site *site, bool total)
+{
+	uint64_t samples = total                           ? site->allocated
+			   : site->allocated > site->freed ? site->allocated - site->freed
+							   : 0;
+
+	return (double)(samples * site->size) / profile_probability(site->size, sampled->dump.interval);
+}
+
+static void print_folded(const struct sampled *sampled, struct symbols *symbols, FILE *to, bool total)
+{
+	for (size_t i = 0; i < sampled->dump.site_count; i++) {
+		const struct profile_site *site = &sampled->sites[i];
+		double value = site->ready ? value_of(sampled, site, total) : 0;
+
+		if (value < 0.5)
+			continue;
+		char name[256];
+		unsigned last = 0;
+
+		while (last + 1 < site->frame_count &&
+		       symbols_is_allocator(
+			       symbols_name(symbols, site->frames[last] - 1, name, sizeof(name))))
+			last++;
+		/* From the outermost in; what separates frames must not be in a name. */
+		for (unsigned f = site->frame_count; f-- > last;) {
+			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
+			for (char *c = name; *c; c++)
+				if (*c == ';' || *c == ' ')
+					*c = '_';
+			fprintf(to, "%s%s", name, f > last ? ";" : "");
+		}
+		fprintf(to, " %.0f\n", value);
+	}
+}
+
+struct function {
+	char name[128];
+	double own, with_callees;
+	size_t last_site;
+};
+
+static int by_own(const void *one, const void *other)
+{
+	const struct function *a = one, *b = other;
+
+	return a->own != b->own ? (a->own < b->own) - (a->own > b->own)
+	       : a->with_callees != b->with_callees
+		       ? (a->with_callees < b->with_callees) - (a->with_callees > b->with_callees)
+		       : strcmp(a->name, b->name);
+}
+
+static void print_top(const struct sampled *sampled, struct symbols *symbols, FILE *to, bool total)
+{
+	enum { FUNCTIONS = 4096 };
+	struct function *functions = calloc(FUNCTIONS, sizeof(*functions));
+	size_t count = 0;
+	double sum = 0;
+
+	for (size_t i = 0; functions && i < sampled->dump.site_count; i++) {
+		const struct profile_site *site = &sampled->sites[i];
+		double value = site->ready ? value_of(sampled, site, total) : 0;
+		bool own = true;
+
+		sum += value;
+		for (unsigned f = 0; value > 0 && f < site->frame_count; f++) {
+			char name[128];
+			size_t n = 0;
+
+			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
+			if (symbols_is_allocator(name))
+				continue;
+			while (n < count && strcmp(functions[n].name, name) != 0)
+				n++;
+			if (n == FUNCTIONS)
+				break;
+			if (n == count)
+				memcpy(functions[count++].name, name, sizeof(name));
+			functions[n].own += own ? value : 0;
+			if (functions[n].last_site != i + 1)
+				functions[n].with_callees += value;
+			functions[n].last_site = i + 1;
+			own = false;
+		}
+	}
+	if (functions)
+		qsort(functions, count, sizeof(*functions), by_own);
+	fprintf(to, "%s: %.1f KiB, a sample every %lu bytes%s\n      flat  flat%%       cum   cum%%\n",
+		total ? "Allocated" : "In use", sum / 1024, sampled->dump.interval,
+		sampled->lost ? ", and samples lost" : "");
+	for (size_t n = 0; n < count && n < 30; n++)
+		fprintf(to, "%9.1fK %5.1f%% %8.1fK %5.1f%%  %s\n", functions[n].own / 1024,
+			sum > 0 ? 100 * functions[n].own / sum : 0, functions[n].with_callees / 1024,
+			sum > 0 ? 100 * functions[n].with_callees / sum : 0, functions[n].name);
+	free(functions);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+static void put(void *to, const void *bytes, size_t length)
+{
+	fwrite(bytes, 1, length, to);
+}
+
+static bool find_format(const char *text, enum format *format)
+{
+	static const char *const names[] = {"pb", "heap", "folded", "top"};
+
+	for (unsigned i = 0; i < 4; i++)
+		if (strcmp(text, names[i]) == 0) {
+			*format = (enum format)i;
+			return true;
+		}
+	return false;
+}
+
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+	char *end;
+
+	*bytes = strtoull(text, &end, 10);
+	if (*end == 'K' || *end == 'k')
+		*bytes <<= 10, end++;
+	else if (*end == 'M' || *end == 'm')
+		*bytes <<= 20, end++;
+	return !*end && end != text && *bytes;
+}
+
+static bool write_output(struct sampled *sampled, enum format format, const char *file, bool total)
+{
+	FILE *to = file ? fopen(file, "we") : stdout;
+
+	if (!to) {
+		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
+		return false;
+	}
+	sampled->dump.put = put;
+	sampled->dump.to = to;
+	if (format == PROTO) {
+		profile_write_proto(&sampled->dump);
+	} else if (format == HEAP) {
+		profile_write_text(&sampled->dump);
+	} else {
+		struct symbols *symbols = symbols_open(
+			sampled->dump.mappings, profile_find_mappings(&sampled->dump), sampled->target->pid);
+
+		if (format == FOLDED)
+			print_folded(sampled, symbols, to, total);
+		else
+			print_top(sampled, symbols, to, total);
+		symbols_close(symbols);
+	}
+	bool written = fflush(to) == 0 && !ferror(to);
+
+	if (file && fclose(to) != 0)
+		written = false;
+	if (!written)
+		fprintf(stderr, "cpuslab profile: %s: %s\n", file ? file : "standard output",
+			strerror(errno));
+	return written;
+}
+
+/* Waits a little for the process to see it, so that the next profile is a new one. */
+static void end_profile(const struct target *target)
+{
+	uint64_t running = 1;
+
+	if (!wish(target, 0))
+		return;
+	for (int i = 0; i < 100 && read_member(target, &target->at.profile_interval, &running) && running;
+	     i++)
+		usleep(10000);
+}
+
+static bool take_profile(struct sampled *sampled, double seconds, uint64_t interval, bool keep)
+{
+	struct target *target = sampled->target;
+	uint64_t running = 0;
+	struct timespec now;
+	bool started = false, whole;
+
+	if (!read_member(target, &target->at.profile_wanted, &running))
+		return false;
+	if (!running && !wish(target, interval)) {
+		fprintf(stderr, "cpuslab profile: process %d: the profile cannot be started: %s\n",
+			(int)target->pid, strerror(errno));
+		return false;
+	}
+	signal(SIGINT, on_interrupt);
+	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
+	if (whole && !started) {
+		fprintf(stderr,
+			"cpuslab profile: process %d allocated nothing meanwhile that its magazines did not "
+			"have: there is no profile\n",
+			(int)target->pid);
+		whole = false;
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	sampled->dump.when = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	sampled->dump.duration = running ? 0 : (int64_t)(seconds * 1e9);
+	sampled->dump.interval = running ? running : interval;
+	whole = whole && read_sites(sampled);
+	if (!running && !keep)
+		end_profile(target);
+	return whole;
+}
+
+int command_profile(int argc, char **argv)
+{
+	struct target target;
+	struct sampled sampled = {.target = &target, .dump = {.read = read_process, .process = &target}};
+	double seconds = 30;
+	uint64_t interval = 512 << 10;
+	const char *file = NULL;
+	enum format format = TOP;
+	bool total = false, keep = false, formatted = false;
+
+	for (int option; (option = getopt_long(argc, argv, "i:s:o:f:tkh", options, NULL)) != -1;)
+		switch (option) {
+		case 'i':
+			if (!parse_bytes(optarg, &interval))
+				return usage(stderr);
+			break;
+		case 's':
+			seconds = strtod(optarg, NULL);
+			break;
+		case 'o':
+			file = optarg;
+			break;
+		case 'f':
+			if (!find_format(optarg, &format))
+				return usage(stderr);
+			formatted = true;
+			break;
+		case 't':
+			total = true;
+			break;
+		case 'k':
+			keep = true;
+			break;
+		case 'h':
+			return usage(stdout);
+		default:
+			return usage(stderr);
+		}
+	if (argc - optind != 1 || !(seconds >= 0 && seconds <= 1e6))
+		return usage(stderr);
+	const char *suffix = file ? strrchr(file, '.') : NULL;
+
+	if (!formatted && file && !(suffix && find_format(suffix + 1, &format)))
+		format = PROTO;
+	if (!target_open(&target, argv[0], argv[optind]))
+		return 1;
+	bool done = take_profile(&sampled, seconds, interval, keep) &&
+		    write_output(&sampled, format, file, total);
+
+	free(sampled.sites);
+	free(sampled.dump.addresses);
+	free(sampled.dump.mappings);
+	free((char *)sampled.dump.maps);
+	target_detach(&target);
+	return done ? 0 : 1;
+}
