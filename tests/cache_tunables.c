@@ -174,12 +174,15 @@ static void test_meaning(unsigned limit, unsigned batchcount)
 	misses_of_freeing(cache);
 	tune(cache, limit, batchcount, 0);
 	CHECK(row_of("meaning").waiting == 0);
-	/* A thread that changes its vCPU finds other magazines there. */
+	/*
+	 * A thread that changes its vCPU finds other magazines there; and the first miss on a vCPU without an
+	 * area has nowhere to be counted.
+	 */
 	misses = misses_of_allocating(cache);
-	CHECK(misses >= OBJECTS / batchcount && misses <= OBJECTS / batchcount + 20,
+	CHECK(misses + 20 >= OBJECTS / batchcount && misses <= OBJECTS / batchcount + 20,
 	      "%llu misses of %u by %u", (unsigned long long)misses, OBJECTS, batchcount);
 	misses = misses_of_freeing(cache);
-	CHECK(misses >= OBJECTS / limit - 2 && misses <= OBJECTS / limit + 20, "%llu misses of %u by %u",
+	CHECK(misses + 20 >= OBJECTS / limit && misses <= OBJECTS / limit + 20, "%llu misses of %u by %u",
 	      (unsigned long long)misses, OBJECTS, limit);
 	/* Nothing may wait. */
 	CHECK(row_of("meaning").waiting == 0);

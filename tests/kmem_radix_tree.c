@@ -211,7 +211,8 @@ static void *read_trees(void *argument)
 	unsigned long own_hits = 0;
 
 	rcu_register_thread();
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+	/* The trees are not empty at the end: a reader that had no time before finds something then. */
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED) || !own_hits) {
 		unsigned long which = check_below(&random, TREES), index = pick(&random), last = 0;
 		struct item *item;
 		void *gang[20];

@@ -128,7 +128,8 @@ static void *look_up(void *argument)
 	uint64_t random = (uint64_t)(uintptr_t)argument;
 
 	rcu_register_thread();
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+	/* Half of the slots are filled at the end: a reader that had no time before finds something then. */
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED) || !__atomic_load_n(&found, __ATOMIC_RELAXED)) {
 		unsigned key = (unsigned)check_below(&random, SLOTS);
 		struct object *object;
 
