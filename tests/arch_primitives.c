@@ -167,6 +167,8 @@ static const struct arch_list list = {
 	.reciprocal = UINT64_MAX / STRIDE + 1,
 };
 
+static void *volatile nothing; /* NULL, which the compiler is not to know */
+
 static char *in_slab(unsigned slab, unsigned number)
 {
 	return slabs[slab] + (size_t)number * STRIDE;
@@ -201,7 +203,7 @@ static void test_list(uint32_t id, uint16_t offset)
 	/* Nothing left, and yet the word tells whose objects it takes. */
 	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL && *word == end);
 	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(1, 3)) && *word == end);
-	CHECK(!arch_list_push(self, front.map, &offset, &list, NULL) && *word == end);
+	CHECK(!arch_list_push(self, front.map, &offset, &list, nothing) && *word == end);
 	/* In the slab, but no object starts there. */
 	for (unsigned wrong = 1; wrong < STRIDE; wrong++)
 		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 2) + wrong));
@@ -245,7 +247,7 @@ static void test_void_lists(void)
 	areas[0][1] = (uintptr_t)&void_slots[1];
 	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL);
 	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 1)));
-	CHECK(!arch_list_push(self, front.map, &offset, &list, NULL));
+	CHECK(!arch_list_push(self, front.map, &offset, &list, nothing));
 	/* The other engine finds it empty and full. */
 	CHECK(arch_pop(self, front.map, &offset) == NULL);
 	CHECK(!arch_push(self, front.map, &offset, object(1)));
