@@ -409,6 +409,20 @@ static void fork_and_survive(void)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
+/* The lock was held, but nothing was half done: the child's list is as long as the parent's. */
+static void check_lists_after_fork(unsigned c)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		uint32_t partial = linked[c].partial, slabs = linked[c].slabs;
+		process_enter();
+		CHECK(partial && linked[c].partial == partial && linked[c].slabs == slabs);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
 static void run_held(void)
 {
 	check_pin();
@@ -442,6 +456,7 @@ static void run_held(void)
 			give_linked(c);
 		cpuslab_spin_lock(&linked[c].lock);
 		fork_and_survive();
+		check_lists_after_fork(c);
 		cpuslab_spin_unlock(&linked[c].lock);
 		linked_begin_census();
 		fork_and_survive();
