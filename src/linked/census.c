@@ -229,10 +229,9 @@ void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object
 
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		char *address = (char *)(page << PAGE_SHIFT);
-		const struct linked_slab *slab =
-			linked_cache_of(address) == cache ? linked_slab_at(address) : NULL;
+		const struct linked_slab *slab = linked_cache_of(address) ? linked_slab_at(address) : NULL;
 
-		if (!slab || slab->base != address)
+		if (!slab || slab->cache != cache || slab->base != address)
 			continue;
 		memset(free, 0, sizeof free);
 		for (uintptr_t object = slab->state.list; !front_is_end(object);
