@@ -109,6 +109,17 @@ begin "$build/tests/target_caches" 100 2
 "$cpuslab" info -a "$pid" | grep -q '^sort_[0-9]* .*<- .*sort_' || fail "aliases"
 "$cpuslab" info "$pid" sort_1 | tail -n 1 | awk '{ exit !($2 == 1 && $3 == 48) }' || fail "sort_1"
 
+# Those of the linked engine too: one object is in use, whatever waits on a vCPU's list.
+"$cpuslab" info "$pid" sort_15 | tail -n 1 | awk '{ exit !($2 == 1 && $NF == "l") }' || fail "sort_15"
+"$cpuslab" info -T "$pid" | awk '$1 == "moving" { exit $2 != 0 }' || fail "slabs of linked caches are not counted"
+
+# ---- a picture -----------------------------------------------------------------------------------------------------
+
+LC_ALL=C "$cpuslab" map "$pid" | awk 'NR == 2 && $2 + 0 > 0 && length($4) == 64 { found = 1 } END { exit !found }' || fail "map"
+"$cpuslab" map --svg="$work/map.svg" "$pid" && $python -c "
+import sys, xml.dom.minidom
+assert len(xml.dom.minidom.parse(sys.argv[1]).getElementsByTagName('rect')) >= 64" "$work/map.svg" || fail "map --svg"
+
 # ---- processes that do not stay ------------------------------------------------------------------------------------
 
 LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_changer" &

@@ -297,6 +297,36 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+void linked_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+#define SHOW(name, member)                                                                                   \
+	show(name, offsetof(struct linked_cache, member), sizeof((struct linked_cache *)0)->member)
+	show("linked.caches", (uintptr_t)caches, sizeof caches);
+	show("linked.cache_count", (uintptr_t)&cache_count, sizeof cache_count);
+	show("linked", 0, sizeof(struct linked_cache));
+	SHOW("linked.number", number);
+	SHOW("linked.owner", owner);
+	SHOW("linked.name", name);
+	SHOW("linked.stride", stride);
+	SHOW("linked.objects", objects);
+	SHOW("linked.slab_mask", list.slab_mask);
+	SHOW("linked.link", list.link);
+	SHOW("linked.secret", list.secret);
+	SHOW("linked.type_stable", type_stable);
+	SHOW("linked.construct", construct);
+	SHOW("linked.batch", batch);
+	SHOW("linked.slab_count", slabs);
+	SHOW("linked.created", created);
+	SHOW("linked.freed", freed);
+	SHOW("linked.locks", lock_acquires);
+#undef SHOW
+	show("linked_slab", 0, sizeof(struct linked_slab));
+	show("linked_slab.in_use", offsetof(struct linked_slab, state) + offsetof(union linked_state, in_use),
+	     sizeof(uint16_t));
+	show("linked_slab.base", offsetof(struct linked_slab, base), sizeof(char *));
+	show("linked_slab.cache", offsetof(struct linked_slab, cache), sizeof(struct linked_cache *));
+}
+
 /* ---- fork -----------------------------------------------------------------------------------------------
  */
 

@@ -157,6 +157,9 @@ struct linked_statistics {
 /* `allocated` are the program's objects, `hoarded` those on words; a glance, not a census. */
 void linked_statistics(struct linked_cache *cache, struct linked_statistics *statistics);
 
+/* Names what a reader of this process's memory needs to find every cache (see report/root.h). */
+void linked_show(void (*show)(const char *name, uintptr_t value, size_t size));
+
 /*
  * In a forked child.  Returns whether pages were found that no slab owns; the page room must then repair its
  * runs.

@@ -7,6 +7,7 @@
 #include "arch/arch.h"
 #include "arch/note.h"
 #include "cpuslab/cpuslab.h"
+#include "linked/linked.h"
 #include "magazine/magazine.h"
 
 static struct root_field fields[ROOT_FIELDS_MAX];
@@ -89,8 +90,13 @@ void root_publish(void)
 	show_cache();
 	show_area();
 	magazine_show(root_show);
+	linked_show(root_show);
 	root_show("arch.aborts", (uintptr_t)&arch_section_aborts, sizeof arch_section_aborts);
 	root_show("page.table_bytes", ARCH_TABLE_BYTES, 0);
+	/* What an entry of the page map means: a large run begins; a slab of any kind, from here on. */
+	root_show("page.id_large", PAGE_LARGE, 0);
+	root_show("page.id_slab", PAGE_SLAB, 0);
+	root_show("page.id_linked", PAGE_LINKED, 0);
 	cpuslab_root.fields = (uintptr_t)fields;
 	__atomic_store_n(&cpuslab_root.field_count, field_count, __ATOMIC_RELEASE);
 }

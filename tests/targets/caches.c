@@ -31,8 +31,11 @@ int main(int argc, char **argv)
 	CHECK(cache && !pthread_barrier_init(&used, NULL, threads + 1));
 	for (unsigned i = 0; i < caches; i++) {
 		char name[32];
-		struct cpuslab_cache_args args = {
-			.name = name, .size = 40 + i % 50 * 8, .flags = i % 2 ? CPUSLAB_CACHE_NO_MERGE : 0};
+		struct cpuslab_cache_args args = {.name = name,
+						  .size = 40 + i % 50 * 8,
+						  .flags = i % 2 ? CPUSLAB_CACHE_NO_MERGE : 0,
+						  .engine = i % 10 == 5 ? CPUSLAB_ENGINE_LINKED
+									: CPUSLAB_ENGINE_DEFAULT};
 
 		snprintf(name, sizeof(name), "sort_%u", i);
 		cache[i] = cpuslab_cache_create(&args);

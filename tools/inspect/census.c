@@ -216,6 +216,141 @@ static void drop_strays(struct census *census)
 	census->cache_count = kept;
 }
 
+/* ---- caches of the linked engine ------------------------------------------------------------------------
+ */
+
+static void understand_linked(struct census_cache *cache, const struct target *target, const char *raw)
+{
+	const struct target_fields *at = &target->at;
+#define MEMBER(field) target_member(raw, &at->field)
+	cache->linked = true;
+	cache->number = (uint32_t)MEMBER(linked_number);
+	cache->owner = MEMBER(linked_owner);
+	cache->object_size = cache->size = (uint32_t)MEMBER(linked_stride);
+	cache->constructed = MEMBER(linked_construct) != 0;
+	cache->type_stable = MEMBER(linked_type_stable) != 0;
+	cache->per_slab = (uint32_t)MEMBER(linked_objects);
+	cache->pages_per_slab = (uint32_t)((MEMBER(linked_slab_mask) + 1) / CENSUS_PAGE);
+	cache->batch = (uint32_t)MEMBER(linked_batch);
+	cache->link = MEMBER(linked_link);
+	cache->secret = MEMBER(linked_secret);
+	cache->slabs = MEMBER(linked_slab_count);
+	cache->created = MEMBER(linked_created);
+	cache->freed = MEMBER(linked_freed);
+	cache->locks = MEMBER(linked_locks);
+#undef MEMBER
+	cache->objects = cache->slabs * cache->per_slab;
+}
+
+static int by_number(const void *one, const void *other)
+{
+	const struct census_cache *a = one, *b = other;
+
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+static struct census_cache *linked_at(struct census *census, size_t first, uint64_t address)
+{
+	for (size_t c = first; c < census->cache_count; c++)
+		if (census->caches[c].address == address)
+			return &census->caches[c];
+	return NULL;
+}
+
+/* What is in use stands in each slab, so that all slabs are looked at; what vCPUs have on their words is part
+ * of it, and is counted with the words. */
+static void count_linked(struct census *census, const struct target *target, size_t first)
+{
+	enum { AT_ONCE = 4096 };
+	const struct target_fields *at = &target->at;
+	uint64_t slab_of = 0, metadata = 0, pages = 0, heap = 0;
+	char regions[1024], *slabs = array(NULL, AT_ONCE, at->linked_slab.size);
+	uint32_t *references = array(NULL, AT_ONCE, sizeof(*references));
+	struct target_piece *pieces = array(NULL, AT_ONCE, sizeof(*pieces));
+
+	if (at->page_regions.size <= sizeof(regions) &&
+	    target_read(target, at->page_regions.value, regions, at->page_regions.size))
+		heap = target_member(regions + HEAP * at->region.size, &at->region_base);
+	if (!heap || !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, 8) ||
+	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata, 8) ||
+	    !target_variable(target, &at->page_top, &pages))
+		pages = 0;
+	for (uint64_t page = 0; page < pages; page += AT_ONCE) {
+		size_t asked = 0, count = pages - page < AT_ONCE ? pages - page : AT_ONCE;
+
+		if (!target_read(target, slab_of + (heap / CENSUS_PAGE + page) * 4, references, count * 4))
+			break;
+		for (size_t i = 0; i < count; i++)
+			if (references[i] && (!i || references[i] != references[i - 1]))
+				pieces[asked++] = (struct target_piece){metadata + references[i] * 64ul,
+									slabs + i * at->linked_slab.size,
+									at->linked_slab.size, false};
+		target_gather(target, pieces, asked);
+		for (size_t i = 0; i < asked; i++) {
+			const char *slab = pieces[i].buffer;
+			size_t index = (size_t)(slab - slabs) / at->linked_slab.size;
+			struct census_cache *cache =
+				linked_at(census, first, target_member(slab, &at->linked_slab_cache));
+			uint64_t in_use = target_member(slab, &at->linked_slab_in_use);
+
+			if (!pieces[i].read || !cache ||
+			    target_member(slab, &at->linked_slab_base) != heap + (page + index) * CENSUS_PAGE)
+				continue;
+			cache->allocated += in_use;
+			cache->full_slabs += in_use == cache->per_slab;
+		}
+	}
+	for (size_t c = first; c < census->cache_count; c++)
+		if (census->caches[c].allocated > census->caches[c].objects)
+			census->caches[c].allocated = census->caches[c].objects;
+	free(pieces);
+	free(references);
+	free(slabs);
+}
+
+/* Adds them to the others. */
+static void find_linked(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	size_t first = census->cache_count, bytes = at->linked.size, asked = 0;
+	uint64_t count;
+
+	if (!target_variable(target, &at->linked_cache_count, &count) || !count || count > CACHES_MAX)
+		return;
+	uint64_t *addresses = array(NULL, count, sizeof(*addresses));
+	char *copies = array(NULL, count, bytes);
+	struct target_piece *pieces = array(NULL, count, sizeof(*pieces));
+
+	if (target_read(target, at->linked_caches.value, addresses, count * sizeof(*addresses)))
+		for (size_t i = 0; i < count; i++)
+			if (addresses[i])
+				pieces[asked++] =
+					(struct target_piece){addresses[i], copies + i * bytes, bytes, false};
+	target_gather(target, pieces, asked);
+	census->caches = array(census->caches, first + asked, sizeof(*census->caches));
+	for (size_t i = 0; i < asked; i++) {
+		struct census_cache *cache = &census->caches[census->cache_count];
+
+		if (!pieces[i].read)
+			continue;
+		*cache = (struct census_cache){.address = pieces[i].address};
+		understand_linked(cache, target, pieces[i].buffer);
+		uint64_t name = target_member(pieces[i].buffer, &at->linked_name);
+		size_t to_end = CENSUS_PAGE - name % CENSUS_PAGE, length = CENSUS_NAME - 1;
+
+		if (target_read(target, name, cache->name, length < to_end ? length : to_end))
+			census->cache_count++;
+	}
+	if (census->cache_count > first) {
+		count_linked(census, target, first);
+		drop_strays(census);
+		qsort(census->caches, census->cache_count, sizeof(*census->caches), by_number);
+	}
+	free(pieces);
+	free(copies);
+	free(addresses);
+}
+
 static bool find_caches(struct census *census, const struct target *target)
 {
 	uint64_t count;
@@ -233,6 +368,7 @@ static bool find_caches(struct census *census, const struct target *target)
 		census->caches = array(census->caches, census->cache_count, sizeof(*census->caches));
 		read_caches(census, target, addresses);
 		drop_strays(census);
+		find_linked(census, target);
 		census->handle_count = 0;
 		if (target->at.memory_handles.size)
 			read_handles(census, target);
@@ -285,6 +421,33 @@ struct pending {
 	uint64_t *slots;
 };
 
+/* Counts the objects of linked caches' lists, one of each list at a time.  A list ends in an odd address. */
+static void follow_lists(const struct target *target, struct pending *lists, size_t count,
+			 struct target_piece *pieces)
+{
+	uint64_t *links = array(NULL, count, sizeof(*links));
+
+	while (count) {
+		size_t going = 0;
+
+		for (size_t i = 0; i < count; i++)
+			if (!(lists[i].word & 1) && lists[i].cell->loaded < lists[i].cache->per_slab)
+				lists[going++] = lists[i];
+		count = going;
+		for (size_t i = 0; i < count; i++)
+			pieces[i] = (struct target_piece){lists[i].word + lists[i].cache->link, &links[i],
+							  sizeof(*links), false};
+		target_gather(target, pieces, count);
+		for (size_t i = 0; i < count; i++) {
+			uint64_t at = lists[i].word + lists[i].cache->link;
+
+			lists[i].cell->loaded = (uint16_t)(lists[i].cell->loaded + pieces[i].read);
+			lists[i].word = pieces[i].read ? links[i] ^ at ^ lists[i].cache->secret : 1;
+		}
+	}
+	free(links);
+}
+
 static void count_magazines(struct census *census, const struct target *target, const struct area *areas,
 			    size_t area_count)
 {
@@ -292,6 +455,8 @@ static void count_magazines(struct census *census, const struct target *target, 
 	size_t cells = census->cache_count * census->vcpus, loaded = 0, slots = 0, asked = 0;
 	struct target_piece *pieces = array(NULL, 2 * cells, sizeof(*pieces));
 	struct pending *pending = array(NULL, cells, sizeof(*pending));
+	struct pending *lists = array(NULL, cells, sizeof(*lists));
+	size_t list_count = 0;
 
 	for (size_t a = 0; a < area_count; a++)
 		for (size_t c = 0; c < census->cache_count; c++) {
@@ -308,6 +473,11 @@ static void count_magazines(struct census *census, const struct target *target, 
 			memcpy(&misses, at + 2 * row, sizeof(misses));
 			cell->alloc_misses = (uint32_t)misses;
 			cell->free_misses = (uint32_t)(misses >> 32);
+			if (cache->linked) {
+				if (is_magazine(target, word))
+					lists[list_count++] = (struct pending){cell, cache, word, NULL};
+				continue;
+			}
 			if (is_magazine(target, spare))
 				pieces[asked++] =
 					(struct target_piece){spare + target->at.magazine_count.value,
@@ -341,7 +511,9 @@ static void count_magazines(struct census *census, const struct target *target, 
 	for (size_t i = 0; i < loaded; i++)
 		pending[i].cell->loaded = objects_below(pending[i].slots, pending[i].cache->capacity,
 							pending[i].word, target->at.magazine_slot.value);
+	follow_lists(target, lists, list_count, pieces);
 	free(slot);
+	free(lists);
 	free(pending);
 	free(pieces);
 }

@@ -24,12 +24,14 @@ struct census_cache {
 	uint32_t alignment;
 	uint32_t per_slab, pages_per_slab;
 	uint32_t capacity, batch, sharedfactor; /* the tunables */
-	uint32_t object_size; /* as asked for; of several caches in one memory, the largest */
-	uint64_t owner;       /* not 0: made by the program, not one of malloc's classes */
-	uint32_t named;       /* caches of the program in this memory */
-	uint32_t aliases;     /* of these, all but one */
-	bool shareable;       /* a cache that is alike would share it */
-	bool constructed;     /* has a constructor */
+	uint32_t object_size;  /* as asked for; of several caches in one memory, the largest */
+	uint64_t owner;        /* not 0: made by the program, not one of malloc's classes */
+	uint32_t named;        /* caches of the program in this memory */
+	uint32_t aliases;      /* of these, all but one */
+	bool linked;           /* of the linked engine: lists in place of magazines */
+	uint64_t link, secret; /* of its lists: where in an object, and stored with what */
+	bool shareable;        /* a cache that is alike would share it */
+	bool constructed;      /* has a constructor */
 	bool type_stable;
 	/* Slabs: all, those with every object taken, the one kept empty; ever made and given back. */
 	uint64_t slabs, full_slabs, empty_slabs, created, freed;

@@ -38,7 +38,7 @@ static unsigned order_of(const struct census_cache *cache)
 }
 
 /* As the kernel's tool has them: '*' shares its memory, 'A' aligned to cache lines; and 't' for memory that
- * stays of its type, 'c' for a constructor, 'm' for a class of malloc. */
+ * stays of its type, 'c' for a constructor, 'm' for a class of malloc, 'l' for the linked engine. */
 static const char *flags_of(const struct census_cache *cache, char text[static 8])
 {
 	char *end = text;
@@ -49,6 +49,8 @@ static const char *flags_of(const struct census_cache *cache, char text[static 8
 		*end++ = 'm';
 	if (cache->owner && cache->size % 64 == 0 && cache->object_size < cache->size)
 		*end++ = 'A';
+	if (cache->linked)
+		*end++ = 'l';
 	if (cache->constructed)
 		*end++ = 'c';
 	if (cache->type_stable)

@@ -66,7 +66,10 @@ static void print_cache(FILE *to, const struct view *view, size_t index)
 
 	fputs("    {\"name\": ", to);
 	print_quoted(to, cache->name);
-	fprintf(to, ", \"kind\": \"%s\", \"aliases\": [", cache->owner ? "cache" : "malloc");
+	fprintf(to, ", \"kind\": \"%s\", \"aliases\": [",
+		!cache->owner   ? "malloc"
+		: cache->linked ? "linked"
+				: "cache");
 	for (size_t h = 0; cache->aliases && h < census->handle_count; h++)
 		if (census->handles[h].cache == index) {
 			fputs(first ? "" : ", ", to);

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* cpuslab map: the heap of a running process as a picture: its blocks of 2 MiB, and what of each is in use.
+ */
+#include "commands.h"
+#include "inspect/census.h"
+
+#include <getopt.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_PAGES = 512, CELLS = 64, CELL_PAGES = BLOCK_PAGES / CELLS, PAGES_AT_ONCE = 4096 };
+
+/* What a page is, from the page map; see src/page/page.h. */
+enum kind { PAGE_IS_FREE, PAGE_IS_LARGE, PAGE_IS_SLAB, KINDS };
+static const char *const kind_names[KINDS] = {"free", "large", "slab"};
+
+/* An eighth of a block in a row of eight cells: pages by kind, bytes of slabs that objects have, resident. */
+struct cell {
+	uint16_t pages[KINDS];
+	uint32_t resident;
+	uint32_t used; /* bytes */
+};
+
+struct picture {
+	size_t blocks;
+	struct cell *cells; /* CELLS for each block */
+};
+
+static const struct option options[] = {
+	{"svg", required_argument, NULL, 's'},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+static int usage(FILE *to)
+{
+	fputs("usage: cpuslab map [--svg=FILE] [PID|NAME]\n"
+	      "Draws the heap: a row for each block of 2 MiB, a cell for each 32 KiB of it.\n"
+	      "  --svg=FILE  as a picture\n",
+	      to);
+	return to == stdout ? 0 : 2;
+}
+
+/* ---- what is where ------------------------------------------------------------------------------------- */
+
+/* Reads the page map; a large run says so at both ends only, so that what lies between needs its length. */
+static bool read_kinds(struct picture *picture, const struct census *census, const struct target *target)
+{
+	uint64_t map, runs, first = census->heap_start / CENSUS_PAGE, large = 0;
+	uint16_t ids[PAGES_AT_ONCE];
+	char regions[1024];
+
+	if (!target_read(target, target->at.page_front.value + target->at.front_map.value, &map,
+			 sizeof(map)) ||
+	    target->at.page_regions.size > sizeof(regions) ||
+	    !target_read(target, target->at.page_regions.value, regions, target->at.page_regions.size))
+		return false;
+	runs = target_member(regions + 3 * target->at.region.size, &target->at.region_base);
+	for (uint64_t page = 0; page < census->heap_pages; page += PAGES_AT_ONCE) {
+		uint64_t count = census->heap_pages - page;
+
+		count = count < PAGES_AT_ONCE ? count : PAGES_AT_ONCE;
+		if (!target_read(target, map + (first + page) * sizeof(*ids), ids, count * sizeof(*ids)))
+			return false;
+		for (uint64_t i = 0; i < count; i++) {
+			struct cell *cell = &picture->cells[(page + i) / CELL_PAGES];
+			uint32_t pages;
+
+			if (ids[i] == target->at.page_id_large.value &&
+			    target_read(target,
+					runs + (page + i) * target->at.run.size + target->at.run_pages.value,
+					&pages, sizeof(pages)))
+				large = page + i + pages;
+			cell->pages[page + i < large                          ? PAGE_IS_LARGE
+				    : ids[i] >= target->at.page_id_slab.value ? PAGE_IS_SLAB
+									      : PAGE_IS_FREE]++;
+		}
+	}
+	return true;
+}
+
+/* Adds what the objects of each slab take, spread evenly over its pages. */
+static bool read_slabs(struct picture *picture, const struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	uint64_t slab_of, metadata, first = census->heap_start / CENSUS_PAGE;
+	static uint32_t references[PAGES_AT_ONCE];
+	static char slabs[PAGES_AT_ONCE][128];
+	static struct target_piece pieces[PAGES_AT_ONCE];
+
+	if (at->slab.size > sizeof(slabs[0]) ||
+	    !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, 8) ||
+	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata, 8))
+		return false;
+	for (uint64_t page = 0; page < census->heap_pages; page += PAGES_AT_ONCE) {
+		uint64_t count = census->heap_pages - page;
+		size_t asked = 0;
+
+		count = count < PAGES_AT_ONCE ? count : PAGES_AT_ONCE;
+		if (!target_read(target, slab_of + (first + page) * 4, references, count * 4))
+			return false;
+		for (uint64_t i = 0; i < count; i++)
+			if (references[i])
+				pieces[asked++] = (struct target_piece){metadata + references[i] * 64ul,
+									slabs[i], at->slab.size, false};
+		target_gather(target, pieces, asked);
+		for (uint64_t i = 0; i < count; i++) {
+			if (!references[i])
+				continue;
+			uint64_t cache = target_member(slabs[i], &at->slab_cache) - at->cache_slabs.value;
+
+			for (size_t c = 0; c < census->cache_count; c++)
+				if (census->caches[c].address == cache && census->caches[c].pages_per_slab) {
+					picture->cells[(page + i) / CELL_PAGES].used +=
+						(uint32_t)(target_member(slabs[i], &at->slab_in_use) *
+							   census->caches[c].size /
+							   census->caches[c].pages_per_slab);
+					break;
+				}
+		}
+	}
+	return true;
+}
+
+/* The kernel tells of each page whether it is there. */
+static bool read_residents(struct picture *picture, const struct census *census, const struct target *target)
+{
+	static uint64_t entries[PAGES_AT_ONCE];
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target->pid);
+	FILE *pagemap = fopen(path, "re");
+
+	if (!pagemap)
+		return false;
+	bool whole = fseek(pagemap, (long)(census->heap_start / CENSUS_PAGE * 8), SEEK_SET) == 0;
+
+	for (uint64_t page = 0; whole && page < census->heap_pages; page += PAGES_AT_ONCE) {
+		uint64_t count = census->heap_pages - page;
+
+		count = count < PAGES_AT_ONCE ? count : PAGES_AT_ONCE;
+		whole = fread(entries, 8, count, pagemap) == count;
+		for (uint64_t i = 0; whole && i < count; i++)
+			picture->cells[(page + i) / CELL_PAGES].resident += entries[i] >> 63 ? 1 : 0;
+	}
+	fclose(pagemap);
+	return whole;
+}
+
+/* ---- drawing ------------------------------------------------------------------------------------------- */
+
+/* From 0, nothing in use, to 8, all of it. */
+static unsigned fill_of(const struct cell *cell)
+{
+	uint64_t used = cell->used + cell->pages[PAGE_IS_LARGE] * (uint64_t)CENSUS_PAGE;
+	uint64_t eighths = used * 8 / (CELL_PAGES * CENSUS_PAGE);
+
+	return eighths > 8 ? 8 : used && !eighths ? 1 : (unsigned)eighths;
+}
+
+static double block_fill(const struct cell *cells)
+{
+	uint64_t used = 0;
+
+	for (unsigned c = 0; c < CELLS; c++)
+		used += cells[c].used + cells[c].pages[PAGE_IS_LARGE] * (uint64_t)CENSUS_PAGE;
+	return 100.0 * (double)used / (BLOCK_PAGES * CENSUS_PAGE);
+}
+
+static void draw_text(const struct picture *picture, const struct census *census, bool unicode)
+{
+	static const char *const blocks[] = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	static const char *const letters[] = {".", "1", "2", "3", "4", "5", "6", "7", "#"};
+	const char *const *marks = unicode ? blocks : letters;
+
+	puts("Block             In use Resident  32 KiB each: how much objects have, or '-' for what is not "
+	     "resident");
+	for (size_t b = 0; b < picture->blocks; b++) {
+		const struct cell *cells = &picture->cells[b * CELLS];
+		unsigned resident = 0;
+
+		for (unsigned c = 0; c < CELLS; c++)
+			resident += cells[c].resident;
+		printf("%014lx  %6.1f%%  %6.1f%%  ", census->heap_start + b * BLOCK_PAGES * CENSUS_PAGE,
+		       block_fill(cells), 100.0 * resident / BLOCK_PAGES);
+		for (unsigned c = 0; c < CELLS; c++)
+			fputs(!cells[c].resident ? "-" : marks[fill_of(&cells[c])], stdout);
+		putchar('\n');
+	}
+}
+
+static bool draw_svg(const struct picture *picture, const struct census *census, const struct target *target,
+		     const char *file)
+{
+	enum { SIDE = 10, LEFT = 130, TOP = 50 };
+	static const unsigned hues[KINDS] = {0, 30, 210};
+	FILE *to = fopen(file, "we");
+
+	if (!to) {
+		perror("cpuslab map");
+		return false;
+	}
+	fprintf(to,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
+		"font-family=\"monospace\" font-size=\"10\">\n"
+		"<text x=\"4\" y=\"16\" font-size=\"13\">Heap of process %d: blocks of 2 MiB, cells of 32 "
+		"KiB</text>\n"
+		"<text x=\"4\" y=\"34\">blue: slabs, orange: large objects, darker: more in use; "
+		"grey: resident and free; white: not resident</text>\n",
+		LEFT + CELLS * SIDE + 10, TOP + picture->blocks * (SIDE + 2) + 10, (int)target->pid);
+	for (size_t b = 0; b < picture->blocks; b++) {
+		size_t y = TOP + b * (SIDE + 2);
+
+		fprintf(to, "<text x=\"4\" y=\"%zu\">%012lx %3.0f%%</text>\n", y + 9,
+			census->heap_start + b * BLOCK_PAGES * CENSUS_PAGE,
+			block_fill(&picture->cells[b * CELLS]));
+		for (unsigned c = 0; c < CELLS; c++) {
+			const struct cell *cell = &picture->cells[b * CELLS + c];
+			enum kind kind = PAGE_IS_FREE;
+
+			for (enum kind k = PAGE_IS_FREE; k < KINDS; k++)
+				if (cell->pages[k] > cell->pages[kind])
+					kind = k;
+			unsigned fill = fill_of(cell);
+
+			fprintf(to,
+				"<rect x=\"%u\" y=\"%zu\" width=\"%d\" height=\"%d\" stroke=\"#ddd\" fill=\"",
+				LEFT + c * SIDE, y, SIDE, SIDE);
+			if (!cell->resident)
+				fputs("#fff", to);
+			else if (!fill)
+				fputs("#ccc", to);
+			else
+				fprintf(to, "hsl(%u,70%%,%u%%)", hues[kind], 90 - fill * 6);
+			fprintf(to, "\"><title>%s, %u%% in use</title></rect>\n", kind_names[kind],
+				fill * 100 / 8);
+		}
+	}
+	fputs("</svg>\n", to);
+	bool written = !ferror(to);
+
+	return fclose(to) == 0 && written;
+}
+
+int command_map(int argc, char **argv)
+{
+	const char *file = NULL;
+	struct target target;
+	struct census census = {.cache_count = 0};
+	struct picture picture;
+
+	setlocale(LC_CTYPE, "");
+	for (int option; (option = getopt_long(argc, argv, "s:h", options, NULL)) != -1;)
+		switch (option) {
+		case 's':
+			file = optarg;
+			break;
+		case 'h':
+			return usage(stdout);
+		default:
+			return usage(stderr);
+		}
+	if (argc - optind > 1)
+		return usage(stderr);
+	if (!target_open(&target, argv[0], argv[optind]))
+		return 1;
+	bool done = census_take(&census, &target) == TARGET_READY;
+
+	picture.blocks = done ? (census.heap_pages + BLOCK_PAGES - 1) / BLOCK_PAGES : 0;
+	picture.cells = calloc(picture.blocks * CELLS + 1, sizeof(*picture.cells));
+	if (!done)
+		fprintf(stderr, "cpuslab map: process %d: %s\n", (int)target.pid, target.trouble);
+	done = done && picture.cells && read_kinds(&picture, &census, &target) &&
+	       read_slabs(&picture, &census, &target);
+	if (done && !read_residents(&picture, &census, &target))
+		for (size_t c = 0; c < picture.blocks * CELLS; c++)
+			picture.cells[c].resident = CELL_PAGES; /* not told: as if all were there */
+	if (done && file)
+		done = draw_svg(&picture, &census, &target, file);
+	else if (done)
+		draw_text(&picture, &census, strcmp(nl_langinfo(CODESET), "UTF-8") == 0);
+	free(picture.cells);
+	census_free(&census);
+	target_detach(&target);
+	return done ? 0 : 1;
+}
