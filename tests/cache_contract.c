@@ -54,8 +54,6 @@ static void test_arguments(void)
 			.name = "test", .size = 16, .free_pointer_offset = 16, .use_free_pointer_offset = 1},
 		EINVAL);
 	refuse((struct cpuslab_cache_args){.name = name, .size = 8}, ENAMETOOLONG);
-	refuse((struct cpuslab_cache_args){.name = "test", .size = 8, .flags = CPUSLAB_CACHE_POISON},
-	       ENOTSUP);
 
 	name[CPUSLAB_CACHE_NAME_MAX] = 0;
 	struct cpuslab_cache *cache = create(name, 24, 0, CPUSLAB_CACHE_NO_MERGE);

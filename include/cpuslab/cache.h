@@ -58,12 +58,17 @@ enum cpuslab_cache_flags {
 	CPUSLAB_CACHE_TYPESAFE_BY_RCU = 1 << 2,
 	/* The cache shares its memory with no other one: see "Merging" below. */
 	CPUSLAB_CACHE_NO_MERGE = 1 << 3,
-	/* Debugging, object by object; not there yet: ENOTSUP. */
-	CPUSLAB_CACHE_CONSISTENCY_CHECKS = 1 << 4,
-	CPUSLAB_CACHE_RED_ZONE = 1 << 5,
-	CPUSLAB_CACHE_POISON = 1 << 6,
-	CPUSLAB_CACHE_STORE_USER = 1 << 7,
-	CPUSLAB_CACHE_TRACE = 1 << 8,
+	/*
+	 * Debugging, object by object, as the variable CPUSLAB_DEBUG switches it on from outside
+	 * (docs/debugging.md); a cache gets what either asks for.  A cache with any of them has no
+	 * magazines, and its objects take more memory.
+	 */
+	CPUSLAB_CACHE_CONSISTENCY_CHECKS = 1 << 4, /* look at each object as it is allocated and freed */
+	CPUSLAB_CACHE_RED_ZONE = 1 << 5,           /* known bytes before and after each object */
+	CPUSLAB_CACHE_POISON = 1 << 6,     /* known bytes in free objects, but not with a constructor or
+					      TYPESAFE_BY_RCU */
+	CPUSLAB_CACHE_STORE_USER = 1 << 7, /* who allocated and who freed an object, for reports */
+	CPUSLAB_CACHE_TRACE = 1 << 8,      /* a line on standard error for each call */
 	/* Without effect but on merging: a cache with one of these merges only with caches that have it too.
 	 */
 	CPUSLAB_CACHE_ACCOUNT = 1 << 16,
@@ -126,7 +131,6 @@ struct cpuslab_cache_args {
  *   EINVAL        the size, the alignment, the capacity, a flag or the free pointer's offset is out of range;
  *                 there is no name; or something reserved is not zero
  *   ENAMETOOLONG  the name is longer than CPUSLAB_CACHE_NAME_MAX
- *   ENOTSUP       a flag is not there yet
  *   ENOMEM        no more memory, or about 65,000 caches exist
  * With CPUSLAB_CACHE_PANIC it stops the process instead.  (kmem_cache_create; there the debugging flags do
  * nothing where the kernel was built without them.)
@@ -209,6 +213,14 @@ struct cpuslab_cache_tunables {
 CPUSLAB_API int cpuslab_cache_set_tunables(struct cpuslab_cache *cache,
 					   const struct cpuslab_cache_tunables *tunables);
 CPUSLAB_API struct cpuslab_cache_tunables cpuslab_cache_get_tunables(const struct cpuslab_cache *cache);
+
+/*
+ * Looks at every object of a debugged cache, allocated or free: at the bytes around it with
+ * CPUSLAB_CACHE_RED_ZONE, at those in it, if it is free, with CPUSLAB_CACHE_POISON.  What was overwritten is
+ * reported on standard error and restored; the process goes on.  Returns how many objects were damaged; 0,
+ * too, for a cache that is not debugged.  (validate in /sys/kernel/slab)
+ */
+CPUSLAB_API size_t cpuslab_cache_validate(struct cpuslab_cache *cache);
 
 /* The size that was asked for, in bytes.  (kmem_cache_size) */
 CPUSLAB_API size_t cpuslab_cache_size(const struct cpuslab_cache *cache);

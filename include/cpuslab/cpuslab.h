@@ -89,7 +89,8 @@ CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
  * short.  Only the first call of a process, and of a forked child, sets the library up like any other.
  *
  * `alignment` is a power of two (1: as malloc), else EINVAL.  The memory is malloc's: free() gives it back,
- * which may wait.  Async-signal-unsafe all the same.
+ * which may wait.  A class that is debugged waits for the locks of its checks.  Async-signal-unsafe all the
+ * same.
  */
 CPUSLAB_API void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size);
 
@@ -102,6 +103,14 @@ CPUSLAB_API size_t cpuslab_malloc_size(size_t size);
  * not be freed meanwhile.  (The kernel's kvfree_rcu finds its object this way.)
  */
 CPUSLAB_API void *cpuslab_object_of(const void *address);
+
+/*
+ * Looks at every object, allocated or free, of the debugged caches of a name, malloc's classes ("malloc-112")
+ * included; a name that ends in '*' stands for all that begin so, NULL for all.  What was overwritten is
+ * reported on standard error and restored (docs/debugging.md).  Returns how many objects were damaged; -1
+ * with errno ENOENT when no debugged cache has such a name.
+ */
+CPUSLAB_API long cpuslab_validate(const char *name);
 
 /*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare

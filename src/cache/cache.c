@@ -20,12 +20,11 @@
 enum {
 	SMALLEST_ALIGNMENT = 8,
 	CACHE_LINE = 64,
-	DEBUG_FLAGS = CPUSLAB_CACHE_CONSISTENCY_CHECKS | CPUSLAB_CACHE_RED_ZONE | CPUSLAB_CACHE_POISON |
-		      CPUSLAB_CACHE_STORE_USER | CPUSLAB_CACHE_TRACE,
 	/* Caches with one of these share no memory; and those of the second kind only with their like. */
-	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | DEBUG_FLAGS,
+	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | CHECK_ALL,
 	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
-	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | NEVER_MERGE | MERGE_SAME,
+	KNOWN_FLAGS =
+		CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | (NEVER_MERGE & ~CHECK_FAIL) | MERGE_SAME,
 	ID_OF_NO_PAGE = 1, /* the map has multiples of 8 */
 	CHAINS = 256,      /* of shareable memories, by the distance between objects */
 };
@@ -62,8 +61,6 @@ static int check_arguments(const struct cpuslab_cache_args *args)
 		return EINVAL;
 	if (strlen(args->name) > CPUSLAB_CACHE_NAME_MAX)
 		return ENAMETOOLONG;
-	if (args->flags & DEBUG_FLAGS)
-		return ENOTSUP;
 	return 0;
 }
 
@@ -107,13 +104,30 @@ static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args,
 	};
 }
 
+/* Makes slots with zones of what would have been bare objects; the checks construct them, too. */
+static bool debug(struct slab_traits *traits, const struct cpuslab_cache_args *args)
+{
+	traits->checks = check_create(traits->name, (uint32_t)args->size, choose_alignment(args),
+				      args->flags & CHECK_ALL, traits->construct,
+				      traits->construct || traits->type_stable);
+	if (!traits->checks)
+		return false;
+	traits->size = traits->checks->zones.slot_bytes;
+	traits->construct = NULL;
+	return true;
+}
+
 static bool create_magazine(struct cache_memory *memory, const struct cpuslab_cache_args *args,
-			    const struct slab_traits *traits)
+			    struct slab_traits *traits)
 {
 	struct depot_tunables tunables = tunables_for(args, traits->size);
 
-	if (!magazine_create(&memory->cache, traits, 0, memory))
+	if (args->flags & CHECK_ALL && !debug(traits, args))
 		return false;
+	if (!magazine_create(&memory->cache, traits, 0, memory)) {
+		check_destroy(traits->checks);
+		return false;
+	}
 	depot_tune(&memory->cache.depot, &tunables);
 	return true;
 }
@@ -161,6 +175,8 @@ static struct cache_memory *create_memory(const struct cpuslab_cache_args *args,
 
 static void destroy_memory(struct cache_memory *memory)
 {
+	if (memory->engine != CPUSLAB_ENGINE_LINKED)
+		check_destroy(memory->cache.depot.slabs.traits.checks);
 	metadata_free(memory, memory->bytes);
 }
 
@@ -294,8 +310,20 @@ static void show_room(void)
 	root_show("handle.name", offsetof(struct cpuslab_cache, name), CPUSLAB_CACHE_NAME_MAX + 1);
 }
 
-static struct cpuslab_cache *create(const struct cpuslab_cache_args *args)
+/* What is debugged needs no engine: each object goes through the checks to and from the slabs. */
+static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *args)
 {
+	struct cpuslab_cache_args own = *args;
+
+	own.flags = check_request_flags(own.name, own.flags);
+	if (own.flags & CHECK_ALL)
+		own.engine = CPUSLAB_ENGINE_MAGAZINE;
+	return own;
+}
+
+static struct cpuslab_cache *create(const struct cpuslab_cache_args *asked)
+{
+	struct cpuslab_cache_args own = with_request(asked), *args = &own;
 	struct cpuslab_cache *cache = create_handle(args);
 
 	if (!cache)
@@ -358,9 +386,16 @@ static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last
 		linked_visit_objects(cache_linked(memory), report_live, last);
 		return false;
 	}
+	bool is_checked = magazine_is_checked(&memory->cache);
+
+	if (is_checked)
+		magazine_release_lost(&memory->cache);
 	if (!magazine_destroy(&memory->cache))
 		return true;
-	slab_visit_objects(&memory->cache.depot.slabs, report_live, last);
+	if (is_checked)
+		magazine_report_live(&memory->cache);
+	else
+		slab_visit_objects(&memory->cache.depot.slabs, report_live, last);
 	return false;
 }
 
@@ -614,6 +649,14 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
 		if (marked < given)
 			marked = given;
 	}
+}
+
+/* ---- debugging ---------------------------------------------------------------------------------------- */
+
+CPUSLAB_API size_t cpuslab_cache_validate(struct cpuslab_cache *cache)
+{
+	process_enter();
+	return cache->is_linked ? 0 : magazine_validate(&cache->memory->cache);
 }
 
 /* ---- queries ------------------------------------------------------------------------------------------ */

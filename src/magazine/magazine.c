@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "check/corruption.h"
+#include "check/text.h"
 #include "linked/linked.h"
 #include "os/os.h"
 #include "profile/dump.h"
@@ -388,6 +389,8 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 	if (profile_is_due())
 		settle_profile();
 
+	if (magazine_is_checked(cache))
+		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
@@ -425,6 +428,8 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 
 void *magazine_try_alloc_missed(struct cache *cache)
 {
+	if (magazine_is_checked(cache))
+		return magazine_alloc_missed(cache);
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
@@ -441,6 +446,10 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 {
 	bool closed, watched = free_is_watched(cache, object);
 
+	if (magazine_is_checked(cache)) {
+		magazine_free_checked(cache, object, SIZE_MAX);
+		return;
+	}
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (!watched && magazine_free_at(cache->map, &cache->offset, object))
 		return;
@@ -682,7 +691,7 @@ static void watch_everything(void)
 		const void *address = (const void *)(page << PAGE_SHIFT);
 		struct cache *cache = magazine_cache(address);
 
-		if (!cache || cache->depot.capacity < SMALLEST_WATCHED)
+		if (!cache || magazine_is_checked(cache) || cache->depot.capacity < SMALLEST_WATCHED)
 			continue;
 		bound_of_walk = profile_bound(cache->depot.slabs.traits.size);
 		slab_watch_pages(&cache->depot.slabs, address, watched_in_walk);
@@ -806,8 +815,11 @@ void magazine_repair(void)
 	vcpu_repair();
 	cpuslab_spin_reset(&census_lock);
 	cpuslab_spin_reset(&keeping_lock);
+	text_repair();
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
 		if (caches[number]) {
+			if (magazine_is_checked(caches[number]))
+				check_repair(caches[number]->depot.slabs.traits.checks);
 			depot_repair(&caches[number]->depot);
 			any |= slab_repair_begin(&caches[number]->depot.slabs);
 		}

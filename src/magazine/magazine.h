@@ -76,6 +76,33 @@ void *magazine_try_alloc_missed(struct cache *cache);
 /* After a miss: frees an object of the cache by the slow path; aborts if it is free already. */
 void magazine_free_missed(struct cache *cache, void *object);
 
+/* Whether a cache is debugged; then the functions after this one are what its misses come to. */
+static inline bool magazine_is_checked(const struct cache *cache)
+{
+	return __builtin_expect(cache->depot.slabs.traits.checks != NULL, 0);
+}
+
+/* An object of which `requested` bytes are the caller's; NULL when there is no memory. */
+void *magazine_alloc_checked(struct cache *cache, size_t requested);
+/* Frees what the caller says is an object of so many bytes; SIZE_MAX when it says nothing. */
+void magazine_free_checked(struct cache *cache, void *object, size_t stated);
+/* Changes how many bytes of an object are the caller's; false when it is too small for that. */
+bool magazine_resize_checked(struct cache *cache, void *object, size_t requested);
+/* Looks at every object, free or not; reports and repairs what is damaged, and returns how many were.  0 for
+ * a cache that is not debugged. */
+uint64_t magazine_validate(struct cache *cache);
+/* Reports each allocated object of a debugged cache. */
+void magazine_report_live(struct cache *cache);
+/* Gives back the objects of a debugged cache that are kept out of use; nobody uses the cache any more. */
+void magazine_release_lost(struct cache *cache);
+
+/* Bytes that may be used at an allocated object of any cache. */
+size_t magazine_usable(const struct cache *cache, const void *object);
+/* The same of an object that is asked for with so many bytes. */
+size_t magazine_granted(const struct cache *cache, size_t requested);
+/* The start of the allocated object that an address lies in; NULL for none. */
+void *magazine_object_of(const struct cache *cache, const void *address);
+
 /*
  * Several objects in two sections instead of one for each: as many, up to `count`, as the loaded magazine has
  * (or has room for).  What is left is for the functions above.

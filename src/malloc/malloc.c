@@ -41,7 +41,8 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 
 		if (likely(object))
 			return object;
-		object = magazine_alloc_missed(cache);
+		object = magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
+						    : magazine_alloc_missed(cache);
 		return likely(object) ? object : out_of_memory();
 	}
 	bool zeroed;
@@ -75,6 +76,19 @@ static __attribute__((noinline)) void free_slow(void *object)
 		large_free(object);
 }
 
+/* The same where the caller says how large the object is, which a debugged cache compares. */
+static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
+{
+	process_enter();
+
+	struct cache *cache = magazine_cache(object);
+
+	if (unlikely(cache && magazine_is_checked(cache)))
+		magazine_free_checked(cache, object, size);
+	else
+		free_slow(object);
+}
+
 EXPORT void *malloc(size_t size)
 {
 	if (likely(size < malloc_front.small_limit)) {
@@ -87,30 +101,38 @@ EXPORT void *malloc(size_t size)
 	return malloc_slow(size);
 }
 
-EXPORT void free(void *object)
+/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
+static inline __attribute__((always_inline)) bool free_fast(void *object)
 {
 	uintptr_t page = page_of(object);
 
-	/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
-	if (likely(page < page_front.limit) && likely(magazine_free(&page_front.map[page], object)))
-		return;
-	free_slow(object);
+	return likely(page < page_front.limit) && likely(magazine_free(&page_front.map[page], object));
+}
+
+EXPORT void free(void *object)
+{
+	if (!free_fast(object))
+		free_slow(object);
 }
 
 EXPORT void free_sized(void *object, size_t size)
 {
-	(void)size;
-	free(object);
+	if (!free_fast(object))
+		free_sized_slow(object, size);
 }
 
 EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 {
 	(void)alignment;
-	(void)size;
-	free(object);
+	free_sized(object, size);
 }
 
 /* ---- calloc and realloc ------------------------------------------------------------------------------- */
+
+static bool is_checked_size(size_t bytes)
+{
+	return bytes <= SIZE_CLASS_MAX && magazine_is_checked(&size_classes[size_class_index(bytes)]);
+}
 
 EXPORT void *calloc(size_t count, size_t size)
 {
@@ -118,7 +140,7 @@ EXPORT void *calloc(size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return out_of_memory();
-	if (unlikely(bytes >= CALLOC_FROM_PAGES)) {
+	if (unlikely(bytes >= CALLOC_FROM_PAGES) && !is_checked_size(bytes)) {
 		bool zeroed = false;
 
 		process_enter();
@@ -140,10 +162,27 @@ static size_t usable_size(const void *object)
 	struct cache *cache = magazine_cache(object);
 
 	if (cache)
-		return cache->depot.slabs.traits.size;
+		return magazine_usable(cache, object);
 	const struct linked_cache *linked = linked_cache_of(object);
 
 	return linked ? linked->usable : large_bytes(object);
+}
+
+/* An object of a debugged cache: it moves, or the zone behind it does. */
+static void *realloc_checked(struct cache *cache, void *object, size_t size)
+{
+	size_t most = cache->depot.slabs.traits.checks->zones.object_bytes;
+	size_t before = magazine_usable(cache, object);
+
+	if (size >= most / 2 && magazine_resize_checked(cache, object, size))
+		return object;
+	void *moved = malloc(size);
+
+	if (!moved)
+		return magazine_resize_checked(cache, object, size) ? object : out_of_memory();
+	memcpy(moved, object, size < before ? size : before);
+	free(object);
+	return moved;
 }
 
 EXPORT void *realloc(void *object, size_t size)
@@ -157,6 +196,12 @@ EXPORT void *realloc(void *object, size_t size)
 	}
 	if (size > PTRDIFF_MAX)
 		return out_of_memory();
+
+	process_enter();
+	struct cache *cache = magazine_cache(object);
+
+	if (unlikely(cache && magazine_is_checked(cache)))
+		return realloc_checked(cache, object, size);
 
 	size_t usable = usable_size(object);
 
@@ -202,7 +247,7 @@ EXPORT size_t malloc_usable_size(void *object)
 EXPORT size_t cpuslab_malloc_size(size_t size)
 {
 	if (size <= SIZE_CLASS_MAX)
-		return size_class_bytes(size_class_index(size));
+		return magazine_granted(&size_classes[size_class_index(size)], size);
 	return size > PTRDIFF_MAX ? 0 : (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
 }
 
@@ -213,7 +258,7 @@ EXPORT void *cpuslab_object_of(const void *address)
 	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
 
 	if (cache)
-		return slab_object_of(&cache->depot.slabs, address);
+		return magazine_object_of(cache, address);
 	const struct linked_cache *linked = linked_cache_of(address);
 
 	if (linked)
@@ -223,14 +268,28 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */
 
+/* From a debugged class that is larger than the size needs. */
+static void *malloc_checked(struct cache *cache, size_t size)
+{
+	process_enter();
+	void *object = magazine_alloc_checked(cache, size);
+
+	return likely(object) ? object : out_of_memory();
+}
+
 void *malloc_aligned(size_t alignment, size_t size)
 {
 	if (alignment <= SIZE_CLASS_STEP)
 		return malloc(size);
 	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
 		return out_of_memory();
-	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX)
-		return malloc(size_class_bytes(size_class_aligned(alignment, size)));
+	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
+		unsigned index = size_class_aligned(alignment, size);
+
+		return likely(!magazine_is_checked(&size_classes[index]))
+			       ? malloc(size_class_bytes(index))
+			       : malloc_checked(&size_classes[index], size);
+	}
 	bool zeroed;
 
 	process_enter();

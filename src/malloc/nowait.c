@@ -8,12 +8,15 @@
 #include "malloc/size_class.h"
 #include "page/page.h"
 
-static void *from_class(unsigned index)
+static void *from_class(unsigned index, size_t size)
 {
 	struct cache *cache = &size_classes[index];
 	void *object = magazine_alloc(&cache->offset);
 
-	return object ? object : magazine_try_alloc_missed(cache);
+	if (object)
+		return object;
+	return magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
+					  : magazine_try_alloc_missed(cache);
 }
 
 static void *from_pages(size_t alignment, size_t size)
@@ -37,7 +40,7 @@ EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
 	unsigned index = alignment <= PAGE_BYTES ? size_class_aligned(alignment, size) : SIZE_CLASSES;
 
 	if (index < SIZE_CLASSES)
-		object = from_class(index);
+		object = from_class(index, size);
 	else if (size <= PTRDIFF_MAX && alignment <= PTRDIFF_MAX)
 		object = from_pages(alignment, size);
 	if (!object)

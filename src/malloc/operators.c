@@ -63,23 +63,25 @@ NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW
 NEW(_ZnamSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW(alignment), size_t size,
     size_t alignment, const void *tag __attribute__((unused)))
 
-#define DELETE(name, ...)                                                                                    \
+#define DELETE(name, ...)       DELETE_BY(free(object), name, ##__VA_ARGS__)
+#define DELETE_SIZED(name, ...) DELETE_BY(free_sized(object, size), name, size_t size, ##__VA_ARGS__)
+#define DELETE_BY(release, name, ...)                                                                        \
 	EXPORT void name(void *object, ##__VA_ARGS__);                                                       \
 	EXPORT void name(void *object, ##__VA_ARGS__)                                                        \
 	{                                                                                                    \
-		free(object);                                                                                \
+		release;                                                                                     \
 	}
 
 /* operator delete and delete[], plain, sized, aligned, sized and aligned, nothrow, nothrow and aligned */
 #define UNUSED __attribute__((unused))
 DELETE(_ZdlPv)
 DELETE(_ZdaPv)
-DELETE(_ZdlPvm, size_t size UNUSED)
-DELETE(_ZdaPvm, size_t size UNUSED)
+DELETE_SIZED(_ZdlPvm)
+DELETE_SIZED(_ZdaPvm)
 DELETE(_ZdlPvSt11align_val_t, size_t alignment UNUSED)
 DELETE(_ZdaPvSt11align_val_t, size_t alignment UNUSED)
-DELETE(_ZdlPvmSt11align_val_t, size_t size UNUSED, size_t alignment UNUSED)
-DELETE(_ZdaPvmSt11align_val_t, size_t size UNUSED, size_t alignment UNUSED)
+DELETE_SIZED(_ZdlPvmSt11align_val_t, size_t alignment UNUSED)
+DELETE_SIZED(_ZdaPvmSt11align_val_t, size_t alignment UNUSED)
 DELETE(_ZdlPvRKSt9nothrow_t, const void *tag UNUSED)
 DELETE(_ZdaPvRKSt9nothrow_t, const void *tag UNUSED)
 DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t alignment UNUSED, const void *tag UNUSED)

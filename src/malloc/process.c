@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "check/corruption.h"
+#include "check/request.h"
 #include "magazine/magazine.h"
 #include "malloc/large.h"
 #include "malloc/size_class.h"
@@ -52,6 +53,7 @@ static void start(void)
 	options_init();
 	if (!page_init())
 		corruption_abort(NULL, NULL, "the system gives no memory to start with");
+	check_request_init();
 	vcpu_init();
 	size_class_init();
 	large_show(root_show);

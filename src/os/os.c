@@ -230,6 +230,22 @@ uint32_t os_thread_id(void)
 	return (uint32_t)KEEPING_ERRNO(long, syscall(SYS_gettid));
 }
 
+unsigned os_cpu(void)
+{
+	int cpu = KEEPING_ERRNO(int, sched_getcpu());
+
+	return cpu >= 0 ? (unsigned)cpu : 0;
+}
+
+bool os_can_read(const void *address)
+{
+	uintptr_t word;
+	struct iovec to = {&word, sizeof word}, from = {(void *)address, sizeof word};
+	long bytes = KEEPING_ERRNO(long, process_vm_readv(getpid(), &to, 1, &from, 1, 0));
+
+	return bytes == (long)sizeof word;
+}
+
 uint64_t os_milliseconds(void)
 {
 	struct timespec now;

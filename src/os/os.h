@@ -80,6 +80,12 @@ void os_yield(void);
 /* The kernel's id of the calling thread. */
 uint32_t os_thread_id(void);
 
+/* The CPU that the thread is on, at some instant of the call. */
+unsigned os_cpu(void);
+/* Whether a word of memory may be read, without a fault if not.  False, too, where the system does not say.
+ */
+bool os_can_read(const void *address);
+
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);
 

@@ -22,19 +22,35 @@ struct slab {
 
 enum {
 	NO_INDEX = UINT16_MAX,
+	DESCRIPTOR_MOST = 4096,
 	ALLOCATED_NARROW = UINT8_MAX,
 	ALLOCATED_WIDE = UINT16_MAX,
-	IN_NO_BIN = SLAB_BINS,
+	FULL_BIN = SLAB_BINS, /* of debugged caches alone */
+	IN_NO_BIN,
 	BEING_MADE, /* not the cache's yet: its constructors are running */
 };
 
 /* ---- geometry ------------------------------------------------------------------------------------------ */
+
+/* So many that the descriptor with their records is a block of metadata that can be used again. */
+static void limit_to_records(const struct slab_cache *cache, struct geometry *geometry)
+{
+	uint32_t most = (DESCRIPTOR_MOST - sizeof(struct slab) - sizeof(uint64_t)) /
+			(geometry->index_bytes + cache->traits.checks->record_bytes);
+
+	if (geometry->objects <= most)
+		return;
+	geometry->objects = most;
+	geometry->bytes = geometry_stride(most * cache->traits.size, PAGE_BYTES);
+}
 
 static void choose_geometry(struct slab_cache *cache)
 {
 	uint32_t size = cache->traits.size;
 	struct geometry geometry = geometry_runs(PAGE_BYTES, size);
 
+	if (cache->traits.checks)
+		limit_to_records(cache, &geometry);
 	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES);
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
@@ -48,9 +64,23 @@ void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
 	choose_geometry(cache);
 }
 
-static size_t descriptor_bytes(const struct slab_cache *cache)
+/* Where a descriptor's records begin, if it has any. */
+static size_t index_end(const struct slab_cache *cache)
 {
 	return sizeof(struct slab) + (cache->wide ? 2u : 1u) * cache->objects;
+}
+
+static size_t records_start(const struct slab_cache *cache)
+{
+	return (index_end(cache) + sizeof(uint64_t) - 1) & -sizeof(uint64_t);
+}
+
+static size_t descriptor_bytes(const struct slab_cache *cache)
+{
+	const struct checks *checks = cache->traits.checks;
+
+	return checks ? records_start(cache) + (size_t)checks->record_bytes * cache->objects
+		      : index_end(cache);
 }
 
 /* ---- indexes ------------------------------------------------------------------------------------------- */
@@ -121,7 +151,8 @@ static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
 /* After in_use changed: the bin that the slab belongs in now. */
 static void settle(struct slab_cache *cache, struct slab *slab)
 {
-	bool in_none = slab->in_use == cache->objects || (slab->in_use == 0 && !cache->traits.type_stable);
+	bool in_none = slab->in_use == cache->objects ? !cache->traits.checks
+						      : slab->in_use == 0 && !cache->traits.type_stable;
 	unsigned bin = in_none ? IN_NO_BIN : slab->in_use * SLAB_BINS / cache->objects;
 
 	if (bin == slab->bin)
@@ -208,10 +239,36 @@ static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
 	return lay_out(cache, slab, base, bin);
 }
 
+static struct check_place place_of(const struct slab_cache *cache, const struct slab *slab, unsigned i)
+{
+	const struct slab_traits *traits = &cache->traits;
+
+	return (struct check_place){
+		.slot = (unsigned char *)slab->base + (size_t)i * traits->size,
+		.record = (struct check_record *)((char *)slab + records_start(cache) +
+						  (size_t)i * traits->checks->record_bytes),
+		.slab = slab->base,
+		.objects = cache->objects,
+		.used = __atomic_load_n(&slab->in_use, __ATOMIC_RELAXED),
+	};
+}
+
 static void construct(const struct slab_cache *cache, const struct slab *slab)
 {
-	for (unsigned i = 0; i < cache->objects; i++)
-		cache->traits.construct(slab->base + (size_t)i * cache->traits.size);
+	for (unsigned i = 0; i < cache->objects; i++) {
+		if (cache->traits.checks) {
+			struct check_place place = place_of(cache, slab, i);
+
+			check_prepare(cache->traits.checks, place.slot, place.record);
+		} else {
+			cache->traits.construct(slab->base + (size_t)i * cache->traits.size);
+		}
+	}
+}
+
+static bool has_constructor(const struct slab_cache *cache)
+{
+	return cache->traits.construct || cache->traits.checks;
 }
 
 /* A slab with its objects constructed.  Gives up the lock meanwhile, for the constructor may do anything. */
@@ -231,7 +288,7 @@ static struct slab *make_constructed_slab(struct slab_cache *cache)
 static struct slab *create_slab(struct slab_cache *cache)
 {
 	struct slab *slab =
-		cache->traits.construct ? make_constructed_slab(cache) : make_slab(cache, IN_NO_BIN);
+		has_constructor(cache) ? make_constructed_slab(cache) : make_slab(cache, IN_NO_BIN);
 
 	if (slab) {
 		cache->slabs++;
@@ -319,7 +376,7 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 
 		if (!slab) {
 			/* What is taken must be counted before the lock may be given up. */
-			if (taken && cache->traits.construct)
+			if (taken && has_constructor(cache))
 				break;
 			slab = create_slab(cache);
 		}
@@ -541,7 +598,7 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 	uint64_t allocated = cache->allocated;
 
 	if (!allocated) {
-		for (unsigned bin = 0; bin < SLAB_BINS; bin++) {
+		for (unsigned bin = 0; bin <= FULL_BIN; bin++) {
 			collect(cache, cache->partial[bin], &surplus);
 			cache->partial[bin] = NULL;
 		}
@@ -605,6 +662,45 @@ void *slab_object_of(const struct slab_cache *cache, const void *address)
 	char *object = slab->base + index * cache->traits.size;
 
 	return slab_is_object(cache, object) ? object : NULL;
+}
+
+bool slab_place(const struct slab_cache *cache, const void *address, struct check_place *place)
+{
+	const struct slab *slab = slab_of_object(address);
+
+	if (!slab || slab->cache != cache)
+		return false;
+	/* The reciprocal of index_of is exact for the starts of slots alone. */
+	size_t i = (size_t)((const char *)address - slab->base) / cache->traits.size;
+
+	if (i >= cache->objects)
+		return false;
+	*place = place_of(cache, slab, (unsigned)i);
+	return true;
+}
+
+static void walk_list(const struct slab_cache *cache, const struct slab *slab,
+		      void (*visit)(const struct check_place *place, void *argument), void *argument)
+{
+	for (; slab; slab = slab->next)
+		for (unsigned i = 0; i < cache->objects; i++) {
+			struct check_place place = place_of(cache, slab, i);
+
+			visit(&place, argument);
+		}
+}
+
+void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place *place, void *argument),
+	       void *argument)
+{
+	lock_cache(cache);
+	for (unsigned bin = 0; bin <= FULL_BIN; bin++)
+		walk_list(cache, cache->partial[bin], visit, argument);
+	/* It is in no list, and its links mean nothing. */
+	if (cache->empty)
+		cache->empty->next = NULL;
+	walk_list(cache, cache->empty, visit, argument);
+	cpuslab_spin_unlock(&cache->lock);
 }
 
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics)
@@ -695,7 +791,8 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	cache->allocated += slab->in_use;
 	if (slab->in_use == cache->objects)
 		cache->full_slabs++;
-	else /* an empty one goes to the sparsest bin, and leaves it the usual way */
+	/* An empty one goes to the sparsest bin, and leaves it the usual way. */
+	if (slab->in_use < cache->objects || cache->traits.checks)
 		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
 }
 

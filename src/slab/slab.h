@@ -16,6 +16,9 @@
  * slabs drain.  One empty slab is kept for each cache; the others return to the page room, unless the cache
  * keeps its memory to its type: then they count as the sparsest.
  *
+ * The slabs of a debugged cache hold slots (check/zones.h), each with a record behind the index array, and
+ * all of them are in some list, so that they can be visited while they are in use.
+ *
  * A constructor runs once for each object when its slab is made, without any lock, since it may allocate;
  * nothing here writes into an object, so that what it made is there whenever the object is handed out.
  *
@@ -34,6 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/object.h"
 #include "cpuslab/lock.h"
 
 enum { SLAB_BINS = 8 };
@@ -48,6 +52,7 @@ struct slab_traits {
 	uint16_t id;               /* what the page map says of its pages */
 	bool type_stable;          /* memory that was an object stays one until the cache is closed */
 	void (*construct)(void *); /* NULL for none */
+	struct checks *checks;     /* NULL unless its objects are debugged; they construct, then */
 };
 
 struct slab_cache {
@@ -63,8 +68,8 @@ struct slab_cache {
 	struct slab *unused; /* descriptors that got no run */
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
-	struct slab *partial[SLAB_BINS]; /* by eighths of objects allocated */
-	struct slab *empty;              /* the one that is kept */
+	struct slab *partial[SLAB_BINS + 1]; /* by eighths of objects allocated; the full ones if debugged */
+	struct slab *empty;                  /* the one that is kept */
 	uint32_t slabs, full_slabs;
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t created, freed, lock_acquires;
@@ -112,6 +117,14 @@ bool slab_is_object(const struct slab_cache *cache, const void *object);
 
 /* The start of the object of this cache that an address lies in; NULL for none that is allocated. */
 void *slab_object_of(const struct slab_cache *cache, const void *address);
+/*
+ * For a debugged cache: the slot that an address of an allocated object, or of one that is just being freed,
+ * lies in; false for none of this cache.
+ */
+bool slab_place(const struct slab_cache *cache, const void *address, struct check_place *place);
+/* For a debugged cache in use: visits each of its slots, free or not, under the lock. */
+void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place *place, void *argument),
+	       void *argument);
 
 /*
  * Marks each page of the slab at `address` as PAGE_WATCHED or not, as `watched` says of an object that starts

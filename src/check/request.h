@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check/request: which caches are debugged, and how: the variable CPUSLAB_DEBUG, in the syntax of the
+ * kernel's boot parameter slab_debug (Documentation/admin-guide/mm/slab.rst).
+ *
+ *   [flags][,name[,name]...][;...]
+ *
+ * A block with names is for the caches of these names; a name that contains a '*' stands for all that begin
+ * with what is before it.  The first block that names a cache decides.  A block without names is for every
+ * cache that no block names; the last of them counts.  Names without flags ask for F, Z, P and U.  An
+ * empty variable asks for nothing.
+ *
+ * Owns a copy of the string.  Read once, at start; read-only from then on, so that no caller needs a lock.
+ */
+#ifndef CPUSLAB_CHECK_REQUEST_H
+#define CPUSLAB_CHECK_REQUEST_H
+
+#include <stdbool.h>
+
+#include <cpuslab/cache.h>
+
+/* What is done to the objects of a cache.  Those that <cpuslab/cache.h> has are the same bits. */
+enum check_flags {
+	CHECK_CONSISTENCY =
+		CPUSLAB_CACHE_CONSISTENCY_CHECKS, /* F: look at each object as it comes and goes */
+	CHECK_RED_ZONE = CPUSLAB_CACHE_RED_ZONE,  /* Z: known bytes before and after it */
+	CHECK_POISON = CPUSLAB_CACHE_POISON,      /* P: known bytes in it while it is free */
+	CHECK_OWNER = CPUSLAB_CACHE_STORE_USER,   /* U: who allocated and who freed it */
+	CHECK_TRACE = CPUSLAB_CACHE_TRACE,        /* T: a line for each call */
+	CHECK_FAIL = 1 << 30,                     /* A: the option failslab fails its allocations */
+
+	CHECK_DEFAULT = CHECK_CONSISTENCY | CHECK_RED_ZONE | CHECK_POISON | CHECK_OWNER,
+	/* What the flag O takes away from a cache whose objects would need a larger slab for it. */
+	CHECK_SPACE = CHECK_RED_ZONE | CHECK_POISON | CHECK_OWNER,
+	CHECK_ALL = CHECK_DEFAULT | CHECK_TRACE | CHECK_FAIL,
+};
+
+/* Parses a string, which must stay as it is.  What it does not understand is reported in one line on stderr.
+ */
+void check_request_parse(const char *string);
+/* Reads the environment (secure_getenv, so that a set-user-id program ignores it) and parses. */
+void check_request_init(void);
+
+/* The flags that a cache gets: those that its creator asks for, and what was requested for its name. */
+unsigned check_request_flags(const char *name, unsigned asked);
+/* The flag O was given. */
+bool check_request_keeps_order(void);
+
+/* Whether `name` is in a list of names, the last of which ends with the string or with a ';'. */
+bool check_request_matches(const char *list, const char *name);
+
+#endif

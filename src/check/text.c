@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "check/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "check/symbol.h"
+#include "cpuslab/lock.h"
+#include "os/os.h"
+
+enum { LINE_MOST = 512 };
+
+static struct cpuslab_spinlock text_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+static char buffer[32 << 10];
+static size_t length;
+
+static void flush(void)
+{
+	os_write_error(buffer, length);
+	length = 0;
+}
+
+void text_begin(void)
+{
+	cpuslab_spin_lock(&text_lock);
+}
+
+void text_end(void)
+{
+	flush();
+	cpuslab_spin_unlock(&text_lock);
+}
+
+void text_repair(void)
+{
+	if (!cpuslab_spin_is_locked(&text_lock))
+		return;
+	/* The parent's thread writes it; here it would come a second time. */
+	length = 0;
+	cpuslab_spin_reset(&text_lock);
+}
+
+void text_add(const char *format, ...)
+{
+	va_list arguments;
+
+	if (sizeof buffer - length < LINE_MOST)
+		flush();
+	va_start(arguments, format);
+	int added = vsnprintf(buffer + length, LINE_MOST, format, arguments);
+
+	va_end(arguments);
+	if (added > 0)
+		length += added < LINE_MOST ? (size_t)added : LINE_MOST - 1;
+}
+
+void text_add_code(uintptr_t address)
+{
+	struct symbol symbol;
+
+	/* The call: if that is the last instruction of a function, the address is the next one's. */
+	symbol_find(address - 1, &symbol);
+	if (symbol.function)
+		text_add("%s+%#lx/%#lx ", symbol.function, symbol.function_offset + 1, symbol.function_bytes);
+	if (symbol.module)
+		text_add("(%s+%#lx)", symbol.module, symbol.module_offset + 1);
+	else
+		text_add("%#lx", address);
+}
+
+void text_add_bytes(const char *title, const unsigned char *start, size_t count)
+{
+	enum { ROW = 16 };
+
+	for (size_t done = 0; done < count; done += ROW) {
+		size_t row = count - done < ROW ? count - done : ROW;
+		const unsigned char *bytes = start + done;
+
+		text_add("%-9s %p: ", title, (const void *)bytes);
+		for (size_t i = 0; i < ROW; i++)
+			if (i < row)
+				text_add("%02x ", bytes[i]);
+			else
+				text_add("   ");
+		for (size_t i = 0; i < row; i++)
+			text_add("%c", bytes[i] >= ' ' && bytes[i] < 0x7f ? bytes[i] : '.');
+		text_add("\n");
+	}
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT */
+#include "check/unwind.h"
+
+#include <string.h>
+
+#include "check/symbol.h"
+#include "os/os.h"
+
+#if ARCH_HAS_REGISTERS
+
+/* ---- the stack's memory ----------------------------------------------------------------------------------
+ */
+
+/* Reads one word.  Only the kernel can say whether a page may be read; once for each page. */
+static bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
+{
+	if (address % sizeof *word)
+		return false;
+	if (address < unwind->readable_from || address >= unwind->readable_to) {
+		uintptr_t page = address & -(uintptr_t)OS_PAGE_BYTES;
+
+		if (!os_can_read((const void *)address))
+			return false;
+		if (page == unwind->readable_to) {
+			unwind->readable_to += OS_PAGE_BYTES;
+		} else {
+			unwind->readable_from = page;
+			unwind->readable_to = page + OS_PAGE_BYTES;
+		}
+	}
+	*word = *(const uintptr_t *)address;
+	return true;
+}
+
+/* ---- encodings (DWARF 5, 7.6; Linux Standard Base, exception frames)
+ * ---------------------------------------
+ */
+
+struct bytes {
+	const unsigned char *at, *end;
+};
+
+static uint64_t take(struct bytes *bytes, unsigned count)
+{
+	uint64_t value = 0;
+
+	if ((size_t)(bytes->end - bytes->at) < count) {
+		bytes->at = bytes->end;
+		return 0;
+	}
+	memcpy(&value, bytes->at, count);
+	bytes->at += count;
+	return value;
+}
+
+static uint64_t take_uleb(struct bytes *bytes)
+{
+	uint64_t value = 0;
+	unsigned shift = 0, byte;
+
+	do {
+		byte = (unsigned)take(bytes, 1);
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return value;
+}
+
+static int64_t take_sleb(struct bytes *bytes)
+{
+	uint64_t value = 0;
+	unsigned shift = 0, byte;
+
+	do {
+		byte = (unsigned)take(bytes, 1);
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	if (shift < 64 && byte & 0x40)
+		value |= -(uint64_t)1 << shift;
+	return (int64_t)value;
+}
+
+enum {
+	POINTER_ABSOLUTE = 0x00,
+	POINTER_UDATA4 = 0x03,
+	POINTER_SDATA4 = 0x0b,
+	POINTER_RELATIVE = 0x10, /* to where it stands */
+	POINTER_DATA = 0x30,     /* to the table's start */
+};
+
+/* The pointers of code addresses; other encodings do not occur on 64-bit Linux. */
+static bool take_pointer(struct bytes *bytes, unsigned encoding, uintptr_t *pointer)
+{
+	uintptr_t place = (uintptr_t)bytes->at;
+
+	switch (encoding) {
+	case POINTER_ABSOLUTE:
+		*pointer = take(bytes, sizeof *pointer);
+		return true;
+	case POINTER_RELATIVE | POINTER_SDATA4:
+		*pointer = place + (uintptr_t)(int32_t)take(bytes, 4);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- finding what describes a code address ----------------------------------------------------------------
+ */
+
+struct description {
+	struct bytes common, own; /* call frame instructions: of the unit, of the function */
+	uintptr_t start, length;  /* of the function */
+	uint64_t code_unit;
+	int64_t data_unit;
+	unsigned return_register;
+	bool signal_frame;
+};
+
+/* A common information entry; sets how the function's entry encodes addresses. */
+static bool read_common(const unsigned char *entry, struct description *description, unsigned *encoding,
+			bool *augmented)
+{
+	struct bytes bytes = {entry, entry + 4};
+	uint64_t length = take(&bytes, 4);
+
+	if (length == UINT32_MAX)
+		return false;
+	bytes.end = bytes.at + length;
+	if (take(&bytes, 4) != 0)
+		return false;
+	unsigned version = (unsigned)take(&bytes, 1);
+	const char *letters = (const char *)bytes.at;
+
+	if ((version != 1 && version != 3) || (letters[0] && letters[0] != 'z'))
+		return false;
+	bytes.at += strlen(letters) + 1;
+	description->code_unit = take_uleb(&bytes);
+	description->data_unit = take_sleb(&bytes);
+	description->return_register = (unsigned)(version == 1 ? take(&bytes, 1) : take_uleb(&bytes));
+	*encoding = POINTER_ABSOLUTE;
+	*augmented = letters[0] == 'z';
+	if (*augmented) {
+		uint64_t data_length = take_uleb(&bytes);
+		struct bytes data = {bytes.at, bytes.at + data_length};
+		uintptr_t personality;
+
+		bytes.at += data_length;
+		for (letters++; *letters; letters++) {
+			if (*letters == 'R')
+				*encoding = (unsigned)take(&data, 1);
+			else if (*letters == 'L')
+				(void)take(&data, 1);
+			else if (*letters == 'S')
+				description->signal_frame = true;
+			else if (*letters != 'P' ||
+				 /* indirect or not, it is as long */
+				 !take_pointer(&data, (unsigned)take(&data, 1) & 0x7f, &personality))
+				return false;
+		}
+	}
+	description->common = bytes;
+	return true;
+}
+
+/* A frame description entry and the common one that it refers to. */
+static bool read_description(const unsigned char *entry, uintptr_t address, struct description *description)
+{
+	struct bytes bytes = {entry, entry + 4};
+	uint64_t length = take(&bytes, 4);
+	unsigned encoding;
+	bool augmented;
+
+	*description = (struct description){0};
+	if (length == UINT32_MAX)
+		return false;
+	bytes.end = bytes.at + length;
+	const unsigned char *here = bytes.at;
+	uint64_t distance = take(&bytes, 4);
+
+	if (!distance || !read_common(here - distance, description, &encoding, &augmented) ||
+	    !take_pointer(&bytes, encoding, &description->start))
+		return false;
+	description->length = take(&bytes, encoding == POINTER_ABSOLUTE ? 8 : 4);
+	if (augmented) {
+		uint64_t data_length = take_uleb(&bytes);
+
+		bytes.at += data_length;
+	}
+	description->own = bytes;
+	return address - description->start < description->length;
+}
+
+/* The module's table of functions is sorted by address. */
+static bool find_description(uintptr_t address, struct description *description)
+{
+	struct module module;
+
+	if (!symbol_module(address, &module) || !module.unwind_table)
+		return false;
+	const unsigned char *header = module.unwind_table;
+
+	if (header[0] != 1 || header[1] != (POINTER_RELATIVE | POINTER_SDATA4) ||
+	    header[2] != POINTER_UDATA4 || header[3] != (POINTER_DATA | POINTER_SDATA4))
+		return false;
+	struct row {
+		int32_t start, entry; /* from the header */
+	};
+	uint32_t count;
+
+	memcpy(&count, header + 8, sizeof count);
+	const struct row *rows = (const struct row *)(header + 12);
+	int64_t wanted = (int64_t)(address - (uintptr_t)header);
+	uint32_t low = 0, high = count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (rows[middle].start <= wanted)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > 0 && read_description(header + rows[low - 1].entry, address, description);
+}
+
+/* ---- call frame instructions ------------------------------------------------------------------------------
+ */
+
+enum rule_kind {
+	RULE_SAME,
+	RULE_UNDEFINED,
+	RULE_AT,
+	RULE_VALUE,
+	RULE_REGISTER,
+	RULE_AT_EXPRESSION,
+	RULE_EXPRESSION
+};
+
+/* What a register was in the calling frame. */
+struct rule {
+	enum rule_kind kind;
+	int64_t operand; /* an offset from the frame's address, or a register */
+	struct bytes expression;
+};
+
+struct rules {
+	struct rule of[ARCH_REGISTERS];
+	unsigned frame_register;
+	int64_t frame_offset;
+	struct bytes frame_expression; /* instead of the two, if there is any */
+};
+
+enum { REMEMBERED_MOST = 2 };
+
+struct machine {
+	struct rules now, initial;
+	struct rules remembered[REMEMBERED_MOST];
+	unsigned remembered_count;
+	uintptr_t location;
+};
+
+static struct bytes take_block(struct bytes *bytes)
+{
+	uint64_t length = take_uleb(bytes);
+	struct bytes block = {bytes->at, bytes->at};
+
+	if (length <= (uint64_t)(bytes->end - bytes->at))
+		block.end = bytes->at += length;
+	return block;
+}
+
+static void set_rule(struct machine *machine, uint64_t which, struct rule rule)
+{
+	/* Vector registers and the like do not matter here. */
+	if (which < ARCH_REGISTERS)
+		machine->now.of[which] = rule;
+}
+
+static void restore_rule(struct machine *machine, uint64_t which)
+{
+	if (which < ARCH_REGISTERS)
+		machine->now.of[which] = machine->initial.of[which];
+}
+
+static void set_frame(struct machine *machine, uint64_t which, int64_t offset)
+{
+	machine->now.frame_register = (unsigned)which;
+	machine->now.frame_offset = offset;
+	machine->now.frame_expression = (struct bytes){0};
+}
+
+/* Executes instructions up to the one that is for code behind `address`.  False on one it does not know. */
+static bool execute(struct machine *machine, const struct description *description, struct bytes code,
+		    uintptr_t address)
+{
+	enum { ADVANCE = 1, OFFSET = 2, RESTORE = 3 }; /* the upper two bits; the lower six are an operand */
+
+	while (code.at < code.end && machine->location <= address) {
+		unsigned instruction = (unsigned)take(&code, 1), operand = instruction & 0x3f;
+		uint64_t which;
+
+		switch (instruction >> 6) {
+		case ADVANCE:
+			machine->location += operand * description->code_unit;
+			continue;
+		case OFFSET:
+			set_rule(machine, operand,
+				 (struct rule){
+					 RULE_AT, (int64_t)take_uleb(&code) * description->data_unit, {0}});
+			continue;
+		case RESTORE:
+			restore_rule(machine, operand);
+			continue;
+		default:
+			break;
+		}
+		switch (instruction) {
+		case 0x00: /* nop */
+			break;
+		case 0x02: /* advance_loc1, 2 and 4 */
+			machine->location += take(&code, 1) * description->code_unit;
+			break;
+		case 0x03:
+			machine->location += take(&code, 2) * description->code_unit;
+			break;
+		case 0x04:
+			machine->location += take(&code, 4) * description->code_unit;
+			break;
+		case 0x05: /* offset_extended */
+			which = take_uleb(&code);
+			set_rule(machine, which,
+				 (struct rule){
+					 RULE_AT, (int64_t)take_uleb(&code) * description->data_unit, {0}});
+			break;
+		case 0x06: /* restore_extended */
+			restore_rule(machine, take_uleb(&code));
+			break;
+		case 0x07: /* undefined */
+			set_rule(machine, take_uleb(&code), (struct rule){.kind = RULE_UNDEFINED});
+			break;
+		case 0x08: /* same_value */
+			set_rule(machine, take_uleb(&code), (struct rule){.kind = RULE_SAME});
+			break;
+		case 0x09: /* register */
+			which = take_uleb(&code);
+			set_rule(machine, which,
+				 (struct rule){RULE_REGISTER, (int64_t)take_uleb(&code), {0}});
+			break;
+		case 0x0a: /* remember_state */
+			if (machine->remembered_count == REMEMBERED_MOST)
+				return false;
+			machine->remembered[machine->remembered_count++] = machine->now;
+			break;
+		case 0x0b: /* restore_state */
+			if (!machine->remembered_count)
+				return false;
+			machine->now = machine->remembered[--machine->remembered_count];
+			break;
+		case 0x0c: /* def_cfa */
+			which = take_uleb(&code);
+			set_frame(machine, which, (int64_t)take_uleb(&code));
+			break;
+		case 0x0d: /* def_cfa_register */
+			set_frame(machine, take_uleb(&code), machine->now.frame_offset);
+			break;
+		case 0x0e: /* def_cfa_offset */
+			machine->now.frame_offset = (int64_t)take_uleb(&code);
+			break;
+		case 0x0f: /* def_cfa_expression */
+			machine->now.frame_expression = take_block(&code);
+			break;
+		case 0x10: /* expression */
+			which = take_uleb(&code);
+			set_rule(machine, which, (struct rule){RULE_AT_EXPRESSION, 0, take_block(&code)});
+			break;
+		case 0x11: /* offset_extended_sf */
+			which = take_uleb(&code);
+			set_rule(machine, which,
+				 (struct rule){RULE_AT, take_sleb(&code) * description->data_unit, {0}});
+			break;
+		case 0x12: /* def_cfa_sf */
+			which = take_uleb(&code);
+			set_frame(machine, which, take_sleb(&code) * description->data_unit);
+			break;
+		case 0x13: /* def_cfa_offset_sf */
+			machine->now.frame_offset = take_sleb(&code) * description->data_unit;
+			break;
+		case 0x14: /* val_offset */
+			which = take_uleb(&code);
+			set_rule(machine, which,
+				 (struct rule){RULE_VALUE,
+					       (int64_t)take_uleb(&code) * description->data_unit,
+					       {0}});
+			break;
+		case 0x16: /* val_expression */
+			which = take_uleb(&code);
+			set_rule(machine, which, (struct rule){RULE_EXPRESSION, 0, take_block(&code)});
+			break;
+		case 0x2e: /* GNU_args_size */
+			(void)take_uleb(&code);
+			break;
+		default:
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The few operations that compilers and libc's signal frame use. */
+static bool evaluate(struct unwind *unwind, struct bytes expression, const uintptr_t *frame,
+		     uintptr_t *result)
+{
+	enum { STACK_MOST = 8 };
+	uintptr_t stack[STACK_MOST];
+	unsigned depth = 0;
+
+	if (frame)
+		stack[depth++] = *frame;
+	while (expression.at < expression.end) {
+		unsigned operation = (unsigned)take(&expression, 1);
+
+		if (operation >= 0x70 && operation < 0x70 + ARCH_REGISTERS && depth < STACK_MOST) {
+			/* breg: a register and an offset */
+			stack[depth++] =
+				unwind->registers[operation - 0x70] + (uintptr_t)take_sleb(&expression);
+		} else if (operation == 0x06 && depth) { /* deref */
+			if (!read_word(unwind, stack[depth - 1], &stack[depth - 1]))
+				return false;
+		} else if (operation == 0x23 && depth) { /* plus_uconst */
+			stack[depth - 1] += take_uleb(&expression);
+		} else {
+			return false;
+		}
+	}
+	if (!depth)
+		return false;
+	*result = stack[depth - 1];
+	return true;
+}
+
+/* ---- frames
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static bool apply(struct unwind *unwind, const struct rule *rule, uintptr_t frame, uintptr_t *value)
+{
+	uintptr_t address;
+
+	switch (rule->kind) {
+	case RULE_SAME:
+		return true;
+	case RULE_UNDEFINED:
+		*value = 0;
+		return true;
+	case RULE_AT:
+		return read_word(unwind, frame + (uintptr_t)rule->operand, value);
+	case RULE_VALUE:
+		*value = frame + (uintptr_t)rule->operand;
+		return true;
+	case RULE_REGISTER:
+		if (rule->operand >= ARCH_REGISTERS)
+			return false;
+		*value = unwind->registers[rule->operand];
+		return true;
+	case RULE_AT_EXPRESSION:
+		return evaluate(unwind, rule->expression, &frame, &address) &&
+		       read_word(unwind, address, value);
+	case RULE_EXPRESSION:
+		return evaluate(unwind, rule->expression, &frame, value);
+	}
+	return false;
+}
+
+/* The frame that the tables describe. */
+static bool step_by_table(struct unwind *unwind, const struct description *description, uintptr_t address)
+{
+	struct machine machine = {.location = 0};
+	uintptr_t caller[ARCH_REGISTERS], frame;
+
+	if (description->return_register != ARCH_REGISTER_IP ||
+	    !execute(&machine, description, description->common, address))
+		return false;
+	machine.initial = machine.now;
+	machine.location = description->start;
+	if (!execute(&machine, description, description->own, address))
+		return false;
+
+	const struct rules *rules = &machine.now;
+
+	if (rules->frame_expression.at) {
+		if (!evaluate(unwind, rules->frame_expression, NULL, &frame))
+			return false;
+	} else {
+		if (rules->frame_register >= ARCH_REGISTERS)
+			return false;
+		frame = unwind->registers[rules->frame_register] + (uintptr_t)rules->frame_offset;
+	}
+	memcpy(caller, unwind->registers, sizeof caller);
+	caller[ARCH_REGISTER_SP] = frame;
+	/* The outermost function says that it has no caller. */
+	if (rules->of[ARCH_REGISTER_IP].kind == RULE_SAME ||
+	    rules->of[ARCH_REGISTER_IP].kind == RULE_UNDEFINED)
+		return false;
+	for (unsigned i = 0; i < ARCH_REGISTERS; i++)
+		if (!apply(unwind, &rules->of[i], frame, &caller[i]))
+			return false;
+	memcpy(unwind->registers, caller, sizeof caller);
+	unwind->interrupted = description->signal_frame;
+	return true;
+}
+
+/* Code without tables: made at run time, or without unwind information. */
+static bool step_by_frame_pointer(struct unwind *unwind)
+{
+	uintptr_t frame = unwind->registers[ARCH_REGISTER_FP], next, address;
+
+	if (frame < unwind->registers[ARCH_REGISTER_SP] || !read_word(unwind, frame, &next) ||
+	    !read_word(unwind, frame + sizeof next, &address))
+		return false;
+	unwind->registers[ARCH_REGISTER_SP] = frame + 2 * sizeof next;
+	unwind->registers[ARCH_REGISTER_FP] = next;
+	unwind->registers[ARCH_REGISTER_IP] = address;
+	unwind->interrupted = false;
+	return true;
+}
+
+bool unwind_step(struct unwind *unwind)
+{
+	struct description description;
+	uintptr_t before = unwind->registers[ARCH_REGISTER_SP];
+	/* A call may be the last instruction of its function: its return address is the next function's. */
+	uintptr_t address = unwind->registers[ARCH_REGISTER_IP] - !unwind->interrupted;
+	bool was_interrupted = unwind->interrupted;
+	bool stepped = find_description(address, &description) ? step_by_table(unwind, &description, address)
+							       : step_by_frame_pointer(unwind);
+
+	/* Stacks grow downwards; only a signal may have come on a stack of its own. */
+	return stepped && unwind->registers[ARCH_REGISTER_IP] &&
+	       (unwind->registers[ARCH_REGISTER_SP] > before || unwind->interrupted || was_interrupted);
+}
+
+#else
+
+bool unwind_step(struct unwind *unwind)
+{
+	(void)unwind;
+	return false;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "check/request.h"
+#include "magazine/magazine.h"
+#include "malloc/malloc.h"
+#include "malloc/process.h"
+
+EXPORT long cpuslab_validate(const char *name)
+{
+	long damaged = 0;
+	bool any = false;
+
+	process_enter();
+	magazine_keep_caches();
+	for (unsigned number = 0; number < magazine_caches(); number++) {
+		struct cache *cache = magazine_cache_number(number);
+
+		if (!cache || !magazine_is_checked(cache) ||
+		    (name && !check_request_matches(name, cache->depot.slabs.traits.name)))
+			continue;
+		any = true;
+		damaged += (long)magazine_validate(cache);
+	}
+	magazine_let_caches_go();
+	if (any)
+		return damaged;
+	errno = ENOENT;
+	return -1;
+}
