@@ -240,8 +240,7 @@ struct run {
 	struct cell cell;
 	struct launch launch;
 	char output[PATH_MAX];
-	uint64_t expected; /* hash of what the first allocator's program printed */
-	bool have_expected;
+	uint64_t expected; /* hash of what it prints with nothing preloaded */
 };
 
 static uint64_t hash_file(const char *path)
@@ -272,15 +271,23 @@ static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *
 			run->launch.peer->name);
 		return false;
 	}
-	uint64_t hash = hash_file(run->output);
-	if (!run->have_expected)
-		run->expected = hash;
-	run->have_expected = true;
-	if (hash == run->expected)
+	if (hash_file(run->output) == run->expected)
 		return true;
-	fprintf(stderr, "cpuslab bench: %s under %s printed something else than before\n",
+	fprintf(stderr, "cpuslab bench: %s under %s printed something else than without it\n",
 		run->cell.parameter, run->launch.peer->name);
 	return false;
+}
+
+/* All rounds of a program, if it runs at all. */
+static bool run_rounds(struct bench *bench, struct run *run, unsigned rounds)
+{
+	struct usage usage;
+	run->launch.peer = NULL;
+	bool well = launch_run(&run->launch, &usage);
+	run->expected = hash_file(run->output);
+	if (well)
+		bench_rounds_of(bench, &run->cell, rounds, measure_run, run);
+	return well;
 }
 
 static bool measure_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)
@@ -366,8 +373,8 @@ static void run_program(struct bench *bench, const struct program *program, cons
 				     .quiet = true,
 				     .indirect = program->indirect,
 				     .cpu = program->free_cpus ? -1 : machine_pinned_cpu()};
-	bench_rounds_of(bench, &run.cell, bench_rounds(bench, bench->settings.quick ? 4 : 7), measure_run,
-			&run);
+	if (!run_rounds(bench, &run, bench_rounds(bench, bench->settings.quick ? 4 : 7)))
+		results_note(&bench->results, note, "fails without any library preloaded, skipped");
 }
 
 static void run_workload(struct bench *bench, const struct workload *workload, const char *base)
@@ -379,7 +386,8 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	run.launch = (struct launch){
 		.argv = argv, .output = run.output, .cpu = workload->threads ? -1 : machine_pinned_cpu()};
 	unsigned rounds = bench_rounds(bench, 7);
-	bench_rounds_of(bench, &run.cell, rounds, measure_run, &run);
+	if (!run_rounds(bench, &run, rounds))
+		return;
 	/* Millions of calls make a percentile: a few rounds will do. */
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
