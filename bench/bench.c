@@ -75,7 +75,13 @@ static void progress_end(struct bench *bench)
 
 unsigned bench_rounds(const struct bench *bench, unsigned usual)
 {
-	return bench->settings.rounds ? bench->settings.rounds : usual;
+	enum { FEW_PEERS = 6, FEWEST = 4 };
+	if (bench->settings.rounds)
+		return bench->settings.rounds;
+	if (bench->peers.count <= FEW_PEERS || usual <= FEWEST)
+		return usual;
+	unsigned fewer = usual * FEW_PEERS / bench->peers.count;
+	return fewer > FEWEST ? fewer : FEWEST;
 }
 
 bool bench_asked_for(const struct bench *bench, const char *test)

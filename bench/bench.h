@@ -56,6 +56,7 @@ void bench_save(struct bench *bench);
 /* Whether --only leaves this test in. */
 bool bench_asked_for(const struct bench *bench, const char *test);
 
+/* What --reps asks for; else as usual, but fewer where many allocators would take the run beyond its time. */
 unsigned bench_rounds(const struct bench *bench, unsigned usual);
 
 /*

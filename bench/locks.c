@@ -402,7 +402,7 @@ static void run_row(struct lock_bench *l, const struct row *row)
 {
 	struct results *results = &l->bench->results;
 	enum lock_kind_number kinds[LOCK_KINDS];
-	unsigned count = 0, rounds = bench_rounds(l->bench, row->rounds);
+	unsigned count = 0, rounds = l->bench->settings.rounds ? l->bench->settings.rounds : row->rounds;
 	for (unsigned i = 0; i < row->kind_count; i++)
 		if (l->kinds & 1u << row->kinds[i])
 			kinds[count++] = row->kinds[i];

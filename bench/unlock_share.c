@@ -99,7 +99,7 @@ void unlock_share(struct bench *bench)
 {
 	struct cell cell = {"pagelock", "shell scripts", "unlocking", "share of the allocator",
 			    "%",        BETTER_LOWER};
-	unsigned rounds = bench_rounds(bench, 9);
+	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 9;
 	char folder[] = "/tmp/cpuslab-bench-XXXXXX";
 	if (results_have(&bench->results, cell.group, cell.test, cell.parameter, forms[0].column, rounds))
 		return;
