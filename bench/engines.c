@@ -2,9 +2,9 @@
 /*
  * engines and pageless: the linked engine by the way it commits (seeds 000 and 001).
  *
- * One library holds every variant (variants/variants.h), each the whole engine on real slabs; one process
- * measures all of them, one after the other, and each round begins with another one.  N = 10000 objects, as
- * in the kernel's module:
+ * One library holds every variant (variants/variants.h), each the whole engine on real slabs.  In each round
+ * every variant has a process of its own, since pages that were used before are in another state; and each
+ * round begins with another one.  N = 10000 objects, as in the kernel's module:
  *
  *   1  N allocations, each writing byte 0; then N frees
  *   2  N untouched pairs of an allocation and its free
@@ -32,7 +32,7 @@ enum test { TEST_ALLOC_THEN_FREE, TEST_PAIR, TEST_PARALLEL };
 
 struct request {
 	enum test test;
-	unsigned threads, begin_with;
+	unsigned threads, variant;
 	size_t size;
 	double seconds; /* to spend on each variant, at least three repetitions */
 };
@@ -42,11 +42,15 @@ struct cost {
 };
 
 struct reply {
+	unsigned count; /* of variants */
+	char name[NAME];
+	struct cost cost;
+};
+
+/* One round, by variant; those that were not measured have no name. */
+struct round {
 	unsigned count;
-	struct {
-		char name[NAME];
-		struct cost cost;
-	} variant[VARIANTS_MAX];
+	struct reply variant[VARIANTS_MAX];
 };
 
 /* ======== in the worker ======== */
@@ -182,13 +186,11 @@ int worker_engines(int argc, char **argv)
 		return 1;
 	if (request.test != TEST_PARALLEL)
 		pin_to_cpu(machine_pinned_cpu());
-	for (unsigned turn = 0; turn < reply.count; turn++) {
-		unsigned which = (turn + request.begin_with) % reply.count;
-		snprintf(reply.variant[which].name, NAME, "%s", variants[which].name);
-		if (!clock_variant(variants[which], &request, &reply.variant[which].cost)) {
-			fprintf(stderr, "cpuslab bench: %s failed\n", variants[which].name);
-			return 1;
-		}
+	struct variant variant = variants[request.variant % reply.count];
+	snprintf(reply.name, NAME, "%s", variant.name);
+	if (!clock_variant(variant, &request, &reply.cost)) {
+		fprintf(stderr, "cpuslab bench: %s failed\n", variant.name);
+		return 1;
 	}
 	return session_reply(&reply, sizeof(reply)) ? 0 : 1;
 }
@@ -205,7 +207,26 @@ static const struct description {
 
 /* What a group makes of one round. */
 typedef void record(struct bench *bench, struct cell cell, const struct description *test,
-		    const struct reply *reply);
+		    const struct round *round);
+
+/* Whether every variant was measured. */
+static bool measure_round(struct request request, unsigned begin_with, struct round *round)
+{
+	*round = (struct round){.count = 1};
+	for (unsigned turn = 0; turn < round->count; turn++) {
+		struct session session;
+		struct reply reply;
+		request.variant = turn + begin_with;
+		bool well = session_open(&session, NULL, "engines") &&
+			    session_ask(&session, &request, sizeof(request), &reply, sizeof(reply));
+		session_close(&session);
+		if (!well || reply.count > VARIANTS_MAX)
+			return false;
+		round->count = reply.count;
+		round->variant[request.variant % reply.count] = reply;
+	}
+	return true;
+}
 
 static void run_rounds(struct bench *bench, const char *group, enum test test, size_t size, unsigned threads,
 		       record *take, const char *always)
@@ -219,16 +240,11 @@ static void run_rounds(struct bench *bench, const char *group, enum test test, s
 		return;
 	results_drop(&bench->results, group, d->name, parameter);
 	bench_progress(bench, d->name, parameter);
-	for (unsigned round = 0; round < rounds; round++) {
-		struct request request = {
-			.test = test, .threads = threads, .begin_with = round, .size = size, .seconds = 0.01};
-		struct session session;
-		struct reply reply;
-		bool well = session_open(&session, NULL, "engines") &&
-			    session_ask(&session, &request, sizeof(request), &reply, sizeof(reply));
-		session_close(&session);
-		if (well)
-			take(bench, cell, d, &reply);
+	struct request request = {.test = test, .threads = threads, .size = size, .seconds = 0.005};
+	for (unsigned i = 0; i < rounds; i++) {
+		struct round round;
+		if (measure_round(request, i, &round))
+			take(bench, cell, d, &round);
 		else
 			failures++;
 	}
@@ -280,12 +296,12 @@ static void add_seed_000(struct bench *bench, struct cell cell, size_t size)
 }
 
 static void record_engines(struct bench *bench, struct cell cell, const struct description *test,
-			   const struct reply *reply)
+			   const struct round *round)
 {
-	for (unsigned i = 0; i < reply->count; i++) {
-		const char *name = reply->variant[i].name;
+	for (unsigned i = 0; i < round->count; i++) {
+		const char *name = round->variant[i].name;
 		enum role role = strcmp(name, "floor") == 0 ? ROLE_FLOOR : ROLE_MEASURED;
-		add_cost(bench, cell, test, name, role, reply->variant[i].cost);
+		add_cost(bench, cell, test, name, role, round->variant[i].cost);
 	}
 }
 
@@ -358,19 +374,19 @@ static void add_improvement(struct bench *bench, struct cell cell, const char *m
 	results_add(&bench->results, &cell, "here", ROLE_MEASURED, 100 * (1 - after / before));
 }
 
-static const struct cost *cost_of(const struct reply *reply, const char *name)
+static const struct cost *cost_of(const struct round *round, const char *name)
 {
-	for (unsigned i = 0; i < reply->count; i++)
-		if (strcmp(reply->variant[i].name, name) == 0)
-			return &reply->variant[i].cost;
+	for (unsigned i = 0; i < round->count; i++)
+		if (strcmp(round->variant[i].name, name) == 0)
+			return &round->variant[i].cost;
 	return NULL;
 }
 
 static void record_pageless(struct bench *bench, struct cell cell, const struct description *test,
-			    const struct reply *reply)
+			    const struct round *round)
 {
-	const struct cost *before = cost_of(reply, "field, guard"), *after = cost_of(reply, "rseq"),
-			  *lowest = cost_of(reply, "floor");
+	const struct cost *before = cost_of(round, "field, guard"), *after = cost_of(round, "rseq"),
+			  *lowest = cost_of(round, "floor");
 	if (!before || !after || !lowest)
 		return;
 	add_cost(bench, cell, test, "after", ROLE_MEASURED, *after);

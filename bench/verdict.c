@@ -227,10 +227,8 @@ void verdict_print(const struct results *results, FILE *to)
 	for (unsigned i = 0; !any && results_table(results, i, &table); i++)
 		any = table_ours(&table) < table.column_count;
 	fputs("\nVerdict\n", to);
-	if (!any) {
-		fputs("  cpuslab was not among what was measured: nothing to say.\n", to);
-		return;
-	}
+	if (!any)
+		fputs("  cpuslab was not among what was measured.\n", to);
 	print_against_system(results, to);
 	for (unsigned i = 0; i < results->peer_count; i++)
 		/* The library itself, and its variants, are no others. */

@@ -309,6 +309,8 @@ static bool acquire(struct linked_cache *cache, struct linked_hand *hand)
 	lock_cache(cache);
 	hand->slab = cache->first;
 	if (hand->slab) {
+		/* When its list ends, the word will lead here. */
+		__builtin_prefetch(&page_front.slab_of[page_of(hand->slab->base)]);
 		delist(cache, hand->slab);
 		freeze(cache, hand);
 		cpuslab_spin_unlock(&cache->lock);
@@ -506,10 +508,6 @@ __attribute__((noinline)) void *linked_alloc_missed(struct linked_cache *cache)
 	void *object;
 
 	front_count(cache, 1);
-	/* Since the miss the thread may have come to a vCPU that has objects. */
-	object = front_pop(cache);
-	if (object)
-		return object;
 	return linked_alloc_several(cache, &object, 1) ? object : NULL;
 }
 
