@@ -16,6 +16,11 @@ install(DIRECTORY include/cpuslab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/kernel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cpuslab)
 install(EXPORT cpuslabTargets NAMESPACE cpuslab:: DESTINATION ${CPUSLAB_CONFIG_DIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB CPUSLAB_MAN_PAGES CONFIGURE_DEPENDS docs/man/*.[137])
+foreach(page ${CPUSLAB_MAN_PAGES})
+	string(REGEX REPLACE ".*\\." "" section ${page})
+	install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 
 # Paths relative to the prefix where they can be, so that an installed tree may be moved.

@@ -113,6 +113,13 @@ CPUSLAB_API void *cpuslab_object_of(const void *address);
 CPUSLAB_API long cpuslab_validate(const char *name);
 
 /*
+ * Writes the figures of malloc_stats() and of every cache that has had slabs to a file descriptor as one JSON
+ * object, sizes in bytes.  Returns 0; or -1 with errno as write(2) sets it, and part of the text may then be
+ * written.
+ */
+CPUSLAB_API int cpuslab_stats_json(int file);
+
+/*
  * C23's frees that name what was asked for (C23 7.24.3.4, 7.24.3.5), for C libraries that do not declare
  * them. The object must come from malloc, calloc, realloc (free_sized) or aligned_alloc (free_aligned_sized).
  */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "arch/probe.h"
 #include "page/page.h"
 
 /* Blocks of powers of two, of which the header and the two sentinels take five words. */
@@ -234,6 +235,7 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);
 	__atomic_fetch_add(&depot->refills, 1, __ATOMIC_RELAXED);
+	ARCH_PROBE("refill", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	return magazine->count > 0;
 }
 
@@ -253,6 +255,7 @@ void depot_drain(struct depot *depot, struct magazine *magazine)
 {
 	if (magazine->marks)
 		drop_marks(magazine);
+	ARCH_PROBE("drain", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	slab_free_batch(&depot->slabs, &magazine->slot[1], magazine->count);
 	magazine->count = 0;
 	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);

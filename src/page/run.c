@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "arch/probe.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
 #include "page/layout.h"
@@ -553,6 +554,7 @@ void page_purge(bool all)
 		mark(first, pages, PAGE_TRANSIT);
 		unlock_pages();
 
+		ARCH_PROBE("purge", (uintptr_t)address_of(first), (uint64_t)pages << PAGE_SHIFT);
 		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
 
 		lock_pages();

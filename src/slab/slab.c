@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "arch/probe.h"
 #include "check/corruption.h"
 #include "page/page.h"
 #include "slab/geometry.h"
@@ -293,6 +294,7 @@ static struct slab *create_slab(struct slab_cache *cache)
 	if (slab) {
 		cache->slabs++;
 		cache->created++;
+		ARCH_PROBE("slab_new", (uintptr_t)cache->traits.name, cache->slabs);
 	}
 	return slab;
 }
@@ -304,6 +306,7 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 		struct slab *next = slab->next;
 		char *base = slab->base;
 
+		ARCH_PROBE("slab_free", (uintptr_t)cache->traits.name, (uintptr_t)base);
 		for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
 		page_free(base, cache->pages);
