@@ -21,5 +21,8 @@ int command_options(int argc, char **argv)
 		if (strcmp(option.initial, option.value) != 0)
 			printf("    now %s, from the environment\n", option.value);
 	}
+	puts("\nCPUSLAB_DEBUG=[FZPUTAO-][,name[*]...][;...]   debugging of caches and of malloc's classes\n"
+	     "    F checks at each call, Z red zones, P poison, U owners, T trace, A failing allocations,\n"
+	     "    O none where an object would need more pages for it, - none; see docs/debugging.md");
 	return 0;
 }

@@ -152,14 +152,33 @@ static void begin_report(const struct checks *checks, const char *what)
 		 "------------------------------------------------------------------------------");
 }
 
+static uint32_t at_most(uint32_t bytes, uint32_t most)
+{
+	return bytes < most ? bytes : most;
+}
+
+/* The bytes of a slot; of long zones those next to the object. */
+static void add_zones(const struct zones *zones, const unsigned char *object, const unsigned char *slab)
+{
+	enum { BEFORE = 16, ZONE_SHOWN = 64 };
+	const unsigned char *slot = object - zones->lead, *end = slot + zones->slot_bytes;
+	uint32_t bytes = zones->object_bytes, red = at_most(zones->lead, ZONE_SHOWN);
+	const unsigned char *padding = object + (zones->red ? zones->zone_end : bytes);
+
+	text_add_bytes("Redzone", object - red, red);
+	if (slot >= slab + BEFORE)
+		text_add_bytes("Bytes b4", slot - BEFORE, BEFORE);
+	text_add_bytes("Object", object, at_most(bytes, PAGE_BYTES));
+	if (zones->red)
+		text_add_bytes("Redzone", object + bytes, at_most(zones->zone_end - bytes, ZONE_SHOWN));
+	text_add_bytes("Padding", padding, at_most((uint32_t)(end - padding), ZONE_SHOWN));
+}
+
 /* What is known of a slot: owners, slab, object, bytes. */
 static void add_place(const struct checks *checks, const struct check_place *place)
 {
-	enum { BEFORE = 16 };
 	const struct zones *zones = &checks->zones;
 	const unsigned char *object = object_of(checks, place), *slab = place->slab;
-	uint32_t zone_start = zones->object_bytes;
-	uint32_t shown = zone_start < PAGE_BYTES ? zone_start : PAGE_BYTES;
 
 	add_owners(checks, place->record);
 	text_add("Slab %p objects=%u used=%u slot=%u\n", place->slab, place->objects, place->used,
@@ -170,15 +189,7 @@ static void add_place(const struct checks *checks, const struct check_place *pla
 		text_add(" requested=%u", place->record->requested);
 	text_add(" %s\n\n", state_name(place->record));
 
-	if (zones->lead)
-		text_add_bytes("Redzone", place->slot, zones->lead);
-	if (object - zones->lead >= slab + BEFORE)
-		text_add_bytes("Bytes b4", place->slot - BEFORE, BEFORE);
-	text_add_bytes("Object", object, shown);
-	if (zones->red)
-		text_add_bytes("Redzone", object + zone_start, zones->zone_end - zone_start);
-	text_add_bytes("Padding", object + (zones->red ? zones->zone_end : zone_start),
-		       zones->slot_bytes - zones->lead - (zones->red ? zones->zone_end : zone_start));
+	add_zones(zones, object, slab);
 }
 
 /* Where the calling thread is. */

@@ -131,6 +131,7 @@ EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 
 static bool is_checked_size(size_t bytes)
 {
+	process_enter();
 	return bytes <= SIZE_CLASS_MAX && magazine_is_checked(&size_classes[size_class_index(bytes)]);
 }
 
@@ -142,8 +143,6 @@ EXPORT void *calloc(size_t count, size_t size)
 		return out_of_memory();
 	if (unlikely(bytes >= CALLOC_FROM_PAGES) && !is_checked_size(bytes)) {
 		bool zeroed = false;
-
-		process_enter();
 		void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, 1, &zeroed) : NULL;
 
 		if (!object)
@@ -271,7 +270,6 @@ EXPORT void *cpuslab_object_of(const void *address)
 /* From a debugged class that is larger than the size needs. */
 static void *malloc_checked(struct cache *cache, size_t size)
 {
-	process_enter();
 	void *object = magazine_alloc_checked(cache, size);
 
 	return likely(object) ? object : out_of_memory();
@@ -286,6 +284,7 @@ void *malloc_aligned(size_t alignment, size_t size)
 	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
 		unsigned index = size_class_aligned(alignment, size);
 
+		process_enter();
 		return likely(!magazine_is_checked(&size_classes[index]))
 			       ? malloc(size_class_bytes(index))
 			       : malloc_checked(&size_classes[index], size);
