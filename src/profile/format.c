@@ -192,10 +192,10 @@ enum string {
  * Readers leave out functions whose whole name this fits, and what they call: a sample then ends in whoever
  * called the allocator.
  */
-#define ALLOCATORS                                                                                           \
-	"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|"                 \
-	"__libc_(malloc|calloc|realloc|memalign|p?valloc)|operator new.*|_Zn[wa]m.*|"                        \
-	"cpuslab_cache_z?alloc(_bulk)?|malloc_slow|malloc_aligned|magazine_alloc_missed|large_alloc"
+static const char allocators[] =
+	"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|"
+	"__libc_(malloc|calloc|realloc|memalign|p?valloc)|operator new.*|_Zn[wa]m.*|"
+	"cpuslab_cache_z?alloc(_bulk)?|malloc_slow|malloc_aligned|magazine_alloc_missed|large_alloc";
 
 static const char *const strings[STRINGS] = {
 	[ALLOC_OBJECTS] = "alloc_objects",
@@ -206,7 +206,7 @@ static const char *const strings[STRINGS] = {
 	[BYTES] = "bytes",
 	[SPACE] = "space",
 	[NONE] = "",
-	[DROP] = ALLOCATORS,
+	[DROP] = allocators,
 };
 
 static void put_type(const struct profile_dump *dump, unsigned field, enum string type, enum string unit)

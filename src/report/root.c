@@ -53,7 +53,7 @@ static void show_cache(void)
 	SHOW("cache.objects", depot.slabs.objects);
 	SHOW("cache.pages", depot.slabs.pages);
 	SHOW("cache.slab_lock", depot.slabs.lock);
-	SHOW("cache.empty", depot.slabs.empty);
+	root_show("cache.empty", offsetof(struct cache, depot.slabs.empty), sizeof(void *));
 	SHOW("cache.slab_count", depot.slabs.slabs);
 	SHOW("cache.full_slabs", depot.slabs.full_slabs);
 	SHOW("cache.allocated", depot.slabs.allocated);
