@@ -143,6 +143,31 @@ void magazine_report_live(struct cache *cache)
 	walk(cache, report_live, &reported);
 }
 
+struct live_walk {
+	struct walk walk; /* first, for visit_one */
+	void (*visit)(uint32_t stack, uint32_t bytes, void *argument);
+	void *argument;
+};
+
+static void visit_one(const struct check_place *place, void *argument)
+{
+	const struct live_walk *live = argument;
+	const struct check_record *record = place->record;
+	bool owned = checks_of(live->walk.cache)->flags & CHECK_OWNER;
+
+	if (record->state == CHECK_IS_OUT)
+		live->visit(owned ? record->allocated.stack : 0, record->requested, live->argument);
+}
+
+bool magazine_visit_live(struct cache *cache, void (*visit)(uint32_t stack, uint32_t bytes, void *argument),
+			 void *argument)
+{
+	struct live_walk live = {.visit = visit, .argument = argument};
+
+	walk(cache, visit_one, &live.walk);
+	return checks_of(cache)->flags & CHECK_OWNER;
+}
+
 static void find_lost(const struct check_place *place, void *argument)
 {
 	struct walk *walk = argument;

@@ -91,6 +91,12 @@ bool magazine_resize_checked(struct cache *cache, void *object, size_t requested
 /* Looks at every object, free or not; reports and repairs what is damaged, and returns how many were.  0 for
  * a cache that is not debugged. */
 uint64_t magazine_validate(struct cache *cache);
+/*
+ * Calls `visit` for each allocated object of a debugged cache, with the stack (check/stack.h; 0 if it is not
+ * known) and the bytes of its allocation.  Returns whether the cache keeps owners.
+ */
+bool magazine_visit_live(struct cache *cache, void (*visit)(uint32_t stack, uint32_t bytes, void *argument),
+			 void *argument);
 /* Reports each allocated object of a debugged cache. */
 void magazine_report_live(struct cache *cache);
 /* Gives back the objects of a debugged cache that are kept out of use; nobody uses the cache any more. */

@@ -10,6 +10,7 @@
 #include "check/request.h"
 #include "magazine/magazine.h"
 #include "malloc/large.h"
+#include "malloc/leaks.h"
 #include "malloc/size_class.h"
 #include "malloc/slabinfo.h"
 #include "options/options.h"
@@ -46,6 +47,8 @@ static void print_statistics(void)
 		malloc_stats();
 	if (options.slabinfo_at_exit)
 		slabinfo_write_error();
+	if (options.leaks_at_exit)
+		leaks_report();
 }
 
 static void start(void)
@@ -81,7 +84,7 @@ static void start(void)
 	profile_begin();
 	if (options.profile_at_exit)
 		atexit(dump_profile);
-	if (options.stats_at_exit || options.slabinfo_at_exit) {
+	if (options.stats_at_exit || options.slabinfo_at_exit || options.leaks_at_exit) {
 		os_keep_standard_error();
 		atexit(print_statistics);
 	}
