@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "check/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "check/symbol.h"
 #include "cpuslab/lock.h"
 #include "os/os.h"
-
-enum { LINE_MOST = 512 };
 
 static struct cpuslab_spinlock text_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static char buffer[32 << 10];
@@ -40,18 +37,17 @@ void text_repair(void)
 	cpuslab_spin_reset(&text_lock);
 }
 
-void text_add(const char *format, ...)
+char *text_room(void)
 {
-	va_list arguments;
-
-	if (sizeof buffer - length < LINE_MOST)
+	if (sizeof buffer - length < TEXT_LINE)
 		flush();
-	va_start(arguments, format);
-	int added = vsnprintf(buffer + length, LINE_MOST, format, arguments);
+	return buffer + length;
+}
 
-	va_end(arguments);
-	if (added > 0)
-		length += added < LINE_MOST ? (size_t)added : LINE_MOST - 1;
+void text_added(int characters)
+{
+	if (characters > 0)
+		length += characters < TEXT_LINE ? (size_t)characters : TEXT_LINE - 1;
 }
 
 void text_add_code(uintptr_t address)

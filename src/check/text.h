@@ -11,9 +11,16 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+enum { TEXT_LINE = 512 };
 
 void text_begin(void);
-__attribute__((format(printf, 1, 2))) void text_add(const char *format, ...);
+/* Room for TEXT_LINE characters more, and how many of them are there now. */
+char *text_room(void);
+void text_added(int characters);
+/* As printf does; up to TEXT_LINE characters at a time. */
+#define text_add(...) text_added(snprintf(text_room(), TEXT_LINE, __VA_ARGS__))
 /* A return address: the function it lies in where that is known, and the module and its offset there. */
 void text_add_code(uintptr_t address);
 /* Bytes as lines of sixteen, in hexadecimal and as text, each with a title and its address. */

@@ -775,6 +775,13 @@ bool slab_repair_begin(struct slab_cache *cache)
 	return true;
 }
 
+static void count_full(struct slab_cache *cache, struct slab *slab)
+{
+	cache->full_slabs++;
+	if (cache->traits.checks)
+		enter_bin(cache, slab, FULL_BIN);
+}
+
 /* Makes list, counts and bin of one slab anew from its marks. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
@@ -792,11 +799,11 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	slab->bin = IN_NO_BIN;
 	cache->slabs++;
 	cache->allocated += slab->in_use;
-	if (slab->in_use == cache->objects)
-		cache->full_slabs++;
-	/* An empty one goes to the sparsest bin, and leaves it the usual way. */
-	if (slab->in_use < cache->objects || cache->traits.checks)
+	if (slab->in_use <
+	    cache->objects) /* an empty one goes to the sparsest bin, and leaves it the usual way */
 		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
+	else
+		count_full(cache, slab);
 }
 
 /* Whether the first page of a slab says the same as another page of it; any of them may be watched. */
