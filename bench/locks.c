@@ -340,8 +340,8 @@ struct row {
 struct lock_bench {
 	struct bench *bench;
 	struct session session;
-	unsigned kinds; /* bits of those that are there */
-	bool asked, real_time;
+	unsigned kinds;         /* bits of those that are there */
+	bool pinned, real_time; /* whether any window should have had real-time priority; and had it */
 };
 
 static bool open_locks(struct lock_bench *l, struct bench *bench)
@@ -365,7 +365,7 @@ static bool close_locks(struct lock_bench *l)
 	session_close(&l->session);
 	if (!well)
 		results_note(&l->bench->results, "locks", "cut short: their worker ended");
-	else if (l->asked && !l->real_time)
+	else if (l->pinned && !l->real_time)
 		results_note(&l->bench->results, "locks", "measured without real-time priority");
 	return well;
 }
@@ -376,7 +376,7 @@ static bool ask_undisturbed(struct lock_bench *l, const struct request *request,
 	for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
 		if (!session_ask(&l->session, request, sizeof(*request), reply, sizeof(*reply)))
 			return false;
-		l->asked = true;
+		l->pinned |= request->part != PART_CONTENDED || request->threads <= machine_cpus();
 		l->real_time |= reply->real_time;
 		if (reply->undisturbed)
 			return true;

@@ -289,7 +289,7 @@ static void print_latencies(FILE *to, const struct results *results)
 		for (unsigned i = 0; i < 2; i++) {
 			fprintf(to, "<figure><figcaption>Single %s calls of ", calls[i]);
 			plot_text(to, table.parameters[row]);
-			fputs(" <span>(time that a share of them stays within)</span></figcaption>\n", to);
+			fputs(" <span>(share of calls that took no longer)</span></figcaption>\n", to);
 			plot_latency(to, results, calls[i], table.parameters[row]);
 			fputs("</figure>\n", to);
 		}
