@@ -90,7 +90,8 @@ static double resampled_median(const double *logs, unsigned count, double *scrat
 
 static enum verdict verdict_of(const struct ratio *ratio, enum better better, bool enough)
 {
-	if (!enough || (ratio->low <= 1 && ratio->high >= 1) || fabs(ratio->value - 1) < indifference)
+	if (!enough || !isfinite(ratio->value) || (ratio->low <= 1 && ratio->high >= 1) ||
+	    fabs(ratio->value - 1) < indifference)
 		return VERDICT_TIE;
 	return (ratio->value < 1) == (better == BETTER_LOWER) ? VERDICT_WIN : VERDICT_LOSS;
 }

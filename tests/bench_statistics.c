@@ -111,6 +111,20 @@ static void test_more_can_be_better(void)
 	results_free(&results);
 }
 
+/* A time too short for its clock reads as nothing, and nothing divided by nothing is no loss. */
+static void test_zeros_prove_nothing(void)
+{
+	struct results results = {0};
+	struct cell cell = {"group", "test", "p", "metric", "s", BETTER_LOWER};
+	for (unsigned i = 0; i < 9; i++) {
+		results_add(&results, &cell, "ours", ROLE_MEASURED, i % 2);
+		results_add(&results, &cell, "theirs", ROLE_MEASURED, 0);
+	}
+	CHECK(ratio_of(results_find(&results, &cell, "ours"), results_find(&results, &cell, "theirs"))
+		      .verdict == VERDICT_TIE);
+	results_free(&results);
+}
+
 int main(void)
 {
 	test_orders();
@@ -120,5 +134,6 @@ int main(void)
 	test_interval_holds_the_ratio();
 	test_geometric_mean();
 	test_more_can_be_better();
+	test_zeros_prove_nothing();
 	return 0;
 }
