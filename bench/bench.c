@@ -125,11 +125,68 @@ static bool all_present(const struct bench *bench, const struct cell *cell, unsi
 	return true;
 }
 
-void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned rounds, measure *take_sample,
-		     void *context)
+/* Waiting workers hold what memory their allocators keep: no more of them than this. */
+enum { UNDER_WAY_MAX = 4 };
+
+/* The rounds of one test.  `finish` is NULL where a sample is whole when it has begun. */
+struct rounds {
+	struct bench *bench;
+	const struct cell *cell;
+	measure *begin, *finish;
+	void *context;
+	bool failed[PEERS_MAX];
+	struct turn {
+		unsigned peer;
+		bool warm_up;
+	} under_way[UNDER_WAY_MAX]; /* the oldest first */
+	unsigned under_way_count;
+};
+
+static void judge(struct rounds *rounds, unsigned peer, bool well)
+{
+	char name[RESULTS_NAME];
+	if (well)
+		return;
+	rounds->failed[peer] = true;
+	snprintf(name, sizeof(name), "%.16s failed", rounds->bench->peers.list[peer].name);
+	results_note(&rounds->bench->results, name, rounds->cell->test);
+}
+
+static void finish_oldest(struct rounds *rounds)
+{
+	struct turn oldest = rounds->under_way[0];
+	memmove(&rounds->under_way[0], &rounds->under_way[1],
+		--rounds->under_way_count * sizeof(rounds->under_way[0]));
+	judge(rounds, oldest.peer,
+	      rounds->finish(rounds->bench, oldest.peer, oldest.warm_up, rounds->context));
+}
+
+static bool is_under_way(const struct rounds *rounds, unsigned peer)
+{
+	for (unsigned i = 0; i < rounds->under_way_count; i++)
+		if (rounds->under_way[i].peer == peer)
+			return true;
+	return false;
+}
+
+static void take_turn(struct rounds *rounds, struct turn turn)
+{
+	while (rounds->under_way_count == UNDER_WAY_MAX || is_under_way(rounds, turn.peer))
+		finish_oldest(rounds);
+	if (rounds->failed[turn.peer])
+		return;
+	bool well = rounds->begin(rounds->bench, turn.peer, turn.warm_up, rounds->context);
+	judge(rounds, turn.peer, well);
+	if (well && rounds->finish)
+		rounds->under_way[rounds->under_way_count++] = turn;
+}
+
+void bench_rounds_overlapped(struct bench *bench, const struct cell *cell, unsigned rounds, measure *begin,
+			     measure *finish, void *context)
 {
 	unsigned count = bench->peers.count;
-	bool failed[sizeof(bench->peers.list) / sizeof(bench->peers.list[0])] = {false};
+	struct rounds all = {
+		.bench = bench, .cell = cell, .begin = begin, .finish = finish, .context = context};
 	if (all_present(bench, cell, rounds))
 		return;
 	/* Rounds of an earlier run are not rounds of this one: pairs must have met the same moments. */
@@ -137,17 +194,20 @@ void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned roun
 	bench_progress(bench, cell->test, cell->parameter);
 	for (unsigned round = 0; round <= rounds; round++)
 		for (unsigned turn = 0; turn < count; turn++) {
-			unsigned peer = (turn + round + count - 1) %
-					count; /* the first round that counts begins at 0 */
-			if (failed[peer] || take_sample(bench, peer, round == 0, context))
-				continue;
-			char name[RESULTS_NAME];
-			failed[peer] = true;
-			snprintf(name, sizeof(name), "%.16s failed", bench->peers.list[peer].name);
-			results_note(&bench->results, name, cell->test);
+			/* The first round that counts begins at 0. */
+			unsigned peer = (turn + round + count - 1) % count;
+			take_turn(&all, (struct turn){.peer = peer, .warm_up = round == 0});
 		}
+	while (all.under_way_count > 0)
+		finish_oldest(&all);
 	progress_end(bench);
 	bench_save(bench);
+}
+
+void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned rounds, measure *take_sample,
+		     void *context)
+{
+	bench_rounds_overlapped(bench, cell, rounds, take_sample, NULL, context);
 }
 
 bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, struct cell *cell,

@@ -68,6 +68,14 @@ typedef bool measure(struct bench *bench, unsigned peer, bool warm_up, void *con
 void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned rounds, measure *take_sample,
 		     void *context);
 
+/*
+ * The same for samples that end in idle time: `begin` returns when its worker has nothing to do but wait, and
+ * `finish` takes the sample once it has waited.  The next allocators begin meanwhile; of each, one sample is
+ * under way at most.
+ */
+void bench_rounds_overlapped(struct bench *bench, const struct cell *cell, unsigned rounds, measure *begin,
+			     measure *finish, void *context);
+
 /* One sample of a whole process, started once: wall time, CPU time, peak resident memory, page faults. */
 struct launch;
 bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, struct cell *cell,

@@ -172,18 +172,37 @@ static bool write_all(int fd, const void *from, size_t size)
 	return true;
 }
 
-bool launch_report(struct launch launch, void *report, size_t size)
+bool reporter_start(struct reporter *reporter, struct launch launch)
 {
-	struct usage usage;
 	int answer[2];
+	*reporter = (struct reporter){.child = -1, .from = -1};
 	if (pipe2(answer, O_CLOEXEC) != 0)
 		return false;
 	launch.output_fd = answer[1];
-	pid_t child = launch_start(&launch);
+	reporter->child = launch_start(&launch);
+	reporter->from = answer[0];
 	close(answer[1]);
-	bool well = child > 0 && read_all(answer[0], report, size);
-	close(answer[0]);
-	return child > 0 && launch_wait(child, &usage) && well;
+	return reporter->child > 0;
+}
+
+bool reporter_read(struct reporter *reporter, void *report, size_t size)
+{
+	return read_all(reporter->from, report, size);
+}
+
+bool reporter_end(struct reporter *reporter)
+{
+	struct usage usage;
+	if (reporter->from >= 0)
+		close(reporter->from);
+	return reporter->child > 0 && launch_wait(reporter->child, &usage);
+}
+
+bool launch_report(struct launch launch, void *report, size_t size)
+{
+	struct reporter reporter;
+	bool well = reporter_start(&reporter, launch) && reporter_read(&reporter, report, size);
+	return reporter_end(&reporter) && well;
 }
 
 bool session_ask(struct session *session, const void *request, size_t request_size, void *reply,

@@ -43,6 +43,19 @@ bool launch_run(const struct launch *launch, struct usage *usage);
 /* Starts a worker that answers once, with so many bytes on its standard output, and then ends well. */
 bool launch_report(struct launch launch, void *report, size_t size);
 
+/*
+ * The same in steps, for a worker that answers more than once or late: others may be started meanwhile.
+ * reporter_end closes, waits, and is called whether or not the others went well; false when the worker did
+ * not end with status 0.
+ */
+struct reporter {
+	pid_t child;
+	int from;
+};
+bool reporter_start(struct reporter *reporter, struct launch launch);
+bool reporter_read(struct reporter *reporter, void *report, size_t size);
+bool reporter_end(struct reporter *reporter);
+
 /* A worker of this command that answers requests one by one, under one allocator. */
 struct session {
 	pid_t child;

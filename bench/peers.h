@@ -19,8 +19,10 @@ struct peer {
 	const char *environment; /* KEY=VALUE that it needs; NULL: nothing */
 };
 
+enum { PEERS_MAX = 24 };
+
 struct peers {
-	struct peer list[24];
+	struct peer list[PEERS_MAX];
 	unsigned count;
 };
 

@@ -42,7 +42,6 @@ enum { SHARES = sizeof(shares) / sizeof(shares[0]) };
 
 struct calls_report {
 	double latency[HEAP_CALLS][SHARES]; /* nanoseconds */
-	double final_bytes;
 };
 
 /*
@@ -80,12 +79,14 @@ int worker_workload(int argc, char **argv)
 	heap_init(true);
 	w->run(scale);
 	heap_thread_end();
-	rest();
-	report.final_bytes = resident_bytes();
 	for (enum heap_call call = 0; call < HEAP_CALLS; call++)
 		for (unsigned i = 0; i < SHARES; i++)
 			report.latency[call][i] = nanoseconds * heap_latency(call, shares[i]);
-	return session_reply(&report, sizeof(report)) ? 0 : 1;
+	if (!session_reply(&report, sizeof(report)))
+		return 1;
+	rest();
+	double final_bytes = resident_bytes();
+	return session_reply(&final_bytes, sizeof(final_bytes)) ? 0 : 1;
 }
 
 /* ======== in the command ======== */
@@ -290,25 +291,48 @@ static bool run_rounds(struct bench *bench, struct run *run, unsigned rounds)
 	return well;
 }
 
-static bool measure_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)
+/* The workers that rest, while the next one already works. */
+struct calls {
+	struct run *run;
+	struct reporter workers[PEERS_MAX];
+	struct calls_report reports[PEERS_MAX];
+};
+
+static bool begin_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
-	struct run *run = context;
-	struct calls_report report;
-	const char *name = bench->peers.list[peer].name;
+	struct calls *calls = context;
+	struct reporter *worker = &calls->workers[peer];
+	struct calls_report *report = &calls->reports[peer];
 	/* A percentile over millions of calls needs no warm-up round. */
 	if (warm_up)
 		return true;
-	run->launch.peer = &bench->peers.list[peer];
-	if (!launch_report(run->launch, &report, sizeof(report)))
+	calls->run->launch.peer = &bench->peers.list[peer];
+	if (reporter_start(worker, calls->run->launch) && reporter_read(worker, report, sizeof(*report)))
+		return true;
+	reporter_end(worker);
+	return false;
+}
+
+static bool finish_calls(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct calls *calls = context;
+	struct run *run = calls->run;
+	const char *name = bench->peers.list[peer].name;
+	double final_bytes;
+	if (warm_up)
+		return true;
+	bool well = reporter_read(&calls->workers[peer], &final_bytes, sizeof(final_bytes));
+	if (!reporter_end(&calls->workers[peer]) || !well)
 		return false;
 	for (enum heap_call call = 0; call < HEAP_CALLS; call++)
 		for (unsigned i = 0; i < SHARES; i++) {
 			char metric[RESULTS_NAME];
 			snprintf(metric, sizeof(metric), "%s %s", call == HEAP_ALLOCATE ? "malloc" : "free",
 				 share_names[i]);
-			add_metric(bench, &run->cell, name, metric, "ns", report.latency[call][i]);
+			add_metric(bench, &run->cell, name, metric, "ns",
+				   calls->reports[peer].latency[call][i]);
 		}
-	add_metric(bench, &run->cell, name, "final resident", "B", report.final_bytes);
+	add_metric(bench, &run->cell, name, "final resident", "B", final_bytes);
 	return true;
 }
 
@@ -391,7 +415,8 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	/* Millions of calls make a percentile: a few rounds will do. */
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
-	bench_rounds_of(bench, &run.cell, rounds < 4 ? rounds : 4, measure_calls, &run);
+	struct calls calls = {.run = &run};
+	bench_rounds_overlapped(bench, &run.cell, rounds < 4 ? rounds : 4, begin_calls, finish_calls, &calls);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
