@@ -232,7 +232,7 @@ static void test_skipped(void)
 	static char *runs[RUNS];
 	bool zeroed;
 
-	/* A sanitizer's runtime allocates before main() and keeps it; the other builds make the check. */
+	/* Some builds' runtimes allocate before main() and keep it; the others make the check. */
 	if (heap_id(0) != PAGE_FREE)
 		return;
 	size_t before = page_heap_pages();

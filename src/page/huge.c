@@ -354,7 +354,7 @@ void huge_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("huge.mapped", (uintptr_t)&mapped, sizeof mapped);
 	show("huge.cached", (uintptr_t)&cached_bytes, sizeof cached_bytes);
 	/* The table in force: a count of slots, and then so many pairs of address and bytes. */
-	show("huge.table", (uintptr_t)&table, sizeof table);
+	show("huge.table", (uintptr_t)&table, sizeof(uintptr_t));
 	/* Those that wait to be used again: address and bytes first. */
 	show("huge.waiting", (uintptr_t)cached, sizeof cached);
 	show("huge.waiting_each", 0, sizeof cached[0]);
