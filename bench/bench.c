@@ -56,7 +56,7 @@ static void print_usage(FILE *to)
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"
 	      "  --only TEXT                 programs and parts of a group: those with TEXT in their names\n"
-	      "  --seed-lines                kmalloc: also in the line format of the kernel's test module\n"
+	      "  --seed-lines                kmalloc and pft: also in the line format of the seeds\n"
 	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
 	      to);
 }

@@ -26,7 +26,7 @@ struct settings {
 	unsigned threads;    /* 0: as many as CPUs */
 	unsigned rounds;     /* 0: the group's own */
 	bool quick;          /* the two-minute subset */
-	bool seed_lines;     /* kmalloc: also in the seeds' own line format */
+	bool seed_lines;     /* kmalloc, pft: also in the seeds' own line format */
 	const char *only;    /* tests of a group: these alone, by a part of their names */
 	const char *format, *directory;
 };

@@ -1,23 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * pft: the page-fault test.  Threads touch fresh memory, one cache line in every page, and the table says
- * what a first touch costs: in one mapping of the whole size ("mapping", the kernel alone, the same under
- * every allocator), and in blocks of 64 KiB from malloc, which an allocator must find, hand out and take
- * back.
+ * what a first touch costs:
+ *
+ *   mapping     in one mapping of the whole size: the kernel alone, the same under every allocator
+ *   malloc      in blocks of 64 KiB, which an allocator must find, hand out and take back
+ *   page runs   in runs of one page from this library's page-run layer (page_runs.h), which are freed in the
+ *               end: its lock is taken once for each fault, as the kernel's was in seed 002, and is unlocked
+ *               plainly or demoting
  */
 #include "bench.h"
 
 #include "launch.h"
+#include "lock_kinds.h"
 #include "machine.h"
+#include "page_runs.h"
 #include "ticks.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-enum { BLOCK = 64 << 10, THREADS_MAX = 64 };
+enum {
+	BLOCK = 64 << 10,
+	THREADS_MAX = 64,
+	LINES = 1, /* touched in a page */
+	COLUMNS_MAX = sizeof(((struct peers *)NULL)->list) / sizeof(struct peer),
+};
 
 struct report {
 	double user, system, wall, pages;
@@ -27,7 +41,7 @@ struct report {
 
 struct share {
 	pthread_t thread;
-	char *start; /* NULL: blocks from malloc */
+	char *start; /* of the mapping's part */
 	size_t size, page;
 };
 
@@ -37,13 +51,16 @@ static void touch(volatile char *start, size_t size, size_t page)
 		start[at] = 1;
 }
 
-static void *touch_share(void *argument)
+static void *touch_mapping(void *argument)
 {
 	const struct share *share = argument;
-	if (share->start) {
-		touch(share->start, share->size, share->page);
-		return NULL;
-	}
+	touch(share->start, share->size, share->page);
+	return NULL;
+}
+
+static void *touch_blocks(void *argument)
+{
+	const struct share *share = argument;
 	size_t count = share->size / BLOCK;
 	char **blocks = malloc(count * sizeof(*blocks));
 	for (size_t i = 0; blocks && i < count; i++) {
@@ -58,17 +75,67 @@ static void *touch_share(void *argument)
 	return NULL;
 }
 
+static struct {
+	page_runs_start_function *start;
+	page_runs_allocate_function *allocate;
+	page_runs_release_function *release;
+} page_runs;
+
+static bool load_page_runs(void)
+{
+	char path[PATH_MAX];
+	void *library =
+		launch_beside("libcpuslab-pages.so", path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	if (!library)
+		return false;
+	page_runs.start = (page_runs_start_function *)dlsym(library, "page_runs_start");
+	page_runs.allocate = (page_runs_allocate_function *)dlsym(library, "page_runs_allocate");
+	page_runs.release = (page_runs_release_function *)dlsym(library, "page_runs_release");
+	return page_runs.start && page_runs.allocate && page_runs.release;
+}
+
+/* The link to the run before is what touches a run. */
+static void *touch_runs(void *argument)
+{
+	const struct share *share = argument;
+	void **held = NULL;
+	for (size_t at = 0; at < share->size; at += share->page) {
+		void **run = page_runs.allocate(share->page);
+		if (!run)
+			abort();
+		*run = held;
+		held = run;
+	}
+	while (held) {
+		void **run = held;
+		held = *run;
+		page_runs.release(run, share->page);
+	}
+	return NULL;
+}
+
+/* MODE MEBIBYTES THREADS; the mode is mapping, malloc, or the form of the page-run layer's unlock. */
 int worker_pft(int argc, char **argv)
 {
 	static struct share shares[THREADS_MAX];
 	if (argc != 4)
 		return 2;
-	bool mapping = strcmp(argv[1], "mapping") == 0;
+	bool mapping = strcmp(argv[1], "mapping") == 0, blocks = strcmp(argv[1], "malloc") == 0;
 	size_t size = strtoul(argv[2], NULL, 10) << 20, page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned threads = (unsigned)strtoul(argv[3], NULL, 10);
 	if (threads == 0 || threads > THREADS_MAX)
 		return 2;
+	if (!mapping && !blocks) {
+		if (!load_page_runs()) {
+			fputs("cpuslab bench: libcpuslab-pages.so is missing\n", stderr);
+			return 1;
+		}
+		/* One fault a page is what is counted. */
+		prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+		page_runs.start(strcmp(argv[1], "demoting") == 0);
+	}
 	size_t part = size / threads / BLOCK * BLOCK;
+	size_t pages = part * threads / page;
 	double start = seconds_now();
 	struct cpu_time before = cpu_time();
 	char *memory = NULL;
@@ -77,13 +144,17 @@ int worker_pft(int argc, char **argv)
 			      -1, 0);
 		if (memory == MAP_FAILED)
 			return 1;
-		/* One fault a page is what is counted. */
+		/* Here too. */
 		madvise(memory, size, MADV_NOHUGEPAGE);
 	}
 	for (unsigned i = 0; i < threads; i++) {
 		shares[i] = (struct share){
 			.start = mapping ? memory + i * part : NULL, .size = part, .page = page};
-		if (pthread_create(&shares[i].thread, NULL, touch_share, &shares[i]) != 0)
+		if (pthread_create(&shares[i].thread, NULL,
+				   mapping  ? touch_mapping
+				   : blocks ? touch_blocks
+					    : touch_runs,
+				   &shares[i]) != 0)
 			abort();
 	}
 	for (unsigned i = 0; i < threads; i++)
@@ -93,7 +164,7 @@ int worker_pft(int argc, char **argv)
 		.user = after.user - before.user,
 		.system = after.system - before.system,
 		.wall = seconds_now() - start,
-		.pages = (double)(part * threads / page),
+		.pages = (double)pages,
 	};
 	return session_reply(&report, sizeof(report)) ? 0 : 1;
 }
@@ -104,18 +175,34 @@ struct context {
 	struct cell cell;
 	const char *mode;
 	unsigned mebibytes, threads;
+	/* By column, over all repetitions: what a line of the seed's is made of. */
+	struct total {
+		const char *column;
+		unsigned repetitions;
+		struct report sum;
+	} totals[COLUMNS_MAX];
 };
 
-static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *context)
+static void add_to_total(struct total *total, const char *column, struct report r)
 {
-	struct context *c = context;
+	total->column = column;
+	total->repetitions++;
+	total->sum.user += r.user;
+	total->sum.system += r.system;
+	total->sum.wall += r.wall;
+	total->sum.pages += r.pages;
+}
+
+/* One process; its figures go into `column` unless it is warm-up. */
+static bool measure_process(struct bench *bench, struct context *c, const struct peer *peer, const char *mode,
+			    const char *column, struct total *total, bool warm_up)
+{
 	char size[16], threads[16];
-	char *argv[] = {launch_program, "bench", "worker", "pft", (char *)c->mode, size, threads, NULL};
-	const char *name = bench->peers.list[peer].name;
+	char *argv[] = {launch_program, "bench", "worker", "pft", (char *)mode, size, threads, NULL};
 	struct report r;
 	snprintf(size, sizeof(size), "%u", c->mebibytes);
 	snprintf(threads, sizeof(threads), "%u", c->threads);
-	struct launch launch = {.argv = argv, .peer = &bench->peers.list[peer], .cpu = -1};
+	struct launch launch = {.argv = argv, .peer = peer, .cpu = -1};
 	if (!launch_report(launch, &r, sizeof(r)))
 		return false;
 	if (warm_up)
@@ -132,39 +219,134 @@ static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *
 		{"fault/wsec", "pages", BETTER_HIGHER, r.pages / r.wall},
 	};
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		c->cell.metric = rows[i].metric;
-		c->cell.unit = rows[i].unit;
-		c->cell.better = rows[i].better;
-		results_add(&bench->results, &c->cell, name, ROLE_MEASURED, rows[i].value);
+		struct cell cell = c->cell;
+		cell.metric = rows[i].metric;
+		cell.unit = rows[i].unit;
+		cell.better = rows[i].better;
+		results_add(&bench->results, &cell, column, ROLE_MEASURED, rows[i].value);
 	}
-	if (bench->settings.seed_lines)
-		printf("%-11s %-8s Gb %.1f Rep 1 Thr %u CLine 1 User %.2fs System %.2fs Wall %.2fs %.3f "
-		       "%.3f\n",
-		       name, c->mode, c->mebibytes / 1024.0, c->threads, r.user, r.system, r.wall,
-		       rows[3].value, rows[4].value);
+	add_to_total(total, column, r);
 	return true;
+}
+
+static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct context *c = context;
+	const struct peer *p = &bench->peers.list[peer];
+	return measure_process(bench, c, p, c->mode, p->name, &c->totals[peer], warm_up);
+}
+
+/* The layer is this library's, whatever the peers are: its columns are the forms of its unlock. */
+static void run_page_runs(struct bench *bench, struct context *c)
+{
+	static const char *const forms[] = {"plain", "demoting"};
+	unsigned rounds = bench_rounds(bench, 4);
+	const struct cell *cell = &c->cell;
+	bool well = true;
+	if (results_have(&bench->results, cell->group, cell->test, cell->parameter, forms[0], rounds))
+		return;
+	results_drop(&bench->results, cell->group, cell->test, cell->parameter);
+	bench_progress(bench, cell->test, cell->parameter);
+	/* The first round is warm-up, and each begins with the other form. */
+	for (unsigned round = 0; well && round <= rounds; round++)
+		for (unsigned turn = 0; well && turn < 2; turn++) {
+			unsigned form = (round + turn) % 2;
+			well = measure_process(bench, c, NULL, forms[form], forms[form], &c->totals[form],
+					       round == 0);
+		}
+	if (!well)
+		results_note(&bench->results, "page runs failed", cell->parameter);
+	bench_save(bench);
+}
+
+/* As seed 002 prints it: sums over the repetitions, and the rates that follow from them. */
+static void print_seed_lines(const struct context *c)
+{
+	bool headed = false;
+	for (unsigned i = 0; i < COLUMNS_MAX; i++) {
+		const struct total *t = &c->totals[i];
+		const struct report *r = &t->sum;
+		if (t->repetitions == 0)
+			continue;
+		if (!headed)
+			printf("%s:\n Gb Rep Thr CLine  User      System   Wall  flt/cpu/s fault/wsec\n",
+			       c->mode);
+		headed = true;
+		printf("%3g %2u %4u %3u %7.2fs %9.2fs %6.2fs %9.3f %10.3f  %s\n", c->mebibytes / 1024.0,
+		       t->repetitions, c->threads, LINES, r->user, r->system, r->wall,
+		       r->pages / (r->user + r->system), r->pages / r->wall, t->column);
+	}
+}
+
+/* What new memory the system can give without swapping, in MiB; 0 where it does not tell. */
+static size_t mebibytes_available(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[128];
+	size_t kibibytes = 0;
+	while (file && kibibytes == 0 && fgets(line, sizeof(line), file))
+		if (strncmp(line, "MemAvailable:", 13) == 0)
+			kibibytes = strtoul(line + 13, NULL, 10);
+	if (file)
+		fclose(file);
+	return kibibytes >> 10;
+}
+
+/* The seed's 4 GB, or what --sizes asks for; halved until as much again stays available. */
+static unsigned choose_mebibytes(struct bench *bench)
+{
+	const struct settings *s = &bench->settings;
+	size_t wanted = (s->size_count ? s->sizes[0] : (size_t)(s->quick ? 256 : 4096) << 20) >> 20;
+	size_t available = mebibytes_available(), size = wanted ? wanted : 1;
+	char text[120];
+	while (size > 1 && size > available / 2)
+		size /= 2;
+	if (size < wanted) {
+		snprintf(text, sizeof(text),
+			 "%zu MiB instead of %zu: %zu are available, and half of them stay so", size, wanted,
+			 available);
+		results_note(&bench->results, "page-fault test", text);
+	}
+	return (unsigned)size;
+}
+
+static void run_cell(struct bench *bench, const char *mode, unsigned mebibytes, unsigned threads)
+{
+	bool runs = strcmp(mode, "page runs") == 0;
+	char parameter[RESULTS_NAME];
+	struct context context = {
+		.cell = {"pft", runs ? mode : "first touch", parameter, "wall", "s", BETTER_LOWER},
+		.mode = mode,
+		.mebibytes = mebibytes,
+		.threads = threads,
+	};
+	snprintf(parameter, sizeof(parameter), "%s%s%g GB, %u thr", runs ? "" : mode, runs ? "" : " ",
+		 mebibytes / 1024.0, threads);
+	if (runs)
+		run_page_runs(bench, &context);
+	else
+		bench_rounds_of(bench, &context.cell, bench_rounds(bench, 4), measure_pft, &context);
+	if (bench->settings.seed_lines)
+		print_seed_lines(&context);
 }
 
 bool group_pft(struct bench *bench)
 {
-	static const char *const modes[] = {"mapping", "malloc"};
+	static const char *const modes[] = {"mapping", "malloc", "page runs"};
 	unsigned many = bench->settings.threads ? bench->settings.threads : machine_cpus();
-	size_t size = bench->settings.size_count ? bench->settings.sizes[0] : (size_t)1 << 30;
-	size_t available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-	/* Half of the free memory stays free. */
-	unsigned mebibytes = (unsigned)((size < available / 2 ? size : available / 2) >> 20);
-	for (unsigned mode = 0; mode < 2; mode++)
-		for (unsigned threads = 1; threads <= many; threads += many > 1 ? many - 1 : 1) {
-			char parameter[RESULTS_NAME];
-			snprintf(parameter, sizeof(parameter), "%s, %u thread%s", modes[mode], threads,
-				 threads > 1 ? "s" : "");
-			struct context context = {
-				.cell = {"pft", "first touch", parameter, "wall", "s", BETTER_LOWER},
-				.mode = modes[mode],
-				.mebibytes = mebibytes,
-				.threads = threads > THREADS_MAX ? THREADS_MAX : threads,
-			};
-			bench_rounds_of(bench, &context.cell, bench_rounds(bench, 4), measure_pft, &context);
-		}
+	unsigned mebibytes = choose_mebibytes(bench);
+	if (many > THREADS_MAX)
+		many = THREADS_MAX;
+	for (unsigned mode = 0; mode < sizeof(modes) / sizeof(modes[0]); mode++) {
+		if (!bench_asked_for(bench, modes[mode]))
+			continue;
+		if (strcmp(modes[mode], "page runs") == 0 && !lock_kinds_demote())
+			results_note(&bench->results, "page runs",
+				     "this processor has no CLDEMOTE: the demoting unlock is a call for "
+				     "nothing, and cannot win here");
+		run_cell(bench, modes[mode], mebibytes, 1);
+		if (many > 1)
+			run_cell(bench, modes[mode], mebibytes, many);
+	}
 	return true;
 }

@@ -114,6 +114,28 @@ END
 grep -q 'aim: at most 1.05.*pagelock to bare pair' "$work/table"
 "$command" bench compare "$work/locks/results.json" "$work/locks/results.json" | grep -q 'pagelock.*1.00x'
 
+# The page-fault test in the seed's lines: what they say follows from the samples, for either unlock.
+"$command" bench pft --peers glibc --sizes 16M --threads 2 --reps 3 --seed-lines --out "$work/pft" >"$work/table"
+python3 - "$work/pft/results.json" "$work/table" <<'END'
+import json, os, sys
+series = {(s['allocator'], s['test'], s['parameter'], s['metric']): s['samples']
+          for s in json.load(open(sys.argv[1]))['series']}
+pages, lines = (16 << 20) / os.sysconf('SC_PAGESIZE'), 0
+for line in open(sys.argv[2]):
+    if line.startswith(('mapping:', 'malloc:', 'page runs:')): mode = line.strip()[:-1]
+    word = line.split()
+    if len(word) != 10 or not word[4].endswith('s') or word[0] == 'Gb': continue
+    test, prefix = ('page runs', '') if mode == 'page runs' else ('first touch', mode + ' ')
+    of = lambda metric: series[word[9], test, f'{prefix}{word[0]} GB, {word[2]} thr', metric]
+    assert (float(word[0]), word[1], word[3]) == (16 / 1024, '3', '1'), line
+    for metric, said in ('user', word[4]), ('system', word[5]), ('wall', word[6]):
+        assert abs(sum(of(metric)) - float(said[:-1])) < 0.006, (line, of(metric))
+    assert abs(3 * pages / sum(of('wall')) / float(word[8]) - 1) < 1e-3, line
+    assert abs(3 * pages / (sum(of('user')) + sum(of('system'))) / float(word[7]) - 1) < 1e-3, line
+    lines += 1
+assert lines == 2 * (1 + 1 + 2), lines
+END
+
 expect_refusal() {
 	status=0
 	"$command" bench "$@" >"$work/out" 2>&1 || status=$?

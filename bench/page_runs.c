@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "page_runs.h"
+
+/* In place of its own object, as its lock is nobody else's business. */
+#include "page/run.c" /* NOLINT(bugprone-suspicious-include) */
+
+#include "malloc/process.h"
+
+void page_runs_start(bool demoting)
+{
+	process_enter();
+	cpuslab_spin_init(&page_lock, demoting ? CPUSLAB_SPIN_DEMOTE : 0);
+	/* What is freed stays: giving it back to the system is no part of the test. */
+	options.dirty = SIZE_MAX;
+	options.decay = 600000;
+}
+
+void *page_runs_allocate(size_t bytes)
+{
+	bool zeroed;
+
+	return page_alloc(bytes >> PAGE_SHIFT, 1, PAGE_LARGE, &zeroed);
+}
+
+void page_runs_release(void *run, size_t bytes)
+{
+	page_free(run, bytes >> PAGE_SHIFT);
+}
