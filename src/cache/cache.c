@@ -13,9 +13,6 @@
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
-/* Where such a short function starts decides how many lines of decoded instructions it takes: a cycle a pair.
- */
-#define FAST_PATH __attribute__((aligned(64)))
 
 enum {
 	SMALLEST_ALIGNMENT = 8,
@@ -507,7 +504,7 @@ static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 	return object;
 }
 
-FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
+ARCH_FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache)
 {
 	void *object = likely(!cache->is_linked) ? magazine_alloc_at(cache->map, &cache->offset)
 						 : linked_alloc(cache_linked(cache->memory));
@@ -569,7 +566,7 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 	magazine_free_missed(&cache->memory->cache, object);
 }
 
-FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
+ARCH_FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
 {
 	/*
 	 * A magazine takes anything, so the map is asked whose page it is.  No page has the id of a linked

@@ -89,7 +89,7 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 		free_slow(object);
 }
 
-EXPORT void *malloc(size_t size)
+ARCH_FAST_PATH EXPORT void *malloc(size_t size)
 {
 	if (likely(size < malloc_front.small_limit)) {
 		void *object =
@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) bool free_fast(void *object)
 	return likely(page < page_front.limit) && likely(magazine_free(&page_front.map[page], object));
 }
 
-EXPORT void free(void *object)
+ARCH_FAST_PATH EXPORT void free(void *object)
 {
 	if (!free_fast(object))
 		free_slow(object);
