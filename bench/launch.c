@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -268,4 +269,28 @@ double resident_bytes(void)
 double anonymous_bytes(void)
 {
 	return bytes_in_rollup("\nAnonymous:");
+}
+
+bool launch_make_folder(char folder[static PATH_MAX])
+{
+	const char *temporary = getenv("TMPDIR");
+	snprintf(folder, PATH_MAX, "%.3000s/cpuslab-bench-XXXXXX",
+		 temporary && *temporary ? temporary : "/tmp");
+	if (mkdtemp(folder))
+		return true;
+	perror("cpuslab bench: temporary directory");
+	return false;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+	(void)status;
+	(void)kind;
+	(void)where;
+	return remove(path);
+}
+
+void launch_remove_folder(const char *folder)
+{
+	nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }

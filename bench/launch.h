@@ -93,4 +93,8 @@ double resident_bytes(void);
 /* Of these, what is no file's. */
 double anonymous_bytes(void);
 
+/* A folder of one's own for the time of a measurement, below TMPDIR; false, and told, when there is none. */
+bool launch_make_folder(char folder[static PATH_MAX]);
+void launch_remove_folder(const char *folder);
+
 #endif

@@ -17,7 +17,6 @@
 #include "ticks.h"
 #include "workloads/workload.h"
 
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -419,30 +418,17 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	bench_rounds_overlapped(bench, &run.cell, rounds < 4 ? rounds : 4, begin_calls, finish_calls, &calls);
 }
 
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
-{
-	(void)status;
-	(void)kind;
-	(void)where;
-	return remove(path);
-}
-
 bool group_programs(struct bench *bench)
 {
-	const char *temporary = getenv("TMPDIR");
 	char base[PATH_MAX];
-	snprintf(base, sizeof(base), "%.3000s/cpuslab-bench-XXXXXX",
-		 temporary && *temporary ? temporary : "/tmp");
-	if (!mkdtemp(base)) {
-		perror("cpuslab bench: temporary directory");
+	if (!launch_make_folder(base))
 		return false;
-	}
 	for (unsigned i = 0; i < PROGRAM_COUNT; i++)
 		if (bench_asked_for(bench, programs[i].name))
 			run_program(bench, &programs[i], base);
 	for (unsigned i = 0; !bench->settings.quick && i < WORKLOAD_COUNT; i++)
 		if (bench_asked_for(bench, workloads[i].name))
 			run_workload(bench, &workloads[i], base);
-	nftw(base, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	launch_remove_folder(base);
 	return true;
 }

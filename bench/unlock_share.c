@@ -100,11 +100,11 @@ void unlock_share(struct bench *bench)
 	struct cell cell = {"pagelock", "shell scripts", "unlocking", "share of the allocator",
 			    "%",        BETTER_LOWER};
 	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 9;
-	char folder[] = "/tmp/cpuslab-bench-XXXXXX";
+	char folder[PATH_MAX];
 	if (results_have(&bench->results, cell.group, cell.test, cell.parameter, forms[0].column, rounds))
 		return;
 	results_drop(&bench->results, cell.group, cell.test, cell.parameter);
-	if (!mkdtemp(folder))
+	if (!launch_make_folder(folder))
 		return;
 	bool well = true;
 	/* The first round is warm-up. */
@@ -118,7 +118,7 @@ void unlock_share(struct bench *bench)
 		for (unsigned form = 0; well && round > 0 && form < FORMS; form++)
 			add_shares(bench, cell, forms[form].column, &profiles[form]);
 	}
-	rmdir(folder);
+	launch_remove_folder(folder);
 	if (!well)
 		results_note(
 			&bench->results, "share of unlock",

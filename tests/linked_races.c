@@ -15,6 +15,7 @@
 #include "linked/linked.h"
 #include "linked/slab.h"
 #include "os/os.h"
+#include "single_step.h"
 
 #ifndef __x86_64__
 
@@ -25,7 +26,7 @@ int main(void)
 
 #else
 
-enum { SIZE = 1000, MOST = 64, EVERY = 60, TRAP_FLAG = 0x100 };
+enum { SIZE = 1000, MOST = 64, EVERY = 60 };
 
 static struct linked_cache cache;
 static void *held[MOST]; /* what the program has; NULL for none */
@@ -46,30 +47,6 @@ static void on_step(int signal_number, siginfo_t *info, void *context)
 	intruded = true;
 	interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG; /* one is enough */
 	linked_free_missed(&cache, intruder_frees);
-}
-
-static inline __attribute__((always_inline)) void step_from_here(void)
-{
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
-			 "pushfq\n"
-			 "orl %0, (%%rsp)\n"
-			 "popfq\n"
-			 "lea 128(%%rsp), %%rsp\n"
-			 :
-			 : "i"(TRAP_FLAG)
-			 : "memory", "cc");
-}
-
-static inline __attribute__((always_inline)) void step_to_here(void)
-{
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
-			 "pushfq\n"
-			 "andl %0, (%%rsp)\n"
-			 "popfq\n"
-			 "lea 128(%%rsp), %%rsp\n"
-			 :
-			 : "i"(~TRAP_FLAG)
-			 : "memory", "cc");
 }
 
 /* ---- the program --------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 #include "magazine/magazine.h"
 #include "malloc/process.h"
 #include "options/options.h"
+#include "single_step.h"
 
 enum { CACHES = 3, MOST = 2000, MAPPINGS = 60, RUNS = 8, UNIT = 40 << 10 };
 
@@ -68,46 +69,6 @@ int clock_gettime(clockid_t clock, struct timespec *now)
  */
 
 static bool stepping; /* what is under way is to be stepped through */
-
-#ifdef __x86_64__
-
-enum { TRAP_FLAG = 0x100 };
-
-static inline __attribute__((always_inline)) void step_from_here(void)
-{
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
-			 "pushfq\n"
-			 "orl %0, (%%rsp)\n"
-			 "popfq\n"
-			 "lea 128(%%rsp), %%rsp\n"
-			 :
-			 : "i"(TRAP_FLAG)
-			 : "memory", "cc");
-}
-
-static inline __attribute__((always_inline)) void step_to_here(void)
-{
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n"
-			 "pushfq\n"
-			 "andl %0, (%%rsp)\n"
-			 "popfq\n"
-			 "lea 128(%%rsp), %%rsp\n"
-			 :
-			 : "i"(~TRAP_FLAG)
-			 : "memory", "cc");
-}
-
-#else
-
-static inline void step_from_here(void)
-{
-}
-
-static inline void step_to_here(void)
-{
-}
-
-#endif
 
 /* A fork may come between any two stores of the test's own, too: the address counts, and comes last. */
 static void publish_run(unsigned i, char *start, size_t pages)
