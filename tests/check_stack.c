@@ -8,6 +8,7 @@
 
 #include <execinfo.h>
 
+#include "arch/registers.h"
 #include "check/stack.h"
 #include "check/symbol.h"
 #include "malloc/process.h"
@@ -106,7 +107,7 @@ int main(void)
 
 	check_watchdog(60);
 	process_enter();
-	if (!ARCH_HAS_REGISTERS || !symbol_module((uintptr_t)&main, &module))
+	if (!ARCH_HAS_FRAME_TABLES || !symbol_module((uintptr_t)&main, &module))
 		check_skip("there is no unwinder here");
 	compare();
 	deep(3);

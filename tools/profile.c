@@ -78,17 +78,27 @@ static void on_interrupt(int signal)
 	interrupted = 1;
 }
 
-/* False with a message when the process has no part in it. */
+static double now(void)
+{
+	struct timespec clock;
+
+	clock_gettime(CLOCK_MONOTONIC, &clock);
+	return (double)clock.tv_sec + (double)clock.tv_nsec / 1e9;
+}
+
+/*
+ * Lets a profile run for so long from its start, which is when the process comes to a slow path: a busy one
+ * within milliseconds, and one on a busy machine whenever it gets there.  False with a message when the
+ * process has no part in it.
+ */
 static bool wait_for(struct target *target, uint64_t interval, double seconds, bool *started)
 {
-	uint64_t now = 0;
-	struct timespec until, clock;
+	static const double patience = 5;
+	double begin = now(), end = begin + (seconds > patience ? seconds : patience);
+	uint64_t running = 0;
 
 	*started = false;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)seconds;
-	until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-	do {
+	for (;;) {
 		enum target_status status = target_check(target);
 
 		if (status != TARGET_READY) {
@@ -96,13 +106,15 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, b
 				target->trouble);
 			return false;
 		}
-		if (read_member(target, &target->at.profile_interval, &now) && now == interval)
+		if (!*started && read_member(target, &target->at.profile_interval, &running) &&
+		    running == interval) {
 			*started = true;
+			end = now() + seconds;
+		}
+		if (interrupted || now() >= end)
+			return true;
 		usleep(seconds < 1 ? 10000 : 50000);
-		clock_gettime(CLOCK_MONOTONIC, &clock);
-	} while (!interrupted && (clock.tv_sec < until.tv_sec ||
-				  (clock.tv_sec == until.tv_sec && clock.tv_nsec < until.tv_nsec)));
-	return true;
+	}
 }
 
 static char *read_maps(pid_t pid, size_t *length)
@@ -332,7 +344,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 {
 	struct target *target = sampled->target;
 	uint64_t running = 0;
-	struct timespec now;
+	struct timespec clock;
 	bool started = false, whole;
 
 	if (!read_member(target, &target->at.profile_wanted, &running))
@@ -351,8 +363,8 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 			(int)target->pid);
 		whole = false;
 	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	sampled->dump.when = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	clock_gettime(CLOCK_REALTIME, &clock);
+	sampled->dump.when = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
 	sampled->dump.duration = running ? 0 : (int64_t)(seconds * 1e9);
 	sampled->dump.interval = running ? running : interval;
 	whole = whole && read_sites(sampled);

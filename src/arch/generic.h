@@ -7,9 +7,8 @@
 #ifndef CPUSLAB_ARCH_GENERIC_H
 #define CPUSLAB_ARCH_GENERIC_H
 
-#define ARCH_HAS_RSEQ      0
-#define ARCH_HAS_REGISTERS 0
-#define ARCH_HAS_PAIR      0 /* arch_replace_pair is x86-64's */
+#define ARCH_HAS_RSEQ 0
+#define ARCH_HAS_PAIR 0 /* arch_replace_pair is x86-64's */
 
 static inline uint32_t arch_id(struct arch_self self)
 {
@@ -103,14 +102,6 @@ static inline void arch_add(struct arch_self self, const void *map, uintptr_t of
 	uintptr_t *word = arch_word(self, map, offset);
 
 	__atomic_store_n(word, *word + amount, __ATOMIC_RELAXED);
-}
-
-enum { ARCH_REGISTER_FP, ARCH_REGISTER_SP = 0, ARCH_REGISTER_IP = 0, ARCH_REGISTERS = 1 };
-
-static inline bool arch_read_registers(uintptr_t *registers)
-{
-	(void)registers;
-	return false;
 }
 
 static inline void arch_pause(void)

@@ -1,40 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch/registers: where a stack begins for whoever unwinds it, and DWARF's numbers of the registers that it
- * takes.
+ * arch/registers: where a stack begins for whoever unwinds it: the registers that a call keeps, by DWARF's
+ * numbers, with the instruction pointer as the last.
  */
 #ifndef CPUSLAB_ARCH_REGISTERS_H
 #define CPUSLAB_ARCH_REGISTERS_H
 
 #include <stdint.h>
 
-struct arch_frame {
-	uintptr_t pc, sp, fp;
-};
-
 #if defined(__x86_64__)
-enum { ARCH_DWARF_FP = 6, ARCH_DWARF_SP = 7, ARCH_DWARF_PC = 16 };
+#define ARCH_HAS_FRAME_TABLES 1
 
-/* Inline: of the function that calls it. */
-static inline __attribute__((always_inline)) struct arch_frame arch_here(void)
+enum { ARCH_REGISTER_FP = 6, ARCH_REGISTER_SP = 7, ARCH_REGISTER_IP = 16, ARCH_REGISTERS = 17 };
+/* Those that a function saves if it changes them. */
+#define ARCH_REGISTERS_SAVED 3, 6, 12, 13, 14, 15
+
+/* Inline: those of the function that calls it. */
+static inline __attribute__((always_inline)) void arch_read_registers(uintptr_t *registers)
 {
-	struct arch_frame frame;
+	uintptr_t scratch;
 
-	__asm__ volatile("leaq 0(%%rip), %0\n"
-			 "movq %%rsp, %1\n"
-			 "movq %%rbp, %2\n"
-			 : "=r"(frame.pc), "=r"(frame.sp), "=r"(frame.fp));
-	return frame;
+	__asm__ volatile("movq %%rbx, 24(%[to])\n"
+			 "movq %%rbp, 48(%[to])\n"
+			 "movq %%rsp, 56(%[to])\n"
+			 "movq %%r12, 96(%[to])\n"
+			 "movq %%r13, 104(%[to])\n"
+			 "movq %%r14, 112(%[to])\n"
+			 "movq %%r15, 120(%[to])\n"
+			 "leaq 0f(%%rip), %[scratch]\n"
+			 "0:\n"
+			 "movq %[scratch], 128(%[to])\n"
+			 : [scratch] "=&r"(scratch)
+			 : [to] "r"(registers)
+			 : "memory");
 }
 #else
-/* Without CFI for this machine: frame pointers alone. */
-enum { ARCH_DWARF_FP = 29, ARCH_DWARF_SP = 31, ARCH_DWARF_PC = 30 };
+/* Without tables for this machine: frame pointers alone. */
+#define ARCH_HAS_FRAME_TABLES 0
 
-static inline __attribute__((always_inline)) struct arch_frame arch_here(void)
+enum { ARCH_REGISTER_FP, ARCH_REGISTER_SP, ARCH_REGISTER_IP, ARCH_REGISTERS };
+
+static inline __attribute__((always_inline)) void arch_read_registers(uintptr_t *registers)
 {
-	uintptr_t fp = (uintptr_t)__builtin_frame_address(0);
-
-	return (struct arch_frame){.pc = 0, .sp = fp, .fp = fp};
+	registers[ARCH_REGISTER_FP] = registers[ARCH_REGISTER_SP] = (uintptr_t)__builtin_frame_address(0);
 }
 #endif
 

@@ -16,9 +16,8 @@
 #ifndef CPUSLAB_ARCH_X86_64_H
 #define CPUSLAB_ARCH_X86_64_H
 
-#define ARCH_HAS_RSEQ      1
-#define ARCH_HAS_REGISTERS 1
-#define ARCH_HAS_PAIR      1
+#define ARCH_HAS_RSEQ 1
+#define ARCH_HAS_PAIR 1
 
 #define ARCH_SECTION_BEGIN                                                                                   \
 	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
@@ -265,30 +264,6 @@ static inline uint32_t arch_id(struct arch_self self)
 		"jmp " #after "\n" /* returns the process id, or -1 with errno, to vfork's caller */         \
 		".size vfork, . - vfork\n"                                                                   \
 		".popsection\n")
-
-/* The registers that a call keeps, by their DWARF numbers, with the instruction pointer as the last. */
-enum { ARCH_REGISTER_FP = 6, ARCH_REGISTER_SP = 7, ARCH_REGISTER_IP = 16, ARCH_REGISTERS = 17 };
-
-/* Reads those of the calling function; false where there is no code for it. */
-static inline __attribute__((always_inline)) bool arch_read_registers(uintptr_t *registers)
-{
-	uintptr_t scratch;
-
-	asm volatile("movq %%rbx, 24(%[to])\n"
-		     "movq %%rbp, 48(%[to])\n"
-		     "movq %%rsp, 56(%[to])\n"
-		     "movq %%r12, 96(%[to])\n"
-		     "movq %%r13, 104(%[to])\n"
-		     "movq %%r14, 112(%[to])\n"
-		     "movq %%r15, 120(%[to])\n"
-		     "leaq 0f(%%rip), %[scratch]\n"
-		     "0:\n"
-		     "movq %[scratch], 128(%[to])\n"
-		     : [scratch] "=&r"(scratch)
-		     : [to] "r"(registers)
-		     : "memory");
-	return true;
-}
 
 /* In a loop that waits for another CPU. */
 static inline void arch_pause(void)

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "check/symbol.h"
 #include "check/text.h"
 #include "check/unwind.h"
 #include "page/page.h"
@@ -82,24 +81,11 @@ static uint32_t keep(const uintptr_t *frame, unsigned count)
 /* ---- the caller's stack ---------------------------------------------------------------------------------
  */
 
-__attribute__((noinline)) uint32_t stack_capture(void)
+uint32_t stack_capture(void)
 {
 	uintptr_t frame[STACK_FRAMES];
-	struct unwind unwind;
-	struct module own;
-	unsigned count = 0;
-	/* Frames of the library itself say nothing, where it is a module of its own and they can be told. */
-	bool skipping = symbol_module((uintptr_t)&stack_capture, &own) && !own.program;
+	unsigned count = unwind_callers(frame, STACK_FRAMES);
 
-	if (!unwind_begin(&unwind))
-		return 0;
-	while (count < STACK_FRAMES && unwind_step(&unwind)) {
-		uintptr_t address = unwind.registers[ARCH_REGISTER_IP];
-
-		skipping = skipping && address - own.start < own.end - own.start;
-		if (!skipping)
-			frame[count++] = address;
-	}
 	return count ? keep(frame, count) : 0;
 }
 

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/stack: who called: return addresses of the calling thread, and a store where each stack is kept once.
- *
- * The unwinder reads what compilers leave for exceptions (.eh_frame), so that it needs no frame pointers, and
- * falls back on frame pointers where there is no such table.  libc's backtrace() would load a library, and
- * so allocate, in the middle of an allocation.  It reads no memory of a stack that it has not asked the
- * kernel about, so that it survives whatever a program does with its stack pointer.
+ * check/stack: a store where each stack (unwind.h) is kept once.
  *
  * Owns the stacks, in metadata, for the life of the process; up to STACK_STORE_BYTES, then no new ones.
  * Callable from any thread; no lock: a stack enters its chain by one store, whole, and never leaves it.

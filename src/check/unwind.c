@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "check/unwind.h"
 
+#include <stdbool.h>
 #include <string.h>
 
+#include "arch/registers.h"
 #include "check/symbol.h"
 #include "os/os.h"
 
-#if ARCH_HAS_REGISTERS
+struct unwind {
+	uintptr_t registers[ARCH_REGISTERS];
+	bool interrupted;                     /* the frame did not make a call: a signal came */
+	uintptr_t readable_from, readable_to; /* pages of the stack that may be read */
+};
 
-/* ---- the stack's memory ----------------------------------------------------------------------------------
- */
+/* ---- the stack's memory ------------------------------------------------------------------------------- */
 
 /* Reads one word.  Only the kernel can say whether a page may be read; once for each page. */
 static bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
@@ -32,9 +37,9 @@ static bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
 	return true;
 }
 
-/* ---- encodings (DWARF 5, 7.6; Linux Standard Base, exception frames)
- * ---------------------------------------
- */
+#if ARCH_HAS_FRAME_TABLES
+
+/* ---- encodings (DWARF 5, 7.6; Linux Standard Base, exception frames) ---------------------------------- */
 
 struct bytes {
 	const unsigned char *at, *end;
@@ -108,8 +113,7 @@ static bool take_pointer(struct bytes *bytes, unsigned encoding, uintptr_t *poin
 	}
 }
 
-/* ---- finding what describes a code address ----------------------------------------------------------------
- */
+/* ---- finding what describes a code address -------------------------------------------------------- */
 
 struct description {
 	struct bytes common, own; /* call frame instructions: of the unit, of the function */
@@ -227,8 +231,7 @@ static bool find_description(uintptr_t address, struct description *description)
 	return low > 0 && read_description(header + rows[low - 1].entry, address, description);
 }
 
-/* ---- call frame instructions ------------------------------------------------------------------------------
- */
+/* ---- call frame instructions ---------------------------------------------------------------------- */
 
 enum rule_kind {
 	RULE_SAME,
@@ -442,9 +445,7 @@ static bool evaluate(struct unwind *unwind, struct bytes expression, const uintp
 	return true;
 }
 
-/* ---- frames
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- frames ------------------------------------------------------------------------------------------- */
 
 static bool apply(struct unwind *unwind, const struct rule *rule, uintptr_t frame, uintptr_t *value)
 {
@@ -475,11 +476,10 @@ static bool apply(struct unwind *unwind, const struct rule *rule, uintptr_t fram
 	return false;
 }
 
-/* The frame that the tables describe. */
-static bool step_by_table(struct unwind *unwind, const struct description *description, uintptr_t address)
+/* What the tables say about an address; false where that is not understood. */
+static bool find_rules(const struct description *description, uintptr_t address, struct rules *rules)
 {
 	struct machine machine = {.location = 0};
-	uintptr_t caller[ARCH_REGISTERS], frame;
 
 	if (description->return_register != ARCH_REGISTER_IP ||
 	    !execute(&machine, description, description->common, address))
@@ -488,8 +488,13 @@ static bool step_by_table(struct unwind *unwind, const struct description *descr
 	machine.location = description->start;
 	if (!execute(&machine, description, description->own, address))
 		return false;
+	*rules = machine.now;
+	return true;
+}
 
-	const struct rules *rules = &machine.now;
+static bool step_by_rules(struct unwind *unwind, const struct rules *rules)
+{
+	uintptr_t caller[ARCH_REGISTERS], frame;
 
 	if (rules->frame_expression.at) {
 		if (!evaluate(unwind, rules->frame_expression, NULL, &frame))
@@ -509,9 +514,155 @@ static bool step_by_table(struct unwind *unwind, const struct description *descr
 		if (!apply(unwind, &rules->of[i], frame, &caller[i]))
 			return false;
 	memcpy(unwind->registers, caller, sizeof caller);
-	unwind->interrupted = description->signal_frame;
 	return true;
 }
+
+/* ---- rules in brief ----------------------------------------------------------------------------------- */
+
+/*
+ * Nearly always a frame begins at an offset from one of two registers, the return address lies just below,
+ * and the registers that calls keep are still there, or a few words further down.  In one word: for each of
+ * these, from the lowest byte on, how many words down (0: not there); then the offset in words; then whether
+ * it counts from the stack pointer or the frame pointer.  0 says that a function's rules are not like that.
+ */
+enum {
+	BRIEF_OFFSET = 48, /* lowest bit */
+	BRIEF_BASE = 62,
+	BRIEF_BY_SP = 1,
+	BRIEF_BY_FP = 2,
+	WORD = sizeof(uintptr_t),
+};
+
+static const uint8_t saved[] = {ARCH_REGISTERS_SAVED};
+enum { SAVED = sizeof saved };
+_Static_assert(SAVED * 8 <= BRIEF_OFFSET, "a byte for each");
+
+static bool is_saved(unsigned which)
+{
+	for (unsigned i = 0; i < SAVED; i++)
+		if (saved[i] == which)
+			return true;
+	return false;
+}
+
+/* How many words below the frame something lies; 0 where that is no number of one byte. */
+static uint64_t words_below(const struct rule *rule)
+{
+	return rule->kind == RULE_AT && rule->operand < 0 && rule->operand % WORD == 0 &&
+			       rule->operand >= -UINT8_MAX * WORD
+		       ? (uint64_t)-rule->operand / WORD
+		       : 0;
+}
+
+static uint64_t in_brief(const struct rules *rules)
+{
+	uint64_t brief = 0, words = (uint64_t)rules->frame_offset / WORD;
+
+	if (rules->frame_expression.at || rules->frame_offset < 0 || rules->frame_offset % WORD ||
+	    words >> (BRIEF_BASE - BRIEF_OFFSET) || words_below(&rules->of[ARCH_REGISTER_IP]) != 1)
+		return 0;
+	for (unsigned i = 0; i < SAVED; i++) {
+		const struct rule *rule = &rules->of[saved[i]];
+		uint64_t below = words_below(rule);
+
+		if (!below && rule->kind != RULE_SAME)
+			return 0;
+		brief |= below << 8 * i;
+	}
+	for (unsigned i = 0; i < ARCH_REGISTERS; i++)
+		if (i != ARCH_REGISTER_IP && !is_saved(i) && rules->of[i].kind != RULE_SAME)
+			return 0;
+	uint64_t base = rules->frame_register == ARCH_REGISTER_SP   ? BRIEF_BY_SP
+			: rules->frame_register == ARCH_REGISTER_FP ? BRIEF_BY_FP
+								    : 0;
+
+	return base ? brief | words << BRIEF_OFFSET | base << BRIEF_BASE : 0;
+}
+
+static bool step_in_brief(struct unwind *unwind, uint64_t brief)
+{
+	uintptr_t *registers = unwind->registers;
+	uintptr_t words = brief >> BRIEF_OFFSET & ((1ul << (BRIEF_BASE - BRIEF_OFFSET)) - 1);
+	uintptr_t frame =
+		registers[brief >> BRIEF_BASE == BRIEF_BY_SP ? ARCH_REGISTER_SP : ARCH_REGISTER_FP] +
+		words * WORD;
+
+	if (!read_word(unwind, frame - WORD, &registers[ARCH_REGISTER_IP]))
+		return false;
+	for (unsigned i = 0; i < SAVED; i++) {
+		uint8_t below = (uint8_t)(brief >> 8 * i);
+
+		if (below && !read_word(unwind, frame - below * WORD, &registers[saved[i]]))
+			return false;
+	}
+	registers[ARCH_REGISTER_SP] = frame;
+	unwind->interrupted = false;
+	return true;
+}
+
+/*
+ * What has been found for an address.  Of the two words the first is the address exclusive-or the second: two
+ * threads that write one at a time leave something that fits no address.  A module that takes the place of
+ * one that was closed may be given the other's rules for a while: a stack is then wrong, and read with the
+ * same care.
+ */
+enum { REMEMBERED_BRIEFS = 1024 };
+static struct {
+	uint64_t check, brief;
+} briefs[REMEMBERED_BRIEFS];
+
+static uint64_t recall(uintptr_t address)
+{
+	uint64_t brief = __atomic_load_n(&briefs[address % REMEMBERED_BRIEFS].brief, __ATOMIC_RELAXED);
+	uint64_t check = __atomic_load_n(&briefs[address % REMEMBERED_BRIEFS].check, __ATOMIC_RELAXED);
+
+	return (check ^ brief) == address ? brief : 0;
+}
+
+static void remember(uintptr_t address, uint64_t brief)
+{
+	__atomic_store_n(&briefs[address % REMEMBERED_BRIEFS].brief, brief, __ATOMIC_RELAXED);
+	__atomic_store_n(&briefs[address % REMEMBERED_BRIEFS].check, brief ^ address, __ATOMIC_RELAXED);
+}
+
+/* False where the tables know nothing of the address; *stepped tells whether the frame could be left. */
+static bool step_by_table(struct unwind *unwind, uintptr_t address, bool *stepped)
+{
+	struct description description;
+	struct rules rules;
+	uint64_t brief = recall(address);
+
+	if (!brief) {
+		if (!find_description(address, &description))
+			return false;
+		*stepped = find_rules(&description, address, &rules);
+		if (!*stepped)
+			return true;
+		brief = description.signal_frame ? 0 : in_brief(&rules);
+		if (!brief) {
+			*stepped = step_by_rules(unwind, &rules);
+			unwind->interrupted = description.signal_frame;
+			return true;
+		}
+		remember(address, brief);
+	}
+	*stepped = step_in_brief(unwind, brief);
+	return true;
+}
+
+#else
+
+static bool step_by_table(struct unwind *unwind, uintptr_t address, bool *stepped)
+{
+	(void)unwind;
+	(void)address;
+	(void)stepped;
+	return false;
+}
+
+#endif
+
+/* ---- the walk ----------------------------------------------------------------------------------------- */
 
 /* Code without tables: made at run time, or without unwind information. */
 static bool step_by_frame_pointer(struct unwind *unwind)
@@ -528,27 +679,38 @@ static bool step_by_frame_pointer(struct unwind *unwind)
 	return true;
 }
 
-bool unwind_step(struct unwind *unwind)
+/* Goes to the calling frame; false at the last one, or where nothing is to be trusted any more. */
+static bool step(struct unwind *unwind)
 {
-	struct description description;
 	uintptr_t before = unwind->registers[ARCH_REGISTER_SP];
 	/* A call may be the last instruction of its function: its return address is the next function's. */
 	uintptr_t address = unwind->registers[ARCH_REGISTER_IP] - !unwind->interrupted;
-	bool was_interrupted = unwind->interrupted;
-	bool stepped = find_description(address, &description) ? step_by_table(unwind, &description, address)
-							       : step_by_frame_pointer(unwind);
+	bool was_interrupted = unwind->interrupted, stepped;
 
+	if (!step_by_table(unwind, address, &stepped))
+		stepped = step_by_frame_pointer(unwind);
 	/* Stacks grow downwards; only a signal may have come on a stack of its own. */
 	return stepped && unwind->registers[ARCH_REGISTER_IP] &&
 	       (unwind->registers[ARCH_REGISTER_SP] > before || unwind->interrupted || was_interrupted);
 }
 
-#else
-
-bool unwind_step(struct unwind *unwind)
+__attribute__((noinline)) unsigned unwind_callers(uintptr_t *frames, unsigned capacity)
 {
-	(void)unwind;
-	return false;
-}
+	struct unwind unwind = {.interrupted = false};
+	struct module own;
+	unsigned count = 0;
+	/* Frames of the library itself say nothing, where it is a module of its own and they can be told. */
+	bool skipping = symbol_module((uintptr_t)&unwind_callers, &own) && !own.program;
 
-#endif
+	arch_read_registers(unwind.registers);
+	unwind.readable_from = unwind.registers[ARCH_REGISTER_SP] & -(uintptr_t)OS_PAGE_BYTES;
+	unwind.readable_to = unwind.readable_from + OS_PAGE_BYTES;
+	while (count < capacity && step(&unwind)) {
+		uintptr_t address = unwind.registers[ARCH_REGISTER_IP];
+
+		skipping = skipping && address - own.start < own.end - own.start;
+		if (!skipping)
+			frames[count++] = address;
+	}
+	return count;
+}

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "check/unwind.h"
 #include "os/os.h"
 #include "profile/format.h"
 
@@ -174,7 +175,7 @@ __attribute__((noinline)) void profile_allocated(const void *object, size_t size
 {
 	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
 	uint64_t frames[PROFILE_FRAMES];
-	unsigned count = profile_stack(frames, PROFILE_FRAMES);
+	unsigned count = unwind_callers(frames, PROFILE_FRAMES);
 
 	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */
 	profile_freed(object);

@@ -117,9 +117,6 @@ void profile_freed(const void *object);
 /* Whether an object is a sample that is in use. */
 bool profile_has(const void *object);
 
-/* The return addresses of the calling thread's stack, from this function's caller on; returns how many. */
-unsigned profile_stack(uint64_t *frames, unsigned capacity);
-
 /* Names all this for a reader of this process's memory (see report/root.h). */
 void profile_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
