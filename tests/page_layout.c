@@ -20,6 +20,8 @@
 
 enum { LIMIT = 512 << 20, GRAIN = 8 << 20 };
 
+static bool reserved; /* all that is planned has its addresses from the start */
+
 /* Before any allocation, that of the dynamic linker's included: takes the low addresses away. */
 static void crowd(int argc, char **argv, char **environment)
 {
@@ -58,7 +60,13 @@ static void check_layout(void)
 	CHECK((char *)page_front.map <= layout.map.base);
 	CHECK(layout.map.base == (char *)&page_front.map[page_front.heap_page]);
 	CHECK(page_front.heap_page == page_of(layout.heap.base));
-	CHECK(page_front.limit == page_front.heap_page + (layout.heap.planned >> PAGE_SHIFT));
+	/* Frees read the page map below the limit: all of what is planned, or as far as it is mapped. */
+	size_t pages = page_front.limit - page_front.heap_page;
+	if (reserved)
+		CHECK(pages == layout.heap.planned >> PAGE_SHIFT);
+	else
+		CHECK(pages <= layout.heap.committed >> PAGE_SHIFT &&
+		      pages * sizeof(uint16_t) <= layout.map.committed);
 	CHECK((char *)&page_front.slab_of[page_front.heap_page] == layout.slab_of.base);
 	CHECK(page_front.metadata == layout.metadata.base);
 	/* Every page that is in use has its entries. */
@@ -76,7 +84,8 @@ static void check_foreign(void)
 		CHECK(page_id((void *)(page << PAGE_SHIFT)) == PAGE_FREE);
 	CHECK(page_id(layout.heap.base - 1) == PAGE_FREE);
 	CHECK(!page_is_heap(NULL) && !page_is_heap((void *)16) && !page_is_heap(layout.heap.base - 1));
-	CHECK(page_is_heap(layout.heap.base) && page_is_heap(layout.heap.base + layout.heap.planned - 1));
+	CHECK(page_is_heap(layout.heap.base) &&
+	      page_is_heap(layout.heap.base + layout.heap.planned - 1) == reserved);
 	CHECK(!page_is_heap(layout.heap.base + layout.heap.planned));
 	CHECK(!page_is_heap((void *)UINTPTR_MAX) && !page_is_heap(&layout));
 	free(NULL);
@@ -132,7 +141,8 @@ static void run(const char *name)
 {
 	free(malloc(1));
 	/* What the limits are meant to force. */
-	CHECK(is_mapped(layout.heap.base + layout.heap.planned - PAGE_BYTES) == (strcmp(name, "space") != 0));
+	reserved = strcmp(name, "space") != 0;
+	CHECK(is_mapped(layout.heap.base + layout.heap.planned - PAGE_BYTES) == reserved);
 	if (strcmp(name, "crowded") == 0) {
 		if (layout.heap.base < (char *)(1ul << 43))
 			check_skip("the heap found a place at %p all the same", (void *)layout.heap.base);
@@ -146,9 +156,10 @@ static void run(const char *name)
 	check_abort(layout.heap.base - 4096);
 	check_abort(&layout);
 	check_abort((void *)(UINTPTR_MAX - 4095));
-	/* A page that was never used, as far as the page map goes. */
-	if ((page_heap_pages() + 1) * sizeof(uint16_t) <= layout.map.committed)
-		check_abort(layout.heap.base + (page_heap_pages() << PAGE_SHIFT));
+	/* Pages that were never used, up to the last one that is planned. */
+	check_abort(layout.heap.base + (page_heap_pages() << PAGE_SHIFT));
+	check_abort(layout.heap.base + layout.heap.planned / 2);
+	check_abort(layout.heap.base + layout.heap.planned - 16);
 	check_growth();
 	check_foreign();
 	char *huge = aligned_alloc(8 << 20, 40 << 20); /* beyond the alignment of runs */

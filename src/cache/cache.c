@@ -345,8 +345,7 @@ CPUSLAB_API struct cpuslab_cache *cpuslab_cache_create(const struct cpuslab_cach
 	struct cpuslab_cache *cache = NULL;
 
 	if (!error) {
-		process_enter();
-		cache = create(args);
+		cache = process_enter() ? create(args) : NULL;
 		error = cache ? 0 : ENOMEM;
 	}
 	if (likely(cache))

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "os/os.h"
 
@@ -11,7 +10,7 @@ _Noreturn void corruption_abort(const char *cache, const void *pointer, const ch
 {
 	char line[256];
 	int length = snprintf(line, sizeof line, "cpuslab: %s: %p: %s (pid %d)\n", cache ? cache : "no cache",
-			      pointer, what, (int)getpid());
+			      pointer, what, (int)os_process_id());
 
 	if (length > 0)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "check/stack.h"
 #include "check/text.h"
@@ -147,7 +146,7 @@ static void begin_report(const struct checks *checks, const char *what)
 		"==============================================================================";
 
 	text_begin();
-	text_add("%s\nBUG %s: %s (pid %d)\n%.*s\n\n", rule, checks->name, what, (int)getpid(),
+	text_add("%s\nBUG %s: %s (pid %d)\n%.*s\n\n", rule, checks->name, what, (int)os_process_id(),
 		 (int)sizeof rule - 1,
 		 "------------------------------------------------------------------------------");
 }
@@ -260,7 +259,7 @@ static void stop_unless_continuing(const struct checks *checks)
 		return;
 	text_begin();
 	text_add("cpuslab: %s: stopping; CPUSLAB_OPTIONS=debug_continue:true goes on (pid %d)\n",
-		 checks->name, (int)getpid());
+		 checks->name, (int)os_process_id());
 	text_end();
 	abort();
 }

@@ -2,7 +2,6 @@
 #include "malloc/leaks.h"
 
 #include <stdbool.h>
-#include <unistd.h>
 
 #include "check/stack.h"
 #include "check/text.h"
@@ -128,8 +127,8 @@ void leaks_report(void)
 	if (!debts)
 		return;
 	text_begin();
-	text_add("cpuslab: still allocated as the program ends (pid %d)\n%14s %10s  %s\n", (int)getpid(),
-		 "bytes", "objects", "cache");
+	text_add("cpuslab: still allocated as the program ends (pid %d)\n%14s %10s  %s\n",
+		 (int)os_process_id(), "bytes", "objects", "cache");
 	text_end();
 	magazine_keep_caches();
 	bool owners = report_caches(debts);

@@ -34,7 +34,8 @@ static void *out_of_memory(void)
  */
 static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
-	process_enter();
+	if (unlikely(!process_enter()))
+		return out_of_memory();
 	if (likely(size <= SIZE_CLASS_MAX)) {
 		struct cache *cache = &size_classes[size_class_index(size)];
 		void *object = magazine_alloc(&cache->offset);
@@ -131,7 +132,6 @@ EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 
 static bool is_checked_size(size_t bytes)
 {
-	process_enter();
 	return bytes <= SIZE_CLASS_MAX && magazine_is_checked(&size_classes[size_class_index(bytes)]);
 }
 
@@ -141,7 +141,7 @@ EXPORT void *calloc(size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return out_of_memory();
-	if (unlikely(bytes >= CALLOC_FROM_PAGES) && !is_checked_size(bytes)) {
+	if (unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !is_checked_size(bytes)) {
 		bool zeroed = false;
 		void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, 1, &zeroed) : NULL;
 
@@ -281,17 +281,16 @@ void *malloc_aligned(size_t alignment, size_t size)
 		return malloc(size);
 	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
 		return out_of_memory();
+	if (unlikely(!process_enter()))
+		return out_of_memory();
 	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
 		unsigned index = size_class_aligned(alignment, size);
 
-		process_enter();
 		return likely(!magazine_is_checked(&size_classes[index]))
 			       ? malloc(size_class_bytes(index))
 			       : malloc_checked(&size_classes[index], size);
 	}
 	bool zeroed;
-
-	process_enter();
 	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
 
 	return object ? object : out_of_memory();

@@ -36,7 +36,10 @@ EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
 		errno = EINVAL;
 		return NULL;
 	}
-	process_enter();
+	if (!process_enter()) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	unsigned index = alignment <= PAGE_BYTES ? size_class_aligned(alignment, size) : SIZE_CLASSES;
 
 	if (index < SIZE_CLASSES)

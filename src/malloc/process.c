@@ -3,7 +3,6 @@
 
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "check/corruption.h"
@@ -51,11 +50,16 @@ static void print_statistics(void)
 		leaks_report();
 }
 
-static void start(void)
+/* False, and all as before, when the system does not give the memory. */
+static bool start(void)
 {
-	options_init();
+	static bool asked; /* what the user has asked for; complaints come once */
+
+	if (!asked)
+		options_init();
+	asked = true;
 	if (!page_init())
-		corruption_abort(NULL, NULL, "the system gives no memory to start with");
+		return false;
 	check_request_init();
 	vcpu_init();
 	size_class_init();
@@ -88,24 +92,35 @@ static void start(void)
 		os_keep_standard_error();
 		atexit(print_statistics);
 	}
+	return true;
 }
 
-__attribute__((noinline, cold)) void process_settle(void)
+/* For the one thread that has made the word SETTLING. */
+static bool settle(uint32_t *word)
 {
-	uint32_t *word = (uint32_t *)process_alive;
-	uint32_t expected = 0;
-
-	/* One thread settles; others, which a forked child may have by its first slow path, wait for it. */
-	if (__atomic_compare_exchange_n(word, &expected, SETTLING, false, __ATOMIC_ACQUIRE,
-					__ATOMIC_ACQUIRE)) {
-		if (!started) {
-			start();
-		} else {
-			magazine_repair();
-			__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
-		}
-		return;
+	if (started) {
+		magazine_repair();
+		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
+		return true;
 	}
-	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != ALIVE)
-		sched_yield();
+	if (start())
+		return true;
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
+	return false;
+}
+
+__attribute__((noinline, cold)) bool process_settle(void)
+{
+	for (;;) {
+		uint32_t *word = (uint32_t *)process_alive;
+		uint32_t found = 0;
+
+		if (__atomic_compare_exchange_n(word, &found, SETTLING, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_ACQUIRE))
+			return settle(word);
+		if (found == ALIVE)
+			return true;
+		/* Another thread, which a forked child may have by its first slow path. */
+		os_yield();
+	}
 }

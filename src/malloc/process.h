@@ -6,23 +6,28 @@
  * slow path asks process_enter(), whose one word the kernel itself clears in a forked child
  * (MADV_WIPEONFORK).  Until the library has started the same word is zero, and the limits that admit calls
  * to the fast paths are zero too.
+ *
+ * Where the system has no memory to start with, the library stays as if it had never been called, and the
+ * next call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
  */
 #ifndef CPUSLAB_PROCESS_H
 #define CPUSLAB_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "arch/arch.h"
 
 extern ARCH_INTERNAL const uint32_t *process_alive;
 
-void process_settle(void);
+bool process_settle(void);
 
-/* First thing in every slow path. */
-static inline void process_enter(void)
+/* First thing in every slow path.  False when the library could not start; who would allocate must then say
+ * so.
+ */
+static inline bool process_enter(void)
 {
-	if (__builtin_expect(__atomic_load_n(process_alive, __ATOMIC_ACQUIRE) != 1, 0))
-		process_settle();
+	return __builtin_expect(__atomic_load_n(process_alive, __ATOMIC_ACQUIRE) == 1, 1) || process_settle();
 }
 
 #endif

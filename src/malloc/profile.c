@@ -11,11 +11,20 @@
 
 enum { DEFAULT_INTERVAL = 512 << 10 };
 
+static int result(int error)
+{
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+
 CPUSLAB_API int cpuslab_profile_start(size_t interval)
 {
 	uint64_t wanted = interval ? interval : DEFAULT_INTERVAL;
 
-	process_enter();
+	if (!process_enter())
+		return result(ENOMEM);
 	/* A new one, even of the same interval. */
 	__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
 	magazine_settle_profile();
@@ -23,22 +32,13 @@ CPUSLAB_API int cpuslab_profile_start(size_t interval)
 	magazine_settle_profile();
 	if (__atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE))
 		return 0;
-	errno = ENOMEM;
-	return -1;
+	return result(ENOMEM);
 }
 
 CPUSLAB_API void cpuslab_profile_stop(void)
 {
 	__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&profile.interval, 0, __ATOMIC_RELEASE);
-}
-
-static int result(int error)
-{
-	if (!error)
-		return 0;
-	errno = error;
-	return -1;
 }
 
 CPUSLAB_API int cpuslab_profile_write(int file, enum cpuslab_profile_format format)

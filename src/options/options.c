@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "options/options.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "os/os.h"
 
 struct options options = {
 #define OPTION(option, type, initial, description) .option = (initial),
@@ -79,7 +79,6 @@ static void line_add_word(struct line *line, const char *word)
 static void report(struct span token, const char *complaint)
 {
 	enum { TOKEN_SHOWN = 80 };
-	int saved_errno = errno;
 	struct line line = {.length = 0};
 	line_add_word(&line, "cpuslab: CPUSLAB_OPTIONS: '");
 	line_add(&line, token.start, token.length < TOKEN_SHOWN ? token.length : TOKEN_SHOWN);
@@ -87,12 +86,9 @@ static void report(struct span token, const char *complaint)
 	line_add_word(&line, complaint);
 	line_add_word(&line, options.abort_conf ? "; stopping, as abort_conf asks" : "; skipped");
 	line.text[line.length++] = '\n';
-	/* Nobody is left to tell when stderr is closed. */
-	if (write(STDERR_FILENO, line.text, line.length) < 0)
-		errno = saved_errno;
+	os_write_error(line.text, line.length);
 	if (options.abort_conf)
 		abort();
-	errno = saved_errno;
 }
 
 /* Digits only, so that a sign or a space is a bad token and not a surprise. */

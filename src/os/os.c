@@ -70,14 +70,28 @@ void *os_map_at(void *address, size_t bytes)
 	return mapped;
 }
 
+/*
+ * A sandbox may refuse mprotect.  Nothing was ever written to what is changed here, so that a new mapping
+ * does as well; but not where the system is short of memory: it might have taken the old mapping away by
+ * then.
+ */
+static int change_access(void *address, size_t bytes, int protection)
+{
+	int status = STATUS(mprotect(address, bytes, protection));
+
+	if (status && status != ENOMEM && map(address, bytes, protection, MAP_NORESERVE | MAP_FIXED))
+		return 0;
+	return status;
+}
+
 int os_commit(void *address, size_t bytes)
 {
-	return STATUS(mprotect(address, bytes, PROT_READ | PROT_WRITE));
+	return change_access(address, bytes, PROT_READ | PROT_WRITE);
 }
 
 int os_show_zeros(void *address, size_t bytes)
 {
-	return STATUS(mprotect(address, bytes, PROT_READ));
+	return change_access(address, bytes, PROT_READ);
 }
 
 void os_unmap(void *address, size_t bytes)
@@ -159,6 +173,13 @@ int os_rseq_register(void *area, uint32_t bytes, uint32_t signature)
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature)
 {
 	return STATUS(syscall(SYS_rseq, area, bytes, RSEQ_FLAG_UNREGISTER, signature));
+}
+
+void os_on_signal(int number, void (*handler)(int))
+{
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+
+	(void)STATUS(sigaction(number, &action, NULL));
 }
 
 void os_signal_mask(const sigset_t *mask, sigset_t *old)

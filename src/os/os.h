@@ -50,6 +50,8 @@ uint64_t os_random(void);
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
+/* Has a signal handled, with system calls restarted; nothing for a number that is no signal's. */
+void os_on_signal(int number, void (*handler)(int));
 /* Blocks (or restores) the calling thread's signals, those that libc keeps for itself included. */
 void os_signal_mask(const sigset_t *mask, sigset_t *old);
 /*

@@ -138,9 +138,18 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	page_front.slab_of = (uint32_t *)slab_of - page_front.heap_page;
 	page_front.metadata = metadata;
 	page_front.metadata_bytes = sizes.metadata;
-	/* Last: it opens the fast path of free. */
-	__atomic_store_n(&page_front.limit, heap_end >> PAGE_SHIFT, __ATOMIC_RELEASE);
 	return true;
+}
+
+/* Piecewise, what is planned may be anybody's by the time the heap would grow into it. */
+void layout_open(void)
+{
+	size_t mapped = layout.map.committed / sizeof(uint16_t), usable = layout.heap.committed >> PAGE_SHIFT;
+	size_t pages = growth == RESERVED ? layout.heap.planned >> PAGE_SHIFT
+		       : mapped < usable  ? mapped
+					  : usable;
+
+	__atomic_store_n(&page_front.limit, page_front.heap_page + pages, __ATOMIC_RELEASE);
 }
 
 /*

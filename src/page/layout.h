@@ -26,8 +26,10 @@ struct layout {
 };
 extern struct layout layout;
 
-/* Chooses and maps the layout, and sets the addresses in page_front. */
+/* Chooses and maps the layout, and sets the addresses in page_front; layout_open() its limit. */
 bool layout_init(void);
+/* Lets frees through to all of the page map that can be read.  Called with the page lock, or at start. */
+void layout_open(void);
 /* Makes the first `bytes` of the region usable.  The caller has the lock that guards the region. */
 bool region_grow(struct region *region, size_t bytes);
 

@@ -91,15 +91,16 @@ void metadata_free(void *address, size_t bytes)
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
-void metadata_provide(size_t heap_bytes)
+bool metadata_provide(size_t heap_bytes)
 {
 	/* A slab of the smallest objects has a descriptor of a 13th of its size; most have far less. */
 	size_t bytes = METADATA_FLOOR + heap_bytes / 32;
 
 	cpuslab_spin_lock(&metadata_lock);
-	if (bytes > layout.metadata.committed)
-		(void)region_grow(&layout.metadata, bytes); /* if not, the heap itself may still do */
+	bool provided = region_grow(&layout.metadata, bytes);
+
 	cpuslab_spin_unlock(&metadata_lock);
+	return provided;
 }
 
 void metadata_repair(void)

@@ -11,8 +11,8 @@ size_t metadata_bytes(void);
 void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size));
 /*
  * Where memory comes in steps: makes room for the descriptors of a heap of so many bytes, so that a full heap
- * can still be cut anew when its objects are freed.
+ * can still be cut anew when its objects are freed; and, with 0, for what the rooms need at start.
  */
-void metadata_provide(size_t heap_bytes);
+bool metadata_provide(size_t heap_bytes);
 
 #endif

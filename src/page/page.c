@@ -7,8 +7,16 @@
 
 bool page_init(void)
 {
-	run_init();
-	return layout_init();
+	if (!layout.heap.base) {
+		run_init();
+		if (!layout_init())
+			return false;
+	}
+	if (!metadata_provide(0))
+		return false;
+	/* Last: it opens the fast path of free. */
+	layout_open();
+	return true;
 }
 
 void page_show(void (*show)(const char *name, uintptr_t value, size_t size))

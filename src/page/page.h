@@ -47,10 +47,13 @@ enum page_id {
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };
 
-/* The fast path's view: written once at start. */
+/*
+ * The fast path's view: written once at start, but for `limit`, which grows with the heap where the page map
+ * does (PIECEWISE in layout.h), so that no free reads a part of the map that is not there yet.
+ */
 struct page_front {
 	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `limit` */
-	uintptr_t limit;       /* the first page number after the heap; 0 until the library has started */
+	uintptr_t limit;       /* the first page number that is not the heap's; 0 until the room is ready */
 	uintptr_t heap_page;   /* the first page number of the heap */
 	uint32_t *slab_of;     /* indexed by page number, as the map */
 	char *metadata;        /* slab_of counts units of METADATA_UNIT from here */
@@ -58,7 +61,10 @@ struct page_front {
 };
 extern ARCH_INTERNAL struct page_front page_front;
 
-/* Makes the plan and maps it; false when the system gives nothing at all. */
+/*
+ * Makes the plan and maps it, and metadata for the start of the rooms above; false when the system does not
+ * give that much now: then it may be called again.
+ */
 bool page_init(void);
 /*
  * In a forked child: frees the locks and repairs what a dead thread left half done; `orphans` when the rooms

@@ -347,12 +347,13 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	size_t end = (size_t)first + pages;
 
 	if (end << PAGE_SHIFT > layout.heap.committed)
-		metadata_provide(end << PAGE_SHIFT);
+		(void)metadata_provide(end << PAGE_SHIFT); /* if not, the heap itself may still do */
 	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
 	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
 	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
 	    !region_grow(&layout.runs, end * sizeof(struct run)))
 		return RUN_NONE;
+	layout_open();
 
 	uint32_t skipped = top;
 

@@ -2,7 +2,6 @@
 #include "profile/dump.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,11 +151,8 @@ void profile_begin(void)
 		strcpy(prefix, wish);
 	if (options.profile)
 		__atomic_store_n(&profile.wanted, options.profile, __ATOMIC_RELEASE);
-	if (options.profile_signal) {
-		struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-
-		sigaction((int)options.profile_signal, &action, NULL);
-	}
+	if (options.profile_signal)
+		os_on_signal((int)options.profile_signal, on_signal);
 }
 
 void profile_look(void)
