@@ -22,6 +22,7 @@ enum {
 	MIN_PARTIAL_LEAST = 5,
 	MIN_PARTIAL_MOST = 10,
 	BATCH_LEAST = 8, /* objects that are linked at once, where a page has fewer */
+	LINKS_AHEAD = 4, /* of a new slab, fetched while it is made */
 };
 
 /* ---- geometry ----------------------------------------------------------------------------------------- */
@@ -214,6 +215,20 @@ static void delist(struct linked_cache *cache, struct linked_slab *slab)
 
 /* ---- slabs -------------------------------------------------------------------------------------------- */
 
+/*
+ * Fetches the lines in which a new slab's first links will lie.  Each is in a page of its own where objects
+ * are large, so that its address must be looked up too: better while the slab is being made.  (Always inline:
+ * gcc 12 takes a function that does nothing but this for one that does nothing.)
+ */
+static inline __attribute__((always_inline)) void expect_links(const struct linked_cache *cache,
+							       const char *base)
+{
+	unsigned count = cache->objects < LINKS_AHEAD ? cache->objects : LINKS_AHEAD;
+
+	for (unsigned i = 0; i < count; i++)
+		__builtin_prefetch(base + (size_t)i * cache->stride + cache->list.link, 1);
+}
+
 /* A frozen slab that nobody knows of yet. */
 static struct linked_slab *make_slab(struct linked_cache *cache)
 {
@@ -228,6 +243,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 		metadata_free(slab, sizeof *slab);
 		return NULL;
 	}
+	expect_links(cache, base);
 	*slab = (struct linked_slab){.base = base, .cache = cache};
 	slab->state.list = front_end(slab);
 	slab->state.frozen = 1;
