@@ -3,9 +3,10 @@
  * cpuslab/profile: heap profiles by sampling: which calls allocated what is in use, and what was allocated.
  *
  * Off by default, and without any cost then.  While a profile runs, objects are watched with the probability
- * 1 - exp(-size / interval), and each allocation of one notes its stack.  Objects of the linked engine are
- * not watched.  The same can be had without a change to a program: by CPUSLAB_OPTIONS (profile,
- * profile_at_exit, profile_growth, profile_high, profile_signal), and from outside by `cpuslab profile`.
+ * 1 - exp(-size / interval), and each allocation of one notes its stack; all but those by functions that must
+ * not wait (cpuslab_cache_alloc_nowait and the like).  The same can be had without a change to a program: by
+ * CPUSLAB_OPTIONS (profile, profile_at_exit, profile_growth, profile_high, profile_signal), and from outside
+ * by `cpuslab profile`.
  */
 #ifndef CPUSLAB_PROFILE_H
 #define CPUSLAB_PROFILE_H

@@ -484,6 +484,7 @@ CPUSLAB_API struct cpuslab_cache_tunables cpuslab_cache_get_tunables(const struc
 static void *alloc_linked_missed(struct linked_cache *cache)
 {
 	magazine_tick();
+	magazine_tick_profile();
 	void *object = linked_alloc_missed(cache);
 
 	if (likely(object))
@@ -589,6 +590,7 @@ static unsigned at_most(size_t count)
 
 static size_t alloc_bulk_linked(struct linked_cache *cache, size_t count, void **objects)
 {
+	magazine_tick_profile();
 	size_t taken = linked_alloc_several(cache, objects, count);
 
 	if (unlikely(taken < count)) {

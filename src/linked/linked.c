@@ -3,10 +3,12 @@
 
 #include <assert.h>
 
+#include "arch/probe.h"
 #include "check/corruption.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "page/page.h"
+#include "profile/profile.h"
 #include "slab/geometry.h"
 
 /* See linked/front.h. */
@@ -245,6 +247,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 	}
 	expect_links(cache, base);
 	*slab = (struct linked_slab){.base = base, .cache = cache};
+	ARCH_PROBE("slab_new", (uintptr_t)cache->name, __atomic_load_n(&cache->slabs, __ATOMIC_RELAXED));
 	slab->state.list = front_end(slab);
 	slab->state.frozen = 1;
 	/* As in the slab room: a repair believes a slab whose first page knows it. */
@@ -263,6 +266,7 @@ static void release_slabs(const struct linked_cache *cache, struct linked_slab *
 		struct linked_slab *next = slab->next;
 		char *base = slab->base;
 
+		ARCH_PROBE("slab_free", (uintptr_t)cache->name, (uintptr_t)base);
 		for (uintptr_t page = page_of(base); page < page_of(base) + slab_pages(cache); page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
 		page_free(base, slab_pages(cache));
@@ -300,6 +304,65 @@ void linked_release_empty(struct linked_cache *cache)
 	}
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
+}
+
+/* ---- heap profiles ------------------------------------------------------------------------------------ */
+
+enum { IS_WATCHED = 1 }; /* in a state's `watched`, whose other bits are the number of the choice */
+
+static bool any_watched(const struct linked_cache *cache, const struct linked_slab *slab, bool before)
+{
+	uint64_t bound = profile_bound(cache->stride);
+
+	for (unsigned i = 0; i < cache->objects; i++) {
+		const void *object = (const void *)object_number(cache, slab, i);
+
+		/* Samples that are in use must come by, whatever has been chosen since. */
+		if (profile_watches(bound, object) || (before && profile_has(object)))
+			return true;
+	}
+	return false;
+}
+
+/* Whether a profile wants to know of objects of a slab in hand: found out once for each choice. */
+static bool is_watched(struct linked_cache *cache, struct linked_slab *slab)
+{
+	if (!profile_is_on())
+		return false;
+	uint16_t choice = (uint16_t)(__atomic_load_n(&profile.choice, __ATOMIC_ACQUIRE) << 1);
+	union linked_state old = read_state(slab), new;
+
+	if ((old.watched & ~IS_WATCHED) == choice)
+		return old.watched & IS_WATCHED;
+	bool watched = any_watched(cache, slab, old.watched & IS_WATCHED);
+
+	do {
+		old = new = read_state(slab);
+		new.watched = watched ? choice | IS_WATCHED : choice;
+	} while (!replace_state(cache, slab, &old, &new));
+	return watched;
+}
+
+static bool was_watched(const struct linked_slab *slab)
+{
+	return __atomic_load_n(&slab->state.watched, __ATOMIC_RELAXED) & IS_WATCHED;
+}
+
+/* Of objects that were just taken from slabs of which some are watched. */
+static __attribute__((noinline)) void note_allocs(const struct linked_cache *cache, void *const *objects,
+						  size_t count)
+{
+	uint64_t bound = profile_bound(cache->stride);
+
+	for (size_t i = 0; i < count; i++)
+		if (profile_watches(bound, objects[i]) && was_watched(linked_slab_at(objects[i])))
+			profile_allocated(objects[i], cache->stride);
+}
+
+static void note_free(const struct linked_slab *slab, const void *object)
+{
+	if (profile_is_on() && was_watched(slab))
+		profile_freed(object);
 }
 
 /* ---- slow paths --------------------------------------------------------------------------------------- */
@@ -388,6 +451,7 @@ static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
 		new.threaded = (uint16_t)(new.threaded + count);
 		new.in_use = (uint16_t)(new.in_use + count);
 	} while (!replace_state(cache, slab, &old, &new));
+	ARCH_PROBE("refill", (uintptr_t)cache->name, count);
 	return true;
 }
 
@@ -404,6 +468,7 @@ static bool refill(struct linked_cache *cache, struct linked_hand *hand)
 		new.in_use = old.threaded;
 	} while (!replace_state(cache, hand->slab, &old, &new));
 	hand->list = old.list;
+	ARCH_PROBE("refill", (uintptr_t)cache->name, new.in_use - old.in_use);
 	return true;
 }
 
@@ -444,6 +509,7 @@ static void thaw(struct linked_cache *cache, struct linked_hand hand, struct lin
 	uintptr_t last = 0;
 	unsigned count = measure(cache, hand, &last);
 
+	ARCH_PROBE("drain", (uintptr_t)cache->name, count);
 	do {
 		old = new = read_state(hand.slab);
 		if (count) {
@@ -503,7 +569,7 @@ void *linked_try_alloc_missed(struct linked_cache *cache)
 
 static void install(struct linked_cache *cache, struct linked_hand hand)
 {
-	if (hand.slab && !front_install(cache, hand))
+	if (hand.slab && (is_watched(cache, hand.slab) || !front_install(cache, hand)))
 		linked_put_back(cache, hand);
 }
 
@@ -511,11 +577,17 @@ size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t c
 {
 	struct linked_hand hand = front_take(cache);
 	size_t taken = 0;
+	bool watched = false;
 
-	while (taken < count && find_objects(cache, &hand))
+	while (taken < count && find_objects(cache, &hand)) {
+		watched |= is_watched(cache, hand.slab);
 		while (taken < count && !front_is_end(hand.list))
 			objects[taken++] = take_first(cache, &hand);
+	}
 	install(cache, hand);
+	/* Not with a slab in hand, which a child that is forked meanwhile would lose. */
+	if (watched)
+		note_allocs(cache, objects, taken);
 	return taken;
 }
 
@@ -602,6 +674,7 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 	/* Nobody but its owner could put it there, and that is the caller. */
 	if (front_has(cache, object))
 		stop_double_free(cache, (uintptr_t)object);
+	note_free(slab, object);
 	free_to_slab(cache, slab, (struct chain){(uintptr_t)object, (uintptr_t)object, 1});
 }
 
@@ -613,10 +686,12 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 		struct linked_slab *slab = slab_of(cache, objects[n]);
 		struct chain chain = {(uintptr_t)objects[n], (uintptr_t)objects[n], 1};
 
+		note_free(slab, objects[n]);
 		/* Neighbours that go to the same slab go together. */
 		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
 			if ((uintptr_t)objects[n] == chain.first || slab_of(cache, objects[n]) != slab)
 				stop_double_free(cache, (uintptr_t)objects[n]);
+			note_free(slab, objects[n]);
 			set_next(cache, (uintptr_t)objects[n], chain.first);
 			chain.first = (uintptr_t)objects[n];
 			chain.count++;

@@ -5,6 +5,8 @@
  */
 #include "magazine/magazine.h"
 
+#include "profile/profile.h"
+
 static struct checks *checks_of(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.checks;
@@ -24,6 +26,7 @@ __attribute__((noinline)) void *magazine_alloc_checked(struct cache *cache, size
 {
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	magazine_tick();
+	magazine_tick_profile();
 	if (check_fails(checks_of(cache)))
 		return NULL;
 	for (;;) {
@@ -33,8 +36,11 @@ __attribute__((noinline)) void *magazine_alloc_checked(struct cache *cache, size
 		if (!slot || !slab_place(&cache->depot.slabs, slot, &place))
 			return NULL;
 		object = check_alloc(checks_of(cache), &place, (uint32_t)requested);
-		if (object)
+		if (object) {
+			if (profile_is_on())
+				magazine_sample_unmarked(cache, object);
 			return object;
+		}
 	}
 }
 
@@ -45,6 +51,8 @@ __attribute__((noinline)) void magazine_free_checked(struct cache *cache, void *
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	magazine_tick();
+	if (profile_is_on())
+		profile_freed(object);
 	if (check_free(checks_of(cache), found ? &place : NULL, object, stated)) {
 		void *slot = place.slot;
 

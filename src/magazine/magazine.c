@@ -142,7 +142,13 @@ static void push_in_hand(struct magazine *magazine, void *object)
 
 /* ---- watched objects ----------------------------------------------------------------------------------- */
 
-enum { SMALLEST_WATCHED = 3 }; /* slots: a magazine of fewer has no room for an object and a mark */
+enum { SMALLEST_MARKED = 3 }; /* slots: a magazine of fewer has no room for objects and a mark */
+
+/* Whether a profile runs that would see nothing of a cache's magazines, which therefore stay empty. */
+static bool is_too_small(const struct cache *cache)
+{
+	return profile_is_on() && cache->depot.capacity < SMALLEST_MARKED;
+}
 
 /* Puts a mark above the object on top. */
 static void mark_in_hand(struct magazine *magazine)
@@ -164,7 +170,7 @@ static void mark_watched(struct cache *cache, struct magazine *magazine)
 {
 	uint64_t bound = profile_bound(cache->depot.slabs.traits.size);
 
-	if (magazine->capacity < SMALLEST_WATCHED)
+	if (magazine->capacity < SMALLEST_MARKED)
 		return;
 	for (unsigned i = 1; i <= magazine->count && magazine->count < magazine->capacity; i++) {
 		if (!profile_watches(bound, magazine->slot[i]))
@@ -320,15 +326,42 @@ void magazine_trim(void)
 
 /* ---- slow paths ---------------------------------------------------------------------------------------- */
 
+static __attribute__((noinline, cold)) void settle_profile(void);
+static void turn_profile(void);
+
+static __attribute__((noinline)) void sample(const struct cache *cache, void *object)
+{
+	profile_allocated(object, cache->depot.slabs.traits.size);
+	/* Another choice may have been made meanwhile, which did not know of it. */
+	set_page_id(object, PAGE_WATCHED);
+	turn_profile();
+	profile_look();
+}
+
+/* The same of an object that always comes to a slow path, if it is watched. */
+void magazine_sample_unmarked(const struct cache *cache, const void *object)
+{
+	const uint32_t size = cache->depot.slabs.traits.size;
+
+	if (profile_watches(profile_bound(size), object)) {
+		profile_allocated(object, size);
+		profile_look();
+	}
+}
+
 /* Without a word to load a magazine into: straight from the slabs. */
 static void *alloc_from_slab(struct cache *cache)
 {
 	void *object;
 
-	if (slab_alloc_batch(&cache->depot.slabs, &object, 1))
-		return object;
-	magazine_reclaim_all();
-	return slab_alloc_batch(&cache->depot.slabs, &object, 1) ? object : NULL;
+	if (!slab_alloc_batch(&cache->depot.slabs, &object, 1)) {
+		magazine_reclaim_all();
+		if (!slab_alloc_batch(&cache->depot.slabs, &object, 1))
+			return NULL;
+	}
+	if (is_too_small(cache))
+		magazine_sample_unmarked(cache, object);
+	return object;
 }
 
 static bool refill(struct cache *cache, struct magazine *magazine)
@@ -370,18 +403,6 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	return NULL;
 }
 
-static __attribute__((noinline, cold)) void settle_profile(void);
-static void turn_profile(void);
-
-static __attribute__((noinline)) void sample(const struct cache *cache, void *object)
-{
-	profile_allocated(object, cache->depot.slabs.traits.size);
-	/* Another choice may have been made meanwhile, which did not know of it. */
-	set_page_id(object, PAGE_WATCHED);
-	turn_profile();
-	profile_look();
-}
-
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
 	bool closed, watched;
@@ -397,6 +418,11 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 
 	if (object)
 		return object;
+	if (is_too_small(cache)) {
+		magazine_tick();
+		turn_profile();
+		return alloc_from_slab(cache);
+	}
 	struct hand loaded = detach(cache, &closed);
 
 	if (closed) {
@@ -453,6 +479,11 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (!watched && magazine_free_at(cache->map, &cache->offset, object))
 		return;
+	if (is_too_small(cache)) {
+		profile_freed(object);
+		free_to_slab(cache, object);
+		return;
+	}
 	struct hand loaded = detach(cache, &closed);
 
 	if (closed) {
@@ -493,7 +524,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		}
 	}
 	push_in_hand(magazine, object);
-	if (watched && magazine->capacity >= SMALLEST_WATCHED)
+	if (watched && magazine->capacity >= SMALLEST_MARKED)
 		mark_in_hand(magazine);
 	install(cache, magazine);
 }
@@ -691,7 +722,7 @@ static void watch_everything(void)
 		const void *address = (const void *)(page << PAGE_SHIFT);
 		struct cache *cache = magazine_cache(address);
 
-		if (!cache || magazine_is_checked(cache) || cache->depot.capacity < SMALLEST_WATCHED)
+		if (!cache || magazine_is_checked(cache) || cache->depot.capacity < SMALLEST_MARKED)
 			continue;
 		bound_of_walk = profile_bound(cache->depot.slabs.traits.size);
 		slab_watch_pages(&cache->depot.slabs, address, watched_in_walk);
@@ -730,6 +761,13 @@ void magazine_settle_profile(void)
 {
 	if (profile_is_due())
 		settle_profile();
+}
+
+void magazine_tick_profile(void)
+{
+	magazine_settle_profile();
+	if (profile_is_on())
+		turn_profile();
 }
 
 /*

@@ -88,6 +88,8 @@ void *magazine_alloc_checked(struct cache *cache, size_t requested);
 void magazine_free_checked(struct cache *cache, void *object, size_t stated);
 /* Changes how many bytes of an object are the caller's; false when it is too small for that. */
 bool magazine_resize_checked(struct cache *cache, void *object, size_t requested);
+/* While a heap profile runs, of an object that comes to a slow path at each call: its allocation. */
+void magazine_sample_unmarked(const struct cache *cache, const void *object);
 /* Looks at every object, free or not; reports and repairs what is damaged, and returns how many were.  0 for
  * a cache that is not debugged. */
 uint64_t magazine_validate(struct cache *cache);
@@ -154,6 +156,11 @@ void magazine_let_caches_go(void);
 void magazine_reclaim_all(void);
 /* Starts or ends a heap profile where profile.wanted says so; the slow path of alloc does it too. */
 void magazine_settle_profile(void);
+/*
+ * The same, and at most some times a second another choice of what is watched.  From slow paths of objects
+ * that no mark brings here.
+ */
+void magazine_tick_profile(void);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
 /* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */

@@ -64,7 +64,7 @@ bool profile_settle(void)
 		os_purge(profile.tables, sizeof(struct profile_tables));
 	profile.secret = mix(profile.secret + (uintptr_t)tables + os_milliseconds());
 	profile.lost = profile.in_use = 0;
-	profile.generation++;
+	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
 	profile.last_interval = wanted;
 	__atomic_store_n(&profile.tables, tables, __ATOMIC_RELEASE);
 	__atomic_store_n(&profile.interval, wanted, __ATOMIC_RELEASE);
@@ -75,6 +75,8 @@ bool profile_settle(void)
 void profile_turn(void)
 {
 	__atomic_store_n(&profile.secret, mix(profile.secret + os_milliseconds()), __ATOMIC_RELAXED);
+	/* Release: who sees the new number sees what it stands for. */
+	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- samples ------------------------------------------------------------------------------------------- */

@@ -14,8 +14,10 @@
  * fair choice: it sees who went deepest into a magazine, which of two callers that take turns is always the
  * same one.
  *
- * How a watched object comes to the slow path each time is the magazine room's business: NULL stands above it
- * in its magazine, and its page's map entry leads to a word that is always void.
+ * How a watched object comes to the slow path each time is the engines' business.  In a magazine NULL stands
+ * above it, and its page's map entry leads to a word that is always void; a slab of the linked engine that
+ * has one is never put on a word; and what is debugged, or has magazines too small for a mark, has a void
+ * word as long as the profile runs.
  *
  * Owns the samples: a table of sites (stack and size, with counts), and one of the watched objects in use.
  * Both are mapped when the first profile starts and stay, so that a reader from outside finds them.
@@ -66,9 +68,9 @@ struct profile_state {
 	uint64_t wanted; /* what `interval` is to be; written by whoever wants it, in this process or from
 			    outside */
 	uint64_t secret;
-	uint64_t in_use;     /* bytes, estimated */
-	uint64_t lost;       /* samples for which there was no room */
-	uint64_t generation; /* of profiles */
+	uint64_t in_use; /* bytes, estimated */
+	uint64_t lost;   /* samples for which there was no room */
+	uint64_t choice; /* counts the choices of what is watched; changes after `secret` */
 	struct profile_tables *tables;
 };
 extern ARCH_INTERNAL struct profile_state profile;
