@@ -155,32 +155,38 @@ void linked_end_census(void)
 /* ---- reclaim --------------------------------------------------------------------------------------------
  */
 
-/* Takes the lists off idle words (or all words) of one vCPU. */
-static void drain_vcpu(unsigned id, bool all)
+/* As in the magazine room: the first cache whose word is to be emptied, seen from outside. */
+static unsigned first_to_empty(unsigned id, bool all)
 {
-	bool any = false;
+	unsigned number = 0;
 
-	/* A look from outside first: closing an area disturbs whoever runs there. */
-	for (unsigned number = 0; number < cache_count && !any; number++) {
+	for (; number < cache_count; number++) {
 		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
 
-		any = word && (all ? has_list(word) : is_idle(word));
-	}
-	if (any && vcpu_close(id)) {
-		for (unsigned number = 0; number < cache_count; number++) {
-			uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
-
-			if (word && (all || is_idle(word)))
-				empty_word(caches[number], word);
-		}
-		vcpu_reopen(id);
-	}
-	for (unsigned number = 0; number < cache_count; number++) {
-		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
-
+		if (word && (all ? has_list(word) : is_idle(word)))
+			break;
 		if (word)
 			*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
 	}
+	return number;
+}
+
+/* Takes the lists off idle words (or all words) of one vCPU. */
+static void drain_vcpu(unsigned id, bool all)
+{
+	unsigned number = first_to_empty(id, all);
+
+	if (number == cache_count || !vcpu_close(id))
+		return;
+	for (; number < cache_count; number++) {
+		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
+
+		if (word && (all || is_idle(word)))
+			empty_word(caches[number], word);
+		if (word)
+			*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
+	}
+	vcpu_reopen(id);
 }
 
 /* Whether nobody has taken or given a slab since the last look. */

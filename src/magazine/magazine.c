@@ -245,32 +245,47 @@ static uintptr_t *word_of(unsigned id, unsigned number)
 	return caches[number] ? vcpu_word(id, number) : NULL;
 }
 
+/* For the next look. */
+static void glimpse(uintptr_t *word)
+{
+	word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/*
+ * The first cache whose word is to be emptied; those before it have been seen for this time.  A look from
+ * outside: closing an area disturbs whoever runs there, and there is mostly no reason to.
+ */
+static unsigned first_to_empty(unsigned id, bool all)
+{
+	unsigned number = FIRST_CACHE;
+
+	for (; number < cache_count; number++) {
+		uintptr_t *word = word_of(id, number);
+
+		if (word && (all ? has_magazines(word) : is_idle(word)))
+			break;
+		if (word)
+			glimpse(word);
+	}
+	return number;
+}
+
 /* Empties the words of caches that are idle (or all words) on one vCPU.  With the census lock. */
 static void drain_vcpu(unsigned id, bool all)
 {
-	bool any = false;
+	unsigned number = first_to_empty(id, all);
 
-	/* A look from outside first: closing an area disturbs whoever runs there. */
-	for (unsigned number = FIRST_CACHE; number < cache_count && !any; number++) {
-		const uintptr_t *word = word_of(id, number);
-
-		any = word && (all ? has_magazines(word) : is_idle(word));
-	}
-	if (any && vcpu_close(id)) {
-		for (unsigned number = FIRST_CACHE; number < cache_count; number++) {
-			uintptr_t *word = word_of(id, number);
-
-			if (word && (all || is_idle(word)))
-				empty_words(caches[number], word);
-		}
-		vcpu_reopen(id);
-	}
-	for (unsigned number = FIRST_CACHE; number < cache_count; number++) {
+	if (number == cache_count || !vcpu_close(id))
+		return;
+	for (; number < cache_count; number++) {
 		uintptr_t *word = word_of(id, number);
 
+		if (word && (all || is_idle(word)))
+			empty_words(caches[number], word);
 		if (word)
-			word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
+			glimpse(word);
 	}
+	vcpu_reopen(id);
 }
 
 /*
