@@ -207,6 +207,8 @@ static void *pop_object(struct depot *depot)
 
 	/* One store: a child of a fork has the object once, or nowhere. */
 	__atomic_store_n(&magazine->count, magazine->count - 1, __ATOMIC_RELEASE);
+	if (!object)
+		magazine->marks--;
 	if (!magazine->count)
 		push_empty(depot, pop_filled(depot));
 	return object;

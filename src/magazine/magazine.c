@@ -5,6 +5,7 @@
 
 #include "check/corruption.h"
 #include "check/text.h"
+#include "guard/guard.h"
 #include "linked/linked.h"
 #include "os/os.h"
 #include "profile/dump.h"
@@ -162,20 +163,43 @@ static void set_page_id(const void *object, uint16_t id)
 	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
 }
 
+/* What a heap profile watches of a cache: a bound for profile_watches; 0 where no profile runs. */
+static uint64_t watched_bound(const struct cache *cache)
+{
+	return profile_is_on() ? profile_bound(cache->depot.slabs.traits.size) : 0;
+}
+
+/* Whether objects of a cache may be picked to be guarded; those of malloc's classes. */
+static bool is_guarded(const struct cache *cache)
+{
+	return guard_is_on() && !cache->owner;
+}
+
+/* Whether an object that comes from the slabs gets a mark; sees to its page. */
+static bool watch_fresh(const void *object, uint64_t bound, bool guarded)
+{
+	bool watched = profile_watches(bound, object);
+
+	if ((watched || (guarded && guard_chooses(object))) && page_id(object) != PAGE_WATCHED)
+		set_page_id(object, PAGE_WATCHED);
+	return watched || (guarded && guard_picks_fresh());
+}
+
 /*
- * After a refill: what is watched gets its mark, and its page leads frees into the slow path.  The objects
- * are in hand, so that their pages stay the cache's.  A mark for which the magazine has no room is left out.
+ * After a refill: what is watched or picked gets its mark, and a page that is watched leads frees into the
+ * slow path.  The objects are in hand, so that their pages stay the cache's.  A mark for which the magazine
+ * has no room is left out.
  */
 static void mark_watched(struct cache *cache, struct magazine *magazine)
 {
-	uint64_t bound = profile_bound(cache->depot.slabs.traits.size);
+	uint64_t bound = watched_bound(cache);
+	bool guarded = is_guarded(cache);
 
 	if (magazine->capacity < SMALLEST_MARKED)
 		return;
-	for (unsigned i = 1; i <= magazine->count && magazine->count < magazine->capacity; i++) {
-		if (!profile_watches(bound, magazine->slot[i]))
+	for (unsigned i = 1; i <= magazine->count; i++) {
+		if (!watch_fresh(magazine->slot[i], bound, guarded) || magazine->count == magazine->capacity)
 			continue;
-		set_page_id(magazine->slot[i], PAGE_WATCHED);
 		for (unsigned above = magazine->count++; above > i; above--)
 			magazine->slot[above + 1] = magazine->slot[above];
 		magazine->slot[++i] = NULL;
@@ -184,19 +208,43 @@ static void mark_watched(struct cache *cache, struct magazine *magazine)
 }
 
 /*
- * Whether an object that is being freed is watched, which the profile is then told.  Where no profile runs
- * any more its page becomes as others are; the object is still allocated, so that the page is the cache's.
+ * Whether an object that is being freed gets a mark; the profile is told of those it watches.  A page that
+ * nobody watches any more becomes as others are; the object is still allocated, so that the page is the
+ * cache's.
  */
 static bool free_is_watched(const struct cache *cache, void *object)
 {
 	if (page_id(object) != PAGE_WATCHED)
 		return false;
-	if (!profile_is_on()) {
+	bool profiled = profile_is_on(), chosen = is_guarded(cache) && guard_chooses(object);
+
+	if (!profiled && !chosen) {
 		set_page_id(object, cache->id);
 		return false;
 	}
-	profile_freed(object);
-	return profile_watches(profile_bound(cache->depot.slabs.traits.size), object);
+	if (profiled)
+		profile_freed(object);
+	return profile_watches(watched_bound(cache), object) || (chosen && guard_picks_freed());
+}
+
+/*
+ * Leads frees into the pages that are chosen now to the slow path.  Those of the last choice find their own
+ * way back (free_is_watched); a slab that is made from now on is seen as it fills magazines (watch_fresh).
+ */
+static void find_chosen_pages(void)
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+
+	cpuslab_spin_lock(&census_lock);
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		const void *address = (const void *)(page << PAGE_SHIFT);
+		struct cache *cache = guard_chooses(address) ? magazine_cache(address) : NULL;
+
+		if (cache && is_guarded(cache) && !magazine_is_checked(cache) &&
+		    cache->depot.capacity >= SMALLEST_MARKED)
+			slab_watch_page(&cache->depot.slabs, address);
+	}
+	cpuslab_spin_unlock(&census_lock);
 }
 
 /* ---- aging --------------------------------------------------------------------------------------------- */
@@ -319,6 +367,8 @@ void magazine_tick(void)
 	vcpu_bury_dead_slots();
 	reclaim();
 	page_tick();
+	if (guard_is_on() && guard_turn())
+		find_chosen_pages();
 }
 
 void magazine_reclaim_all(void)
@@ -383,7 +433,7 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 {
 	if (!depot_refill(&cache->depot, magazine))
 		return false;
-	if (profile_is_on())
+	if (profile_is_on() || is_guarded(cache))
 		mark_watched(cache, magazine);
 	return true;
 }
@@ -418,9 +468,49 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	return NULL;
 }
 
+/* An object between guard pages in place of one that had a mark; NULL where it does not come to that. */
+static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, const void *marked,
+						     size_t requested)
+{
+	/* A mark of a profile is for its object. */
+	if (!is_guarded(cache) || profile_watches(watched_bound(cache), marked))
+		return NULL;
+	if (guard_turn())
+		find_chosen_pages();
+	return guard_alloc(requested);
+}
+
+/* Hands out the top object of a magazine, or a guarded one in its place, and loads the magazine. */
+static void *hand_out(struct cache *cache, struct magazine *magazine, size_t requested)
+{
+	bool marked;
+	void *object = pop_in_hand(magazine, &marked);
+	void *guarded = marked ? alloc_guarded(cache, object, requested) : NULL;
+
+	if (guarded) {
+		/* The object stays for the next allocation, which is as likely to be picked as any other. */
+		push_in_hand(magazine, object);
+		if (guard_picks_fresh())
+			mark_in_hand(magazine);
+	}
+	install(cache, magazine);
+	if (guarded)
+		return guarded;
+	/* Where both put marks, this one may be of a pick that was refused. */
+	if (marked && profile_is_on() &&
+	    (!is_guarded(cache) || profile_watches(watched_bound(cache), object)))
+		sample(cache, object);
+	return object;
+}
+
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
-	bool closed, watched;
+	return magazine_alloc_requested(cache, cache->depot.slabs.traits.size);
+}
+
+__attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, size_t requested)
+{
+	bool closed;
 
 	if (profile_is_due())
 		settle_profile();
@@ -460,11 +550,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 				return alloc_from_slab(cache);
 		}
 	}
-	object = pop_in_hand(magazine, &watched);
-	install(cache, magazine);
-	if (watched && profile_is_on())
-		sample(cache, object);
-	return object;
+	return hand_out(cache, magazine, requested);
 }
 
 void *magazine_try_alloc_missed(struct cache *cache)
@@ -720,7 +806,8 @@ static uint64_t bound_of_walk; /* with the census lock */
 
 static bool watched_in_walk(const void *object, bool before)
 {
-	return profile_watches(bound_of_walk, object) || (before && profile_has(object));
+	return profile_watches(bound_of_walk, object) ||
+	       (before && (profile_has(object) || guard_chooses(object)));
 }
 
 /*
@@ -799,7 +886,7 @@ static unsigned glance(uintptr_t word)
 		if (is_end_mark(slot)) {
 			const struct magazine *magazine =
 				(const struct magazine *)((uintptr_t)slot & ~(uintptr_t)1);
-			size_t count = (size_t)(top - &magazine->slot[0]);
+			size_t count = (size_t)(top - &magazine->slot[0]) - magazine->marks;
 
 			return count <= DEPOT_CAPACITY_MAX ? (unsigned)count : 0;
 		}
@@ -822,7 +909,8 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 		if (word != vcpu_void && word != vcpu_closed)
 			objects += glance(word);
 		if (spare && spare != vcpu_closed)
-			objects += ((const struct magazine *)spare)->count;
+			objects += ((const struct magazine *)spare)->count -
+				   ((const struct magazine *)spare)->marks;
 	}
 	return objects;
 }

@@ -27,8 +27,8 @@ EXPORT struct mallinfo2 mallinfo2(void)
 
 	return (struct mallinfo2){
 		.arena = heap,
-		.hblks = report.pages.huge_mappings,
-		.hblkhd = report.pages.huge_bytes,
+		.hblks = report.pages.huge_mappings + report.guarded.live,
+		.hblkhd = report.pages.huge_bytes + (report.guarded.pages << PAGE_SHIFT),
 		.fsmblks = report.hoarded_bytes,
 		.uordblks = used,
 		.fordblks = heap > used ? heap - used : 0,
@@ -83,11 +83,13 @@ EXPORT int malloc_info(int options, FILE *stream)
 		"<system type=\"heap\" size=\"%zu\"/>\n<system type=\"used\" size=\"%zu\"/>\n"
 		"<system type=\"dirty\" size=\"%zu\"/>\n<system type=\"metadata\" size=\"%zu\"/>\n"
 		"<large runs=\"%zu\" size=\"%zu\"/>\n<huge mappings=\"%zu\" size=\"%zu\" "
-		"cached=\"%zu\"/>\n</malloc>\n",
+		"cached=\"%zu\"/>\n<guarded picked=\"%lu\" refused=\"%lu\" live=\"%lu\" size=\"%lu\"/>\n"
+		"</malloc>\n",
 		report.pages.heap_pages << PAGE_SHIFT, report.pages.used_pages << PAGE_SHIFT,
 		report.pages.dirty_pages << PAGE_SHIFT, report.pages.metadata_bytes, report.pages.large_runs,
 		report.pages.large_pages << PAGE_SHIFT, report.pages.huge_mappings, report.pages.huge_bytes,
-		report.pages.huge_cached_bytes);
+		report.pages.huge_cached_bytes, report.guarded.picked, report.guarded.refused,
+		report.guarded.live, report.guarded.bytes);
 	return ferror(stream) ? -1 : 0;
 }
 
@@ -119,6 +121,13 @@ EXPORT void malloc_stats(void)
 		report.pages.heap_pages * 4, report.pages.used_pages * 4, report.pages.dirty_pages * 4,
 		report.pages.large_pages * 4, report.pages.huge_bytes >> 10,
 		report.pages.huge_cached_bytes >> 10, report.pages.metadata_bytes >> 10);
+	os_write_error(line, (size_t)length);
+	if (!guard_is_on())
+		return;
+	length = snprintf(line, sizeof line,
+			  "guarded: %lu picked, %lu refused, %lu live in %lu pages, %lu slots\n",
+			  report.guarded.picked, report.guarded.refused, report.guarded.live,
+			  report.guarded.pages, report.guarded.slots);
 	os_write_error(line, (size_t)length);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check/corruption.h"
+#include "guard/guard.h"
 #include "linked/linked.h"
 #include "malloc/large.h"
 #include "malloc/process.h"
@@ -43,7 +44,7 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 		if (likely(object))
 			return object;
 		object = magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
-						    : magazine_alloc_missed(cache);
+						    : magazine_alloc_requested(cache, size);
 		return likely(object) ? object : out_of_memory();
 	}
 	bool zeroed;
@@ -73,6 +74,8 @@ static __attribute__((noinline)) void free_slow(void *object)
 		magazine_free_missed(cache, object);
 	else if (linked)
 		free_linked(linked, object);
+	else if (guard_contains(object))
+		guard_free(object, SIZE_MAX);
 	else
 		large_free(object);
 }
@@ -86,6 +89,8 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 
 	if (unlikely(cache && magazine_is_checked(cache)))
 		magazine_free_checked(cache, object, size);
+	else if (unlikely(guard_contains(object)))
+		guard_free(object, size);
 	else
 		free_slow(object);
 }
@@ -164,7 +169,9 @@ static size_t usable_size(const void *object)
 		return magazine_usable(cache, object);
 	const struct linked_cache *linked = linked_cache_of(object);
 
-	return linked ? linked->usable : large_bytes(object);
+	if (linked)
+		return linked->usable;
+	return guard_contains(object) ? guard_usable(object) : large_bytes(object);
 }
 
 /* An object of a debugged cache: it moves, or the zone behind it does. */
@@ -262,6 +269,8 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 	if (linked)
 		return linked_object_of(linked, address);
+	if (guard_contains(address))
+		return guard_object_of(address);
 	return large_bytes((const void *)page) ? (void *)page : NULL;
 }
 

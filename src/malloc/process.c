@@ -7,6 +7,7 @@
 
 #include "check/corruption.h"
 #include "check/request.h"
+#include "guard/guard.h"
 #include "magazine/magazine.h"
 #include "malloc/large.h"
 #include "malloc/leaks.h"
@@ -63,6 +64,8 @@ static bool start(void)
 	check_request_init();
 	vcpu_init();
 	size_class_init();
+	guard_begin();
+	guard_show(root_show);
 	large_show(root_show);
 	root_publish();
 

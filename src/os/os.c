@@ -7,6 +7,7 @@
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -56,6 +57,11 @@ void *os_map(void *hint, size_t bytes)
 void *os_reserve(void *hint, size_t bytes)
 {
 	return map(hint, bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+int os_reserve_again(void *address, size_t bytes)
+{
+	return map(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) ? 0 : ENOMEM;
 }
 
 void *os_map_at(void *address, size_t bytes)
@@ -130,6 +136,16 @@ size_t os_limit_address_space(void)
 	return limit.rlim_cur;
 }
 
+size_t os_mappings_most(void)
+{
+	enum { USUAL = 65530 };
+	char text[32] = "";
+	size_t length = os_read_file("/proc/sys/vm/max_map_count", text, sizeof text - 1);
+	size_t most = length ? strtoul(text, NULL, 10) : 0;
+
+	return most ? most : USUAL;
+}
+
 unsigned os_possible_cpus(void)
 {
 	/* The raw call returns the bytes of the kernel's CPU mask, so every id is below eight times that. */
@@ -185,6 +201,11 @@ void os_on_signal(int number, void (*handler)(int))
 void os_signal_mask(const sigset_t *mask, sigset_t *old)
 {
 	(void)STATUS(syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, 8));
+}
+
+int os_signal_action(int number, const struct sigaction *action, struct sigaction *old)
+{
+	return STATUS(sigaction(number, action, old));
 }
 
 int os_fence_prepare(void)

@@ -24,6 +24,8 @@ void *os_map(void *hint, size_t bytes);
 void *os_reserve(void *hint, size_t bytes);
 /* Readable and writable memory at exactly this address, if nothing is mapped there; else NULL. */
 void *os_map_at(void *address, size_t bytes);
+/* Makes memory address space alone again, at the same place. */
+int os_reserve_again(void *address, size_t bytes);
 /* Makes reserved address space readable and writable. */
 int os_commit(void *address, size_t bytes);
 /* Makes reserved address space readable: zeros, which the system need not account. */
@@ -40,6 +42,8 @@ int os_wipe_on_fork(void *address, size_t bytes);
 
 /* The soft limits RLIMIT_AS and RLIMIT_DATA in bytes; SIZE_MAX for none. */
 size_t os_limit_address_space(void);
+/* How many mappings the system lets a process have. */
+size_t os_mappings_most(void);
 /* An upper bound of the vCPU ids that this kernel can hand out. */
 unsigned os_possible_cpus(void);
 /* CPUs that the process may use now. */
@@ -54,6 +58,8 @@ int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
 void os_on_signal(int number, void (*handler)(int));
 /* Blocks (or restores) the calling thread's signals, those that libc keeps for itself included. */
 void os_signal_mask(const sigset_t *mask, sigset_t *old);
+/* Asks or sets what happens at a signal; either may be NULL. */
+int os_signal_action(int number, const struct sigaction *action, struct sigaction *old);
 /*
  * After it returns 0, every thread of the process that was inside a section when it was called has been
  * aborted, and sees all stores that the caller made before.

@@ -97,6 +97,7 @@ void report_all(struct report *report)
 
 	*report = (struct report){0};
 	page_statistics(&report->pages);
+	guard_statistics(&report->guarded);
 	report->lock_acquires = report->pages.lock_acquires;
 	for (unsigned next = 0; report_cache(&next, &cache);) {
 		report->live_bytes += cache.live * cache.size;

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "guard/guard.h"
 #include "magazine/magazine.h"
 #include "page/page.h"
 
@@ -29,6 +30,7 @@ struct cache_report {
 
 struct report {
 	struct page_statistics pages;
+	struct guard_statistics guarded;
 	uint64_t live_bytes, hoarded_bytes, slab_bytes; /* of all caches */
 	uint64_t alloc_misses, free_misses, refills, drains, slabs_created, slabs_freed, lock_acquires;
 };

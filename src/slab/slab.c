@@ -751,6 +751,17 @@ void slab_watch_pages(struct slab_cache *cache, const void *address,
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+void slab_watch_page(struct slab_cache *cache, const void *address)
+{
+	lock_cache(cache);
+	const struct slab *slab = slab_of_object(address);
+
+	/* With an object allocated, and the lock, the slab stays. */
+	if (slab && slab->cache == cache && slab->in_use)
+		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&cache->lock);
+}
+
 void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("slab", 0, sizeof(struct slab));

@@ -134,6 +134,9 @@ void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place 
 void slab_watch_pages(struct slab_cache *cache, const void *address,
 		      bool (*watched)(const void *object, bool before));
 
+/* Marks one page as PAGE_WATCHED, if it belongs to a slab of the cache that is in use. */
+void slab_watch_page(struct slab_cache *cache, const void *address);
+
 struct slab_statistics {
 	uint64_t slabs, kept_empty, allocated, capacity, created, freed, lock_acquires;
 };

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+#include "guard/guard.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/stack.h"
+#include "guard/slot.h"
+#include "options/options.h"
+#include "page/page.h"
+
+enum {
+	ALIGNMENT = 16,
+	SLACK = 0xcc,           /* of an object's pages what is not the object */
+	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
+	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
+};
+
+/* Ages of slots: 0 of one that was never used, n of the one that was freed as the n-th, and this. */
+static const uint64_t IN_USE = UINT64_MAX;
+
+struct guard_state guard;
+struct guard_slot *guard_slots;
+static uint64_t *ages;
+static uint64_t frees; /* how many there were */
+static uint64_t live, pages, bytes, picked, refused;
+
+/* ---- the pool -------------------------------------------------------------------------------------------
+ */
+
+static size_t pool_bytes(size_t slots)
+{
+	return OS_PAGE_BYTES + slots * SLOT_STRIDE;
+}
+
+/* As many slots as are asked for and as the limits of the process leave room for. */
+static size_t choose_slots(void)
+{
+	size_t slots = options.guard_slots, most = os_mappings_most() / MAPPINGS_PART;
+
+	if (slots > most)
+		slots = most;
+	while (slots > 1 && pool_bytes(slots) > os_limit_address_space() / ADDRESS_SPACE_PART)
+		slots /= 2;
+	return slots;
+}
+
+void guard_begin(void)
+{
+	size_t slots = options.guard ? choose_slots() : 0;
+
+	if (slots < 2)
+		return;
+	char *start = os_reserve(NULL, pool_bytes(slots));
+
+	guard_slots = metadata_alloc(slots * sizeof *guard_slots);
+	ages = metadata_alloc(slots * sizeof *ages);
+	if (!start || !guard_slots || !ages) {
+		if (start)
+			os_unmap(start, pool_bytes(slots));
+		return;
+	}
+	guard.start = (uintptr_t)start;
+	guard.slots = (unsigned)slots;
+	guard.page_bound = UINT64_MAX / (options.guard < GUARD_SPREAD ? options.guard : GUARD_SPREAD);
+	guard.secret = os_random();
+	fault_watch();
+	guard.bytes = pool_bytes(slots);
+}
+
+/* Takes the slot that has been free for longest; guard.slots when half of them are in use. */
+static unsigned claim(void)
+{
+	if (__atomic_add_fetch(&live, 1, __ATOMIC_RELAXED) > guard.slots / 2) {
+		__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
+		return guard.slots;
+	}
+	for (;;) {
+		unsigned oldest = guard.slots;
+		uint64_t age = IN_USE;
+
+		for (unsigned i = 0; i < guard.slots; i++) {
+			uint64_t found = __atomic_load_n(&ages[i], __ATOMIC_RELAXED);
+
+			if (found < age) {
+				age = found;
+				oldest = i;
+			}
+		}
+		/* Another thread may have been quicker; half of the slots are free, so that there is one.
+		 * Acquire: what the thread that freed it did with it has been done. */
+		if (oldest == guard.slots || __atomic_compare_exchange_n(&ages[oldest], &age, IN_USE, false,
+									 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return oldest;
+	}
+}
+
+/* Makes a slot the last one to be used again. */
+static void release(unsigned number)
+{
+	uint64_t age = __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
+
+	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
+	/* Release: whoever claims it finds it as it was left. */
+	__atomic_store_n(&ages[number], age, __ATOMIC_RELEASE);
+}
+
+/* Whether there is time for one more in this second. */
+static bool within_time(void)
+{
+	static uint64_t second, used;
+	uint64_t now = os_milliseconds() / 1000;
+
+	if (!options.guard_second)
+		return true;
+	/* Two threads may begin a second both: then there are a few more in it. */
+	if (__atomic_exchange_n(&second, now, __ATOMIC_RELAXED) != now)
+		__atomic_store_n(&used, 0, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(&used, 1, __ATOMIC_RELAXED) <= options.guard_second;
+}
+
+/* ---- where an object lies -------------------------------------------------------------------------------
+ */
+
+static size_t round_up(size_t size, size_t unit)
+{
+	return (size + unit - 1) & ~(unit - 1);
+}
+
+/* The pages of the object of a slot. */
+struct span {
+	char *start;
+	size_t bytes;
+};
+
+static struct span span_of(const struct guard_slot *slot)
+{
+	size_t used = round_up(slot->requested, OS_PAGE_BYTES);
+	char *start = slot_start((unsigned)(slot - guard_slots));
+
+	return (struct span){slot->at_left ? start : start + SLOT_BYTES - used, used};
+}
+
+/* The slot whose object starts at an address, whatever has become of it; NULL for none. */
+static struct guard_slot *slot_of(const void *object)
+{
+	struct guard_slot *slot = slot_near(object);
+
+	return slot && slot->object == object ? slot : NULL;
+}
+
+/* Fills what is not the object. */
+static void fill_slack(const struct guard_slot *slot)
+{
+	struct span span = span_of(slot);
+	char *end = slot->object + slot->requested;
+
+	memset(span.start, SLACK, (size_t)(slot->object - span.start));
+	memset(end, SLACK, (size_t)(span.start + span.bytes - end));
+}
+
+/* NULL for nowhere. */
+static const char *first_changed(const char *start, const char *end)
+{
+	for (; start < end; start++)
+		if (*(const unsigned char *)start != SLACK)
+			return start;
+	return NULL;
+}
+
+/* ---- allocation and free --------------------------------------------------------------------------------
+ */
+
+static struct guard_owner this_thread(void)
+{
+	return (struct guard_owner){stack_capture(), os_thread_id(), os_milliseconds()};
+}
+
+static void *refuse(void)
+{
+	__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Makes a claimed slot that of an object; false when there is no memory. */
+static bool occupy(struct guard_slot *slot, size_t requested)
+{
+	__atomic_store_n(&slot->state, GUARD_BUSY, __ATOMIC_RELAXED);
+	slot->requested = requested;
+	slot->at_left = pick_side();
+	slot->reported = 0;
+
+	struct span span = span_of(slot);
+	size_t used = span.bytes / OS_PAGE_BYTES;
+
+	slot->object = slot->at_left ? span.start : span.start + span.bytes - round_up(requested, ALIGNMENT);
+	if (__atomic_add_fetch(&pages, used, __ATOMIC_RELAXED) > 2 * (uint64_t)guard.slots ||
+	    os_commit(span.start, span.bytes) != 0) {
+		__atomic_fetch_sub(&pages, used, __ATOMIC_RELAXED);
+		__atomic_store_n(&slot->state, GUARD_UNUSED, __ATOMIC_RELEASE);
+		return false;
+	}
+	return true;
+}
+
+__attribute__((noinline)) void *guard_alloc(size_t requested)
+{
+	if (requested > GUARD_LARGEST || !within_time())
+		return refuse();
+	unsigned number = claim();
+
+	if (number == guard.slots)
+		return refuse();
+	struct guard_slot *slot = &guard_slots[number];
+
+	/* One byte of its own has what is asked for without any, so that it is an object like others. */
+	if (!occupy(slot, requested ? requested : 1)) {
+		release(number);
+		return refuse();
+	}
+	fill_slack(slot);
+	slot->allocated = this_thread();
+	__atomic_fetch_add(&picked, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&bytes, slot->requested, __ATOMIC_RELAXED);
+	/* Release: who gets the object, by whatever way, finds its record whole. */
+	__atomic_store_n(&slot->state, GUARD_LIVE, __ATOMIC_RELEASE);
+	fault_watch();
+	return slot->object;
+}
+
+/* What is wrong with a free; NULL for nothing. */
+static const char *wrong_with(const struct guard_slot *slot, size_t stated)
+{
+	if (!slot)
+		return "Invalid free";
+	if (slot_state(slot) != GUARD_LIVE)
+		return "Double free";
+	return stated != SIZE_MAX && stated > slot->requested ? "Wrong size of a sized free" : NULL;
+}
+
+static void stop_unless_continuing(void)
+{
+	if (!options.debug_continue)
+		abort();
+}
+
+static void check_slack(const struct guard_slot *slot)
+{
+	struct span span = span_of(slot);
+	const char *before = first_changed(span.start, slot->object);
+	const char *behind = first_changed(slot->object + slot->requested, span.start + span.bytes);
+
+	if (!before && !behind)
+		return;
+	report_damage(slot, behind ? behind : before,
+		      behind ? "Overflow, found at the free" : "Underflow, found at the free");
+	stop_unless_continuing();
+}
+
+/* Takes the pages of a slot from everybody; its address space stays. */
+static void vacate(struct guard_slot *slot)
+{
+	unsigned number = (unsigned)(slot - guard_slots);
+	struct span span = span_of(slot);
+	bool closed = os_reserve_again(span.start, span.bytes) == 0;
+
+	__atomic_fetch_sub(&bytes, slot->requested, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->state, GUARD_FREED, __ATOMIC_RELEASE);
+	/* Where the system refuses, the slot is never used again: what is in it could still be reached. */
+	if (closed) {
+		__atomic_fetch_sub(&pages, span.bytes / OS_PAGE_BYTES, __ATOMIC_RELAXED);
+		release(number);
+	}
+}
+
+__attribute__((noinline)) void guard_free(void *object, size_t stated)
+{
+	struct guard_slot *slot = slot_of(object);
+	const char *wrong = wrong_with(slot, stated);
+	uint32_t expected = GUARD_LIVE;
+
+	/* Of two threads that free it at once one gets it, and the other one is told. */
+	if (!wrong && !__atomic_compare_exchange_n(&slot->state, &expected, GUARD_BUSY, false,
+						   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		wrong = "Double free";
+	if (wrong) {
+		report_damage(slot ? slot : slot_near(object), object, wrong);
+		stop_unless_continuing();
+		return;
+	}
+	check_slack(slot);
+	slot->freed = this_thread();
+	vacate(slot);
+}
+
+/* ---- questions ------------------------------------------------------------------------------------------
+ */
+
+size_t guard_usable(const void *object)
+{
+	const struct guard_slot *slot = guard_contains(object) ? slot_of(object) : NULL;
+
+	return slot && slot_state(slot) == GUARD_LIVE ? slot->requested : 0;
+}
+
+void *guard_object_of(const void *address)
+{
+	const struct guard_slot *slot = guard_contains(address) ? slot_near(address) : NULL;
+
+	if (!slot || slot_state(slot) != GUARD_LIVE ||
+	    (uintptr_t)address - (uintptr_t)slot->object >= slot->requested)
+		return NULL;
+	return slot->object;
+}
+
+void guard_statistics(struct guard_statistics *statistics)
+{
+	*statistics = (struct guard_statistics){
+		.picked = __atomic_load_n(&picked, __ATOMIC_RELAXED),
+		.refused = __atomic_load_n(&refused, __ATOMIC_RELAXED),
+		.live = __atomic_load_n(&live, __ATOMIC_RELAXED),
+		.bytes = __atomic_load_n(&bytes, __ATOMIC_RELAXED),
+		.pages = __atomic_load_n(&pages, __ATOMIC_RELAXED),
+		.slots = guard.slots,
+	};
+}
+
+void guard_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("guard", (uintptr_t)&guard, sizeof guard);
+	show("guard.slots", offsetof(struct guard_state, slots), sizeof guard.slots);
+	show("guard.picked", (uintptr_t)&picked, sizeof picked);
+	show("guard.refused", (uintptr_t)&refused, sizeof refused);
+	show("guard.live", (uintptr_t)&live, sizeof live);
+	show("guard.bytes", (uintptr_t)&bytes, sizeof bytes);
+	show("guard.pages", (uintptr_t)&pages, sizeof pages);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * guard: some allocations, picked at random, lie alone between pages that nobody may touch.
+ *
+ * Owns a pool of SLOTS: stretches of address space, each with a guard page before and behind it, none of
+ * which may be accessed but for the pages of an object that is in use.  The object ends where its slot does,
+ * or begins where it begins, at random; the rest of its pages is filled with a known byte.  Writing past it,
+ * or before it, or after it was freed thus faults at once, or is found as it is freed.  A slot that was freed
+ * is used again as late as possible: at most half of the slots are in use at any time, and the one that has
+ * been free for longest is next.
+ *
+ * Who is picked.  Nothing counts on the fast paths.  An allocation comes to a slow path where NULL stands
+ * above the object in its magazine (a mark), and marks are put by slow paths:
+ *   - as a magazine is filled from the slabs, each of its objects gets one with the probability 1/RATE;
+ *   - one page in GUARD_SPREAD is CHOSEN for some time: its map entry leads frees to the slow path, which
+ *     marks the object with the probability GUARD_SPREAD/RATE.
+ * What is allocated is a fresh object or one that was freed before, so that each allocation is picked with
+ * the mean of one in RATE, whatever its size.  How pages and magazines are marked is the magazine room's
+ * business.
+ *
+ * Memory is bounded: at most twice as many pages as there are slots.  So are mappings: two for each slot.  So
+ * is time: at most options.guard_second picks in a second.
+ *
+ * Called from slow paths by any thread, and in forked children.  No lock: a slot is claimed by a
+ * compare-and-exchange of its age, and what is written to it then is its owner's alone.  A slot that is
+ * claimed by a thread which a fork leaves behind is lost to the child.
+ */
+#ifndef CPUSLAB_GUARD_H
+#define CPUSLAB_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/arch.h"
+#include "os/os.h"
+
+enum { GUARD_SPREAD = 128, GUARD_LARGEST = 256 << 10 };
+
+enum guard_slot_state { GUARD_UNUSED, GUARD_BUSY, GUARD_LIVE, GUARD_FREED };
+
+/* Who did something with an object, and when. */
+struct guard_owner {
+	uint32_t stack; /* a number of check/stack.h */
+	uint32_t thread;
+	uint64_t when; /* milliseconds */
+};
+
+struct guard_slot {
+	uint32_t state;   /* enum guard_slot_state */
+	uint32_t at_left; /* the object begins where the slot does */
+	char *object;
+	size_t requested; /* bytes that are the program's */
+	uint32_t reported;
+	struct guard_owner allocated, freed;
+};
+
+struct guard_statistics {
+	uint64_t picked;       /* allocations that were guarded */
+	uint64_t refused;      /* picks for which there was no slot, no memory, or no time */
+	uint64_t live, bytes;  /* objects in use now, and what was asked for them */
+	uint64_t pages, slots; /* accessible now, and of the pool */
+};
+
+struct guard_state {
+	uintptr_t start; /* of the address space of all slots */
+	size_t bytes;    /* 0: nothing is guarded */
+	unsigned slots;
+	uint64_t page_bound; /* 2^64 times the probability of a page to be chosen */
+	uint64_t secret;     /* which pages those are */
+};
+extern ARCH_INTERNAL struct guard_state guard;
+
+/* As the option guard says; before other threads are there. */
+void guard_begin(void);
+
+static inline bool guard_is_on(void)
+{
+	return __builtin_expect(guard.bytes != 0, 0);
+}
+
+/* Whether an address lies in the pool. */
+static inline bool guard_contains(const void *address)
+{
+	return (uintptr_t)address - guard.start < guard.bytes;
+}
+
+/* ---- who is picked --------------------------------------------------------------------------------------
+ */
+
+/* Whether the page of an object is chosen. */
+bool guard_chooses(const void *object);
+/* Whether to mark an object of a chosen page that is freed, and one that comes from the slabs. */
+bool guard_picks_freed(void);
+bool guard_picks_fresh(void);
+/* True every now and then: other pages have been chosen, which are to be found. */
+bool guard_turn(void);
+
+/* ---- guarded objects ------------------------------------------------------------------------------------
+ */
+
+/* Zeroed, aligned to the largest power of two up to a page that divides the size, and to 16; NULL where this
+ * one cannot be guarded. */
+void *guard_alloc(size_t requested);
+/*
+ * Frees an object; `stated` is what the caller says its size is, SIZE_MAX for nothing.  Reports and stops, or
+ * goes on with the option debug_continue, when it is no object in use or was written past.
+ */
+void guard_free(void *object, size_t stated);
+/* Bytes that may be used at an object in use; 0 for any other address. */
+size_t guard_usable(const void *object);
+/* The start of the object in use that an address lies in; NULL for none. */
+void *guard_object_of(const void *address);
+
+void guard_statistics(struct guard_statistics *statistics);
+/* Names all this for a reader of this process's memory (see report/root.h). */
+void guard_show(void (*show)(const char *name, uintptr_t value, size_t size));
+
+#endif

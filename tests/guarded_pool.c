@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pool of guarded objects: they are objects like others to the malloc family; a freed one's place is used
+ * again as late as possible; memory and mappings are bounded; one in RATE is picked, of every size; threads
+ * and forked children may do what they like.
+ */
+#include "check.h"
+
+#include <sys/mman.h>
+
+enum { PAGE = 4096, SLOTS = 64 };
+
+/* A number of the "guarded" object in the statistics. */
+static unsigned long guarded(const char *name)
+{
+	static char json[1 << 16];
+	int file = memfd_create("statistics", 0);
+	char key[32];
+
+	CHECK(file >= 0 && cpuslab_stats_json(file) == 0);
+	ssize_t length = pread(file, json, sizeof json - 1, 0);
+
+	CHECK(length > 0);
+	close(file);
+	json[length] = 0;
+	snprintf(key, sizeof key, "\"%s\": ", name);
+	char *found = strstr(json, "\"guarded\"");
+
+	CHECK(found && (found = strstr(found, key)));
+	return strtoul(found + strlen(key), NULL, 10);
+}
+
+/* A guarded object: nearly each is, but for one that a magazine has no room for a mark of. */
+static char *alloc_guarded(size_t size)
+{
+	for (unsigned tries = 0; tries < 4; tries++) {
+		unsigned long picked = guarded("picked");
+		char *object = malloc(size);
+
+		CHECK(object);
+		if (guarded("picked") > picked)
+			return object;
+		free(object);
+	}
+	check_failed(__FILE__, __LINE__, "guarded", "no object of %zu bytes is", size);
+}
+
+/* ---- the malloc family ----------------------------------------------------------------------------------
+ */
+
+static void family(void)
+{
+	for (size_t size = 0; size <= 256 << 10; size = size < 300 ? size + 1 : size * 3 / 2) {
+		char *object = alloc_guarded(size);
+
+		CHECK((uintptr_t)object % 16 == 0);
+		CHECK(malloc_usable_size(object) == (size ? size : 1));
+		CHECK(cpuslab_object_of(object) == object);
+		CHECK(!size || cpuslab_object_of(object + size - 1) == object);
+		check_stamp(object, size, size);
+		char *larger = realloc(object, 2 * size + 1);
+
+		CHECK_STAMP(larger, size, size);
+		char *smaller = realloc(larger, size / 4 + 1);
+
+		CHECK_STAMP(smaller, size < size / 4 + 1 ? size : size / 4 + 1, size);
+		free(smaller);
+		char *zeroed = calloc(size, 1);
+
+		CHECK(check_all_bytes(zeroed, size, 0));
+		free(zeroed);
+	}
+	for (size_t alignment = 16; alignment <= PAGE; alignment *= 2)
+		for (size_t size = 1; size < 3 * PAGE; size += size / 3 + 1) {
+			char *object = aligned_alloc(alignment, size);
+
+			CHECK(object && (uintptr_t)object % alignment == 0, "%zu for %zu", size, alignment);
+			memset(object, 1, size);
+			free(object);
+		}
+	CHECK(guarded("live") == 0 && guarded("bytes") == 0);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------------------
+ */
+
+static unsigned mappings(void)
+{
+	static char maps[1 << 20];
+	int file = open("/proc/self/maps", O_RDONLY);
+	unsigned lines = 0;
+	ssize_t got;
+
+	while ((got = read(file, maps, sizeof maps)) > 0)
+		for (ssize_t i = 0; i < got; i++)
+			lines += maps[i] == '\n';
+	close(file);
+	return lines;
+}
+
+/* More than there are places for: half of them is used, and what else is asked for is ordinary memory. */
+static void exhaustion(void)
+{
+	static char *object[4 * SLOTS];
+	unsigned before = mappings();
+	unsigned long refused = guarded("refused");
+
+	for (unsigned i = 0; i < 4 * SLOTS; i++) {
+		object[i] = malloc(100);
+		CHECK(object[i]);
+		check_stamp(object[i], 100, i);
+	}
+	CHECK(guarded("live") == SLOTS / 2);
+	CHECK(guarded("refused") >= refused + 3 * SLOTS);
+	CHECK(mappings() <= before + 2 * SLOTS + 8, "%u mappings, %u before", mappings(), before);
+	for (unsigned i = 0; i < 4 * SLOTS; i++) {
+		CHECK_STAMP(object[i], 100, i);
+		free(object[i]);
+	}
+	CHECK(guarded("live") == 0);
+
+	/* The largest objects: two pages for each slot are the most. */
+	for (unsigned i = 0; i < SLOTS; i++)
+		CHECK((object[i] = malloc(64 << 10)));
+	CHECK(guarded("bytes") <= 2ul * SLOTS * PAGE && guarded("bytes") > SLOTS * PAGE);
+	for (unsigned i = 0; i < SLOTS; i++)
+		free(object[i]);
+}
+
+/* The place that has been free for longest comes next. */
+static void reuse(void)
+{
+	static char *place[SLOTS];
+
+	for (unsigned i = 0; i < 4 * SLOTS; i++) {
+		/* As large as a place is, so that its address tells which one it is. */
+		char *now = alloc_guarded(256 << 10);
+
+		for (unsigned j = 0; j < SLOTS - 1; j++)
+			CHECK(place[j] != now, "used again after %u others", i);
+		memmove(place + 1, place, sizeof place - sizeof *place);
+		place[0] = now;
+		free(now);
+	}
+}
+
+/* ---- the rate -------------------------------------------------------------------------------------------
+ */
+
+/* Of objects that are used over and over, in random order: one in 100 allocations, within a factor of two. */
+static void rate(size_t size)
+{
+	enum { OBJECTS = 20000, RATE = 100 };
+	static char *object[OBJECTS];
+	const unsigned long rounds = check_rounds(1000000, 4000000, 100000);
+	uint64_t random = 1 + size;
+
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK((object[i] = malloc(size)));
+
+	unsigned long before = guarded("picked") + guarded("refused");
+
+	for (unsigned long i = 0; i < rounds; i++) {
+		size_t one = check_below(&random, OBJECTS);
+
+		free(object[one]);
+		CHECK((object[one] = malloc(size)));
+	}
+	unsigned long picked = guarded("picked") + guarded("refused") - before;
+
+	CHECK(picked > rounds / RATE / 2 && picked < rounds / RATE * 2, "%lu of %lu, %zu bytes", picked,
+	      rounds, size);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		free(object[i]);
+}
+
+/* No more than so many in a second. */
+static void limit(void)
+{
+	uint64_t start = (uint64_t)time(NULL);
+
+	for (unsigned i = 0; i < 100000; i++)
+		free(malloc(100));
+	CHECK(guarded("picked") <= 10 * ((uint64_t)time(NULL) - start + 2), "%lu", guarded("picked"));
+	CHECK(guarded("picked") >= 10 && guarded("refused") > 0);
+}
+
+/* ---- threads and children -------------------------------------------------------------------------------
+ */
+
+enum { THREADS = 4, HELD = 32 };
+
+static char *exchange[HELD];
+
+static void *trade(void *argument)
+{
+	uint64_t random = (uintptr_t)argument;
+	const unsigned long rounds = check_rounds(3000, 400000, 500);
+
+	for (unsigned long i = 0; i < rounds; i++) {
+		size_t size = 8 + check_below(&random, 3000);
+		char *object = malloc(size);
+
+		CHECK(object);
+		memcpy(object, &size, sizeof size);
+		check_stamp(object + 8, size - 8, size);
+		object = __atomic_exchange_n(&exchange[check_below(&random, HELD)], object, __ATOMIC_ACQ_REL);
+		if (!object)
+			continue;
+		memcpy(&size, object, sizeof size);
+		CHECK_STAMP(object + 8, size - 8, size);
+		free(object);
+	}
+	return NULL;
+}
+
+static void trade_all(void)
+{
+	pthread_t thread[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		thread[i] = check_thread(trade, (void *)(i + 1));
+	for (unsigned i = 0; i < THREADS; i++)
+		check_join(thread[i]);
+}
+
+static void threads(void)
+{
+	trade_all();
+	for (unsigned i = 0; i < HELD; i++)
+		free(__atomic_exchange_n(&exchange[i], NULL, __ATOMIC_ACQ_REL));
+	/* What libc keeps for its threads may be among them. */
+	CHECK(guarded("live") <= 4 * THREADS);
+}
+
+/* Forks while others allocate; each child frees what it finds, and allocates as much as it likes. */
+static void children(void)
+{
+	pthread_t thread = check_thread(trade, (void *)7);
+	const unsigned long rounds = check_rounds(20, 2000, 3);
+
+	for (unsigned long i = 0; i < rounds; i++) {
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (child == 0) {
+			check_watchdog(30);
+			trade((void *)(i + 1));
+			_exit(0);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+	}
+	check_join(thread);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	check_watchdog(100);
+	if (argc == 1) {
+		check_again("guard:1,guard_second:0,guard_slots:64", "pool");
+		check_again("guard:1,guard_second:0,guard_slots:64,vcpu:slot", "pool");
+		check_again("guard:100,guard_second:0,guard_slots:4096", "rate");
+		check_again("guard:1,guard_second:10", "limit");
+		check_again("guard:3,guard_second:0", "threads");
+		check_again("guard:3,guard_second:0,vcpu:slot", "threads");
+	} else if (strcmp(what, "pool") == 0) {
+		family();
+		exhaustion();
+		reuse();
+	} else if (strcmp(what, "rate") == 0) {
+		rate(1024);
+		rate(2000);
+	} else if (strcmp(what, "limit") == 0) {
+		limit();
+	} else {
+		threads();
+		children();
+	}
+	return 0;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Each error that an object between guard pages shows, and what is said of it: what happened, where in the
+ * object, and the stacks of the access, the allocation and the free.  And the way of a fault that is not
+ * about such an object, or that the program wants to hear of as well, to the program's own handler.
+ */
+#include "check.h"
+
+#include <setjmp.h>
+
+enum { SIZE = 100, ROUNDED = 112, PAGE = 4096 };
+
+static char text[64 << 10];
+
+static int run(void (*function)(void *), void *argument)
+{
+	return check_child(function, argument, text, sizeof text);
+}
+
+#define CHECK_SAID(expected)       CHECK(strstr(text, expected), "not said: %s\nbut: %s", expected, text)
+#define CHECK_NOT_SAID(unexpected) CHECK(!strstr(text, unexpected), "said: %s", text)
+
+static void killed_by(int status, int number)
+{
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number, "status %#x, said: %s", (unsigned)status,
+	      text);
+}
+
+/* The frames of the stack after a title. */
+static unsigned frames_after(const char *title)
+{
+	const char *line = strstr(text, title);
+	unsigned frames = 0;
+
+	CHECK(line, "no '%s' in: %s", title, text);
+	while ((line = strchr(line, '\n')) && strncmp(++line, "    ", 4) == 0)
+		frames++;
+	return frames;
+}
+
+static bool ends_its_pages(const char *object)
+{
+	return (uintptr_t)(object + ROUNDED) % PAGE == 0;
+}
+
+/* An object at the wanted end of its pages; both are as likely. */
+__attribute__((noinline)) static char *object_at(bool end)
+{
+	for (;;) {
+		char *object = malloc(SIZE);
+
+		CHECK(object);
+		if (ends_its_pages(object) == end)
+			return object;
+		free(object);
+	}
+}
+
+static volatile char sink;
+
+/* An address that has nothing to do with us. */
+__attribute__((noinline)) static volatile char *nowhere(uintptr_t address)
+{
+	volatile uintptr_t kept = address;
+
+	return (volatile char *)kept;
+}
+
+/* ---- accesses -------------------------------------------------------------------------------------------
+ */
+
+struct access {
+	bool end;   /* where the object lies */
+	bool freed; /* before it is accessed */
+	bool write;
+	long offset;
+	const char *expected;
+};
+
+static void do_access(void *argument)
+{
+	const struct access *access = argument;
+	char *object = object_at(access->end);
+
+	memset(object, 1, SIZE);
+	if (access->freed)
+		free(object);
+	if (access->write)
+		*(volatile char *)(object + access->offset) = 1;
+	else
+		sink = *(volatile char *)(object + access->offset);
+}
+
+static void accesses(void)
+{
+	static const struct access all[] = {
+		{true, false, true, ROUNDED, "Overflow (write)"},
+		{true, false, false, ROUNDED, "Overflow (read)"},
+		{true, false, false, ROUNDED + PAGE - 1, "Overflow (read)"},
+		{false, false, true, PAGE, "Overflow (write)"},
+		{false, false, true, -1, "Underflow (write)"},
+		{false, false, false, -8, "Underflow (read)"},
+		{true, false, false, ROUNDED - PAGE - 1, "Underflow (read)"},
+		{true, true, true, 0, "Use after free (write)"},
+		{true, true, false, SIZE - 1, "Use after free (read)"},
+		{false, true, false, 8, "Use after free (read)"},
+		{false, true, true, SIZE, "Use after free (write)"},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		char place[64];
+
+		killed_by(run(do_access, (void *)&all[i]), SIGSEGV);
+		CHECK_SAID(all[i].expected);
+		snprintf(place, sizeof place, "is at offset %ld of an object of %d bytes at ", all[i].offset,
+			 SIZE);
+		CHECK_SAID(place);
+		CHECK_SAID(all[i].freed ? ", freed" : ", in use");
+		CHECK(frames_after("Call stack of thread ") >= 2, "%s", text);
+		CHECK(frames_after("Allocated by thread ") >= 2, "%s", text);
+		if (all[i].freed)
+			CHECK(frames_after("Freed by thread ") >= 2, "%s", text);
+		else
+			CHECK_NOT_SAID("Freed by");
+	}
+}
+
+/* ---- frees ----------------------------------------------------------------------------------------------
+ */
+
+extern void free_sized(void *object, size_t size) __attribute__((weak));
+
+static void free_twice(void *unused)
+{
+	char *object = malloc(SIZE);
+
+	(void)unused;
+	free(object);
+	free(object);
+}
+
+static void free_inside(void *unused)
+{
+	(void)unused;
+	free((char *)malloc(SIZE) + 16);
+}
+
+static void free_nothing(void *unused)
+{
+	(void)unused;
+	/* The guard page before an object. */
+	free(object_at(false) - PAGE / 2);
+}
+
+static void free_too_large(void *unused)
+{
+	(void)unused;
+	free_sized(malloc(SIZE), SIZE + 1);
+}
+
+static void free_after_overflow(void *unused)
+{
+	char *object = object_at(true);
+
+	(void)unused;
+	object[SIZE] = 0;
+	free(object);
+}
+
+static void free_after_underflow(void *unused)
+{
+	char *object = object_at(true);
+
+	(void)unused;
+	*(object - 1) = 0;
+	free(object);
+}
+
+static void resize_freed(void *unused)
+{
+	char *object = malloc(SIZE);
+
+	(void)unused;
+	free(object);
+	sink = *(char *)realloc(object, 2 * SIZE);
+}
+
+static void frees(void)
+{
+	static const struct {
+		void (*function)(void *);
+		const char *expected;
+	} all[] = {
+		{free_twice, "Double free"},
+		{free_inside, "Invalid free"},
+		{free_nothing, "Invalid free"},
+		{free_too_large, "Wrong size of a sized free"},
+		{free_after_overflow, "Overflow, found at the free"},
+		{free_after_underflow, "Underflow, found at the free"},
+		{resize_freed, "realloc of a pointer"},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		killed_by(run(all[i].function, NULL), SIGABRT);
+		CHECK_SAID(all[i].expected);
+		if (all[i].function != resize_freed)
+			CHECK(frames_after("Allocated by thread ") >= 2, "%s", text);
+	}
+	run(free_twice, NULL);
+	CHECK(frames_after("Freed by thread ") >= 2, "%s", text);
+}
+
+/* ---- the program's own handler --------------------------------------------------------------------------
+ */
+
+static sigjmp_buf resume;
+static void *volatile fault_address;
+static struct sigaction before;
+
+static void leave(int number, siginfo_t *information, void *context)
+{
+	(void)number;
+	(void)context;
+	fault_address = information->si_addr;
+	siglongjmp(resume, 1);
+}
+
+static void pass_on(int number, siginfo_t *information, void *context)
+{
+	static const char said[] = "passed on\n";
+
+	CHECK(write(STDERR_FILENO, said, sizeof said - 1) > 0);
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(number, information, context);
+}
+
+static void install(void (*handler)(int, siginfo_t *, void *))
+{
+	struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+
+	CHECK(sigaction(SIGSEGV, &action, &before) == 0);
+	/* What is picked next finds it. */
+	free(malloc(SIZE));
+}
+
+/* A handler that leaves each time hears of every fault, guarded or not, with its own address. */
+static void handler_leaves(void *unused)
+{
+	char *volatile object = object_at(true);
+
+	(void)unused;
+	free(object);
+	install(leave);
+	for (int i = 0; i < 3; i++) {
+		if (!sigsetjmp(resume, 1))
+			sink = object[i];
+		CHECK(fault_address == object + i);
+		if (!sigsetjmp(resume, 1))
+			sink = *nowhere(8 + i);
+		CHECK(fault_address == nowhere(8 + i));
+	}
+}
+
+/* A handler that goes on to the one it found, ours, does not get the same fault for ever. */
+static void handler_passes_on(void *argument)
+{
+	char *object = object_at(true);
+
+	install(pass_on);
+	if (argument)
+		free(object);
+	else
+		object = (char *)nowhere(16);
+	sink = *(volatile char *)object;
+}
+
+static void bad_pointer(void *unused)
+{
+	(void)unused;
+	free(malloc(SIZE));
+	sink = *nowhere(16);
+}
+
+static void sent_signal(void *argument)
+{
+	free(malloc(SIZE));
+	if (argument) {
+		signal(SIGSEGV, SIG_IGN);
+		free(malloc(SIZE));
+	}
+	raise(SIGSEGV);
+}
+
+static void go_on(void *unused)
+{
+	char *object = object_at(true);
+
+	(void)unused;
+	free(object);
+	object[0] = 1;
+	object[1] = 1;
+	free(object);
+	CHECK(malloc(SIZE));
+}
+
+static unsigned count(const char *what)
+{
+	unsigned found = 0;
+
+	for (const char *at = text; (at = strstr(at, what)); at++)
+		found++;
+	return found;
+}
+
+static void handlers(void)
+{
+	CHECK_EXITED(run(handler_leaves, NULL), 0);
+	CHECK(count("BUG guarded: Use after free (read)") == 1, "%s", text);
+
+	killed_by(run(handler_passes_on, (void *)1), SIGSEGV);
+	CHECK(count("BUG guarded") == 1 && count("passed on") == 1, "%s", text);
+	killed_by(run(handler_passes_on, NULL), SIGSEGV);
+	CHECK(count("BUG guarded") == 0 && count("passed on") == 1, "%s", text);
+
+	killed_by(run(bad_pointer, NULL), SIGSEGV);
+	CHECK(!text[0], "%s", text);
+	killed_by(run(sent_signal, NULL), SIGSEGV);
+	CHECK_EXITED(run(sent_signal, (void *)1), 0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 1) {
+		check_again("guard:1,guard_second:0", "stopping");
+		check_again("guard:1,guard_second:0,vcpu:slot", "stopping");
+		check_again("guard:1,guard_second:0,debug_continue:true", "going on");
+		return 0;
+	}
+	if (strcmp(argv[1], "stopping") == 0) {
+		accesses();
+		frees();
+		handlers();
+		return 0;
+	}
+	CHECK_EXITED(run(go_on, NULL), 0);
+	CHECK(count("BUG guarded: Use after free (write)") == 1, "%s", text);
+	CHECK(count("BUG guarded: Double free") == 1, "%s", text);
+	return 0;
+}

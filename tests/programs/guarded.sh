@@ -1,0 +1,37 @@
+#!/bin/bash
+# sqlite3, python3 and sort with one in 1000 allocations between guard pages: they do what they do without.  Last,
+# that some were.
+# shellcheck source=preload.sh
+. "$(dirname "$0")/preload.sh"
+needs sqlite3 python3 sort
+export CPUSLAB_OPTIONS="${CPUSLAB_OPTIONS:+$CPUSLAB_OPTIONS,}guard:1000,guard_second:0"
+export SQLITE_HISTORY=/dev/null PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
+
+cat >"$scratch/query.sql" <<'SQL'
+CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, note BLOB);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+INSERT INTO t SELECT i, 'name ' || (i * 7919 % 20011), zeroblob(i % 3000) FROM n;
+CREATE INDEX t_name ON t(name);
+DELETE FROM t WHERE id % 3 = 0;
+SELECT count(*), total(length(note)), min(name), max(name) FROM t;
+PRAGMA integrity_check;
+SQL
+
+cat >"$scratch/work.py" <<'PYTHON'
+import hashlib, json, subprocess, threading, zlib
+
+text = json.dumps({str(i): list(range(i % 50)) for i in range(3000)})
+threads = [threading.Thread(target=lambda: [json.loads(text) for _ in range(3)]) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(subprocess.run(["sort"], input=b"b\na\n", capture_output=True).stdout)
+print(hashlib.sha256(zlib.compress(text.encode())).hexdigest())
+PYTHON
+
+in_both sqlite3 sqlite3 -batch -bail work.db ".read $scratch/query.sql"
+in_both python3 python3 "$scratch/work.py"
+
+CPUSLAB_OPTIONS="$CPUSLAB_OPTIONS,stats_at_exit:true" preloaded python3 "$scratch/work.py" >/dev/null 2>"$scratch/statistics"
+grep -qE '^guarded: [1-9][0-9]* picked' "$scratch/statistics" || fail "none was guarded: $(tail -n 1 "$scratch/statistics")"
