@@ -100,9 +100,9 @@ int os_show_zeros(void *address, size_t bytes)
 	return change_access(address, bytes, PROT_READ);
 }
 
-void os_unmap(void *address, size_t bytes)
+int os_unmap(void *address, size_t bytes)
 {
-	(void)STATUS(munmap(address, bytes));
+	return STATUS(munmap(address, bytes));
 }
 
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes)

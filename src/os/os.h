@@ -30,7 +30,11 @@ int os_reserve_again(void *address, size_t bytes);
 int os_commit(void *address, size_t bytes);
 /* Makes reserved address space readable: zeros, which the system need not account. */
 int os_show_zeros(void *address, size_t bytes);
-void os_unmap(void *address, size_t bytes);
+/*
+ * Fails where the stretch lies in the middle of what the system keeps as one mapping and the process has as
+ * many as it may have (vm.max_map_count).
+ */
+int os_unmap(void *address, size_t bytes);
 /* Resizes a mapping, moving it where it must. */
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
 /* Gives the pages back; they read as zero afterwards. */

@@ -14,10 +14,13 @@
  *
  * A few freed mappings are kept for a while, because mapping and touching them anew costs a page fault for
  * each page; they go back after the decay time or beyond the limit.
+ *
+ * What the system will not take back (see os_unmap) gives back its memory, and its addresses stay in the
+ * table as STRANDED: no object's, and tried again from time to time.
  */
 struct huge {
 	uintptr_t address;
-	size_t bytes;
+	size_t bytes; /* in whole pages; with STRANDED where no object lies there */
 };
 
 struct table {
@@ -25,11 +28,13 @@ struct table {
 	struct huge huge[];
 };
 
-enum { CACHED = 8, TOMBSTONE = 1 };
+enum { CACHED = 8, TOMBSTONE = 1, STRANDED = 1 };
 
 static struct cpuslab_spinlock huge_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct table *table;
 static size_t filled, live, mapped; /* slots taken (tombstones too), mappings, their bytes */
+static size_t stranded;             /* mappings that are in no other count */
+static uint64_t strand_tried_at;    /* when the system was last asked to take them back */
 static struct cached {
 	uintptr_t address;
 	size_t bytes;
@@ -56,25 +61,47 @@ static struct huge *find(uintptr_t address)
 		struct huge *huge = &table->huge[slot];
 
 		if (huge->address == address)
-			return huge;
+			return huge->bytes & STRANDED ? NULL : huge;
 		if (!huge->address)
 			return NULL;
 	}
 }
 
-static void put(struct table *t, uintptr_t address, size_t bytes)
+/* True when it took a slot that none had before. */
+static bool put(struct table *t, uintptr_t address, size_t bytes)
 {
 	size_t slot = slot_of(t, address);
 
 	while (t->huge[slot].address > TOMBSTONE)
 		slot = (slot + 1) & (t->slots - 1);
+	bool fresh = !t->huge[slot].address;
+
 	t->huge[slot].bytes = bytes;
 	__atomic_store_n(&t->huge[slot].address, address, __ATOMIC_RELEASE);
+	return fresh;
 }
 
 static size_t table_bytes(size_t slots)
 {
 	return sizeof(struct table) + slots * sizeof(struct huge);
+}
+
+static bool make_room(void);
+
+/* With the lock: back to the system, or into the table. */
+static void give_back(void *address, size_t bytes)
+{
+	if (os_unmap(address, bytes) == 0)
+		return;
+	(void)os_purge(address, bytes);
+	/*
+	 * What was an object finds the slot that it had.  For the ends of an aligned mapping, and for what
+	 * was in the cache, a table that cannot grow has its last quarter, of 16 slots at least.
+	 */
+	if (!make_room() && (!table || filled + 1 >= table->slots))
+		return;
+	filled += put(table, (uintptr_t)address, bytes | STRANDED);
+	stranded++;
 }
 
 /* Room for one more entry: a table at most three quarters full, tombstones counted. */
@@ -84,7 +111,7 @@ static bool make_room(void)
 		return true;
 
 	size_t slots = 64;
-	while (slots < live * 4)
+	while (slots < (live + stranded) * 4)
 		slots *= 2;
 	struct table *larger = os_map(NULL, round_to_pages(table_bytes(slots)));
 
@@ -93,15 +120,40 @@ static bool make_room(void)
 	larger->slots = slots;
 	for (size_t slot = 0; table && slot < table->slots; slot++)
 		if (table->huge[slot].address > TOMBSTONE)
-			put(larger, table->huge[slot].address, table->huge[slot].bytes);
+			(void)put(larger, table->huge[slot].address, table->huge[slot].bytes);
 
 	struct table *old = table;
 
-	filled = live;
+	filled = live + stranded;
 	__atomic_store_n(&table, larger, __ATOMIC_RELEASE);
 	if (old)
-		os_unmap(old, round_to_pages(table_bytes(old->slots)));
+		give_back(old, round_to_pages(table_bytes(old->slots)));
 	return true;
+}
+
+/* The same without it. */
+static void lock_and_give_back(void *address, size_t bytes)
+{
+	if (os_unmap(address, bytes) == 0)
+		return;
+	cpuslab_spin_lock(&huge_lock);
+	give_back(address, bytes);
+	cpuslab_spin_unlock(&huge_lock);
+}
+
+/* Asks the system again to take what is stranded. */
+static void give_back_stranded(void)
+{
+	cpuslab_spin_lock(&huge_lock);
+	for (struct huge *huge = table->huge; stranded && huge < table->huge + table->slots; huge++) {
+		if (huge->address <= TOMBSTONE || !(huge->bytes & STRANDED))
+			continue;
+		if (os_unmap((void *)huge->address, huge->bytes - STRANDED) != 0)
+			break;
+		stranded--;
+		__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
+	}
+	cpuslab_spin_unlock(&huge_lock);
 }
 
 static void drop(struct huge *huge)
@@ -121,8 +173,7 @@ static bool enter(uintptr_t address, size_t bytes)
 
 	if (left_behind)
 		drop(left_behind);
-	put(table, address, bytes);
-	filled++;
+	filled += put(table, address, bytes);
 	live++;
 	mapped += bytes;
 	return true;
@@ -163,9 +214,9 @@ static void *map_aligned(size_t bytes, size_t alignment)
 	char *end = start + bytes;
 
 	if (start > wide)
-		os_unmap(wide, (size_t)(start - wide));
+		lock_and_give_back(wide, (size_t)(start - wide));
 	if (wide + bytes + alignment > end)
-		os_unmap(end, (size_t)(wide + bytes + alignment - end));
+		lock_and_give_back(end, (size_t)(wide + bytes + alignment - end));
 	return start;
 }
 
@@ -174,14 +225,15 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 	size_t bytes = round_to_pages(wanted);
 
 	cpuslab_spin_lock(&huge_lock);
-	struct cached reused = take_cached(bytes, alignment);
+	/* First, so that whatever is mapped below can be written down. */
+	bool room = make_room();
+	struct cached reused = room ? take_cached(bytes, alignment) : (struct cached){0};
 
-	if (reused.address && !enter(reused.address, reused.bytes)) {
-		cpuslab_spin_unlock(&huge_lock);
-		os_unmap((void *)reused.address, reused.bytes);
-		return NULL;
-	}
+	if (reused.address)
+		(void)enter(reused.address, reused.bytes);
 	cpuslab_spin_unlock(&huge_lock);
+	if (!room)
+		return NULL;
 	*zeroed = !reused.address;
 	if (reused.address)
 		return (void *)reused.address;
@@ -200,7 +252,7 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 
 	cpuslab_spin_unlock(&huge_lock);
 	if (!entered) {
-		os_unmap(address, bytes);
+		lock_and_give_back(address, bytes);
 		return NULL;
 	}
 	return address;
@@ -261,9 +313,9 @@ bool huge_free(void *address)
 	}
 	cpuslab_spin_unlock(&huge_lock);
 	if (expelled.address)
-		os_unmap((void *)expelled.address, expelled.bytes);
+		lock_and_give_back((void *)expelled.address, expelled.bytes);
 	if (address)
-		os_unmap(address, bytes);
+		lock_and_give_back(address, bytes);
 	return true;
 }
 
@@ -301,6 +353,11 @@ void huge_purge(bool all)
 {
 	uint64_t now = os_milliseconds();
 
+	if (__atomic_load_n(&stranded, __ATOMIC_RELAXED) && (all || now - strand_tried_at >= options.decay)) {
+		strand_tried_at = now;
+		give_back_stranded();
+	}
+
 	for (struct cached *c = cached; c < cached + CACHED; c++) {
 		struct cached expelled = {0};
 
@@ -315,7 +372,7 @@ void huge_purge(bool all)
 		}
 		cpuslab_spin_unlock(&huge_lock);
 		if (expelled.address)
-			os_unmap((void *)expelled.address, expelled.bytes);
+			lock_and_give_back((void *)expelled.address, expelled.bytes);
 	}
 }
 
@@ -324,12 +381,16 @@ void huge_repair(void)
 	if (!cpuslab_spin_is_locked(&huge_lock))
 		return;
 	cpuslab_spin_reset(&huge_lock);
-	filled = live = mapped = 0;
+	filled = live = mapped = stranded = 0;
 	for (size_t slot = 0; table && slot < table->slots; slot++) {
 		if (!table->huge[slot].address)
 			continue;
 		filled++;
-		if (table->huge[slot].address > TOMBSTONE) {
+		if (table->huge[slot].address <= TOMBSTONE)
+			continue;
+		if (table->huge[slot].bytes & STRANDED) {
+			stranded++;
+		} else {
 			live++;
 			mapped += table->huge[slot].bytes;
 		}
@@ -353,7 +414,8 @@ void huge_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("huge.live", (uintptr_t)&live, sizeof live);
 	show("huge.mapped", (uintptr_t)&mapped, sizeof mapped);
 	show("huge.cached", (uintptr_t)&cached_bytes, sizeof cached_bytes);
-	/* The table in force: a count of slots, and then so many pairs of address and bytes. */
+	/* The table in force: a count of slots, and then so many pairs of address and bytes; bit 0 of the
+	 * bytes is set where no object lies. */
 	show("huge.table", (uintptr_t)&table, sizeof(uintptr_t));
 	/* Those that wait to be used again: address and bytes first. */
 	show("huge.waiting", (uintptr_t)cached, sizeof cached);

@@ -79,7 +79,8 @@ static int write_dump(int file, bool proto)
 	flush(work);
 	int error = work->error;
 
-	os_unmap(work, sizeof(struct workspace));
+	if (os_unmap(work, sizeof(struct workspace)) != 0)
+		(void)os_purge(work, sizeof(struct workspace)); /* then it is addresses alone */
 	return error;
 }
 

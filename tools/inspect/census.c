@@ -659,8 +659,10 @@ static size_t read_huge(const struct target *target, struct huge **mappings)
 	if (!target_read(target, table + sizeof(slots), all, slots * sizeof(*all)))
 		slots = 0;
 	for (size_t i = 0; i < slots; i++)
-		if (all[i].address > 1 && all[i].bytes)
-			all[count++] = all[i];
+		if (all[i].address > 1 && all[i].bytes) {
+			all[count] = all[i];
+			all[count++].bytes &= ~1ul; /* set where the system would not take it back */
+		}
 	if (target_read(target, at->huge_waiting.value, raw, at->huge_waiting.size))
 		for (size_t i = 0; i < waiting; i++) {
 			struct huge one;

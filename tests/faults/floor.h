@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * floor: what a test tells and asks libcpuslab_faults.so, the library on a floor whose system calls can fail.
+ */
+#ifndef CPUSLAB_TESTS_FLOOR_H
+#define CPUSLAB_TESTS_FLOOR_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct iovec;
+struct rlimit;
+struct timespec;
+
+/* Starts to count anew; calls number `first` to `first + count - 1` fail, and none where `count` is 0. */
+void faults_plan(unsigned long first, unsigned long count);
+/* System calls that the library made since. */
+unsigned long faults_calls(void);
+/* How many of them failed by plan. */
+unsigned long faults_made(void);
+/* Bytes of address space that the library has mapped, since the process began. */
+long faults_mapped(void);
+
+/* The linker's names: a call of NAME in the library is one of __wrap_NAME, and libc's own is __real_NAME. */
+#define FLOOR_WRAPS(type, name, ...)                                                                         \
+	type __wrap_##name(__VA_ARGS__);                                                                     \
+	type __real_##name(__VA_ARGS__)
+FLOOR_WRAPS(void *, mmap, void *, size_t, int, int, int, off_t);
+FLOOR_WRAPS(int, munmap, void *, size_t);
+FLOOR_WRAPS(void *, mremap, void *, size_t, size_t, int, ...);
+FLOOR_WRAPS(int, mprotect, void *, size_t, int);
+FLOOR_WRAPS(int, madvise, void *, size_t, int);
+FLOOR_WRAPS(int, getrlimit, int, struct rlimit *);
+FLOOR_WRAPS(int, sched_getcpu, void);
+FLOOR_WRAPS(int, clock_gettime, clockid_t, struct timespec *);
+FLOOR_WRAPS(ssize_t, process_vm_readv, pid_t, const struct iovec *, unsigned long, const struct iovec *,
+	    unsigned long, unsigned long);
+FLOOR_WRAPS(int, sigaction, int, const struct sigaction *, struct sigaction *);
+FLOOR_WRAPS(int, open, const char *, int, ...);
+FLOOR_WRAPS(ssize_t, read, int, void *, size_t);
+FLOOR_WRAPS(ssize_t, write, int, const void *, size_t);
+FLOOR_WRAPS(int, close, int);
+FLOOR_WRAPS(int, fcntl, int, int, long);
+FLOOR_WRAPS(long, syscall, long, long, long, long, long, long, long);
+
+#endif
