@@ -236,6 +236,33 @@ static void test_repair(void)
 	CHECK(allocated() == 0);
 }
 
+/* An allocation that waits for nobody takes its object out of a waiting magazine, with the mark above it. */
+static void test_try_alloc(void)
+{
+	start(112);
+	struct magazine *magazine = new_empty();
+	CHECK(depot_refill(&depot, magazine));
+	unsigned count = magazine->count;
+	void *top = magazine->slot[count], *below = magazine->slot[count - 1];
+	magazine->slot[++magazine->count] = NULL;
+	magazine->marks = 1;
+	depot_put(&depot, magazine);
+	check_stacks(1, 0, count);
+	CHECK(depot_try_alloc(&depot) == top);
+	check_stacks(1, 0, count - 1);
+	CHECK(depot_try_alloc(&depot) == below);
+	check_stacks(1, 0, count - 2);
+	void *objects[] = {top, below};
+	slab_free_batch(&depot.slabs, objects, 2);
+	while (statistics().objects) {
+		void *object = depot_try_alloc(&depot);
+		slab_free_batch(&depot.slabs, &object, 1);
+	}
+	check_stacks(0, 1, 0);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
 int main(void)
 {
 	static const uint32_t sizes[] = {16, 48, 112, 512, 1024, 5120, 32768, 131072, 262144};
@@ -245,6 +272,7 @@ int main(void)
 		test_capacity(sizes[i]);
 	test_exchange();
 	test_aging();
+	test_try_alloc();
 	test_repair();
 	return 0;
 }

@@ -196,19 +196,20 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	free_magazine(magazine);
 }
 
-/* With the lock. */
+/* With the lock.  A mark above the object goes with it: an allocation that waits for nobody is not sampled. */
 static void *pop_object(struct depot *depot)
 {
 	struct magazine *magazine = depot->filled;
 
 	if (!magazine)
 		return NULL;
-	void *object = magazine->slot[magazine->count];
+	unsigned top = magazine->count, marks = !magazine->slot[top];
+	void *object = magazine->slot[top - marks];
 
+	magazine->marks = (uint16_t)(magazine->marks - marks);
 	/* One store: a child of a fork has the object once, or nowhere. */
-	__atomic_store_n(&magazine->count, magazine->count - 1, __ATOMIC_RELEASE);
-	if (!object)
-		magazine->marks--;
+	__atomic_store_n(&magazine->count, (uint16_t)(top - marks - 1), __ATOMIC_RELEASE);
+	depot->objects--;
 	if (!magazine->count)
 		push_empty(depot, pop_filled(depot));
 	return object;
