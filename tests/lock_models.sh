@@ -2,40 +2,7 @@
 # Checks the models of the locks exhaustively with spin, and that spin finds each rule that is left out.
 # With CPUSLAB_SOAK set, at larger bounds (minutes, and a few gigabytes of memory).
 set -eu
-cd "$(dirname "$0")/models"
-command -v spin >/dev/null || { echo "skipped: no spin (Debian package spin)"; exit 77; }
-# The same sources in every variant: once is enough.
-case ${CPUSLAB_BUILD_TYPE:-Release}${CPUSLAB_COMPILER:-GNU} in
-ReleaseGNU) ;;
-*) echo "skipped: shown by the release build with gcc"; exit 77 ;;
-esac
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-
-# check MODEL expected-errors DEFINITION...
-check() {
-	model=$1 expected=$2
-	shift 2
-	cp "$model.pml" "$folder"
-	(
-		cd "$folder"
-		spin -a "$@" "$model.pml" >spin.log || { cat spin.log; exit 1; }
-		"${CC:-cc}" -O2 -DSAFETY -DCOLLAPSE -o pan pan.c
-		./pan -m2000000 >pan.log
-	)
-	errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$folder/pan.log")
-	states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$folder/pan.log")
-	echo "$model $*: $states states, $errors errors"
-	if grep -q -e 'max search depth too small' -e 'out of memory' "$folder/pan.log"; then
-		echo "the search was not exhaustive"
-		exit 1
-	fi
-	if [ "$errors" != "$expected" ]; then
-		cat "$folder/pan.log"
-		[ "$expected" != 0 ] || (cd "$folder" && spin -t -p -g "$@" "$model.pml" | tail -n 60)
-		exit 1
-	fi
-}
+. "$(dirname "$0")/shared/models.sh"
 
 check spinlock 0
 check spinlock 0 -DPOLL=1

@@ -270,11 +270,6 @@ static void put(void *to, const void *bytes, size_t length)
 	fwrite(bytes, 1, length, to);
 }
 
-static const char *name_function(void *names, uint64_t address, char *text, size_t bytes)
-{
-	return symbols_name(names, address, text, bytes);
-}
-
 static bool find_format(const char *text, enum format *format)
 {
 	static const char *const names[] = {"pb", "heap", "folded", "top"};
@@ -309,20 +304,20 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 	}
 	sampled->dump.put = put;
 	sampled->dump.to = to;
-	struct symbols *symbols = symbols_open(sampled->dump.mappings, profile_find_mappings(&sampled->dump),
-					       sampled->target->pid);
-
-	sampled->dump.name = name_function;
-	sampled->dump.names = symbols;
-	if (format == PROTO)
+	if (format == PROTO) {
 		profile_write_proto(&sampled->dump);
-	else if (format == HEAP)
+	} else if (format == HEAP) {
 		profile_write_text(&sampled->dump);
-	else if (format == FOLDED)
-		print_folded(sampled, symbols, to, total);
-	else
-		print_top(sampled, symbols, to, total);
-	symbols_close(symbols);
+	} else {
+		struct symbols *symbols = symbols_open(
+			sampled->dump.mappings, profile_find_mappings(&sampled->dump), sampled->target->pid);
+
+		if (format == FOLDED)
+			print_folded(sampled, symbols, to, total);
+		else
+			print_top(sampled, symbols, to, total);
+		symbols_close(symbols);
+	}
 	bool written = fflush(to) == 0 && !ferror(to);
 
 	if (file && fclose(to) != 0)
