@@ -270,6 +270,11 @@ static void put(void *to, const void *bytes, size_t length)
 	fwrite(bytes, 1, length, to);
 }
 
+static const char *name_function(void *names, uint64_t address, char *text, size_t bytes)
+{
+	return symbols_name(names, address, text, bytes);
+}
+
 static bool find_format(const char *text, enum format *format)
 {
 	static const char *const names[] = {"pb", "heap", "folded", "top"};
@@ -304,20 +309,20 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 	}
 	sampled->dump.put = put;
 	sampled->dump.to = to;
-	if (format == PROTO) {
-		profile_write_proto(&sampled->dump);
-	} else if (format == HEAP) {
-		profile_write_text(&sampled->dump);
-	} else {
-		struct symbols *symbols = symbols_open(
-			sampled->dump.mappings, profile_find_mappings(&sampled->dump), sampled->target->pid);
+	struct symbols *symbols = symbols_open(sampled->dump.mappings, profile_find_mappings(&sampled->dump),
+					       sampled->target->pid);
 
-		if (format == FOLDED)
-			print_folded(sampled, symbols, to, total);
-		else
-			print_top(sampled, symbols, to, total);
-		symbols_close(symbols);
-	}
+	sampled->dump.name = name_function;
+	sampled->dump.names = symbols;
+	if (format == PROTO)
+		profile_write_proto(&sampled->dump);
+	else if (format == HEAP)
+		profile_write_text(&sampled->dump);
+	else if (format == FOLDED)
+		print_folded(sampled, symbols, to, total);
+	else
+		print_top(sampled, symbols, to, total);
+	symbols_close(symbols);
 	bool written = fflush(to) == 0 && !ferror(to);
 
 	if (file && fclose(to) != 0)

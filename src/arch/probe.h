@@ -31,6 +31,6 @@
 			 ".popsection\n"                                                                     \
 			 ".endif\n"                                                                          \
 			 :                                                                                   \
-			 : "nor"((uint64_t)(first)), "nor"((uint64_t)(second)))
+			 : "nr"((uint64_t)(first)), "nr"((uint64_t)(second)))
 
 #endif

@@ -492,6 +492,13 @@ static bool find_rules(const struct description *description, uintptr_t address,
 	return true;
 }
 
+/* The outermost function says so. */
+static bool has_no_caller(const struct rules *rules)
+{
+	return rules->of[ARCH_REGISTER_IP].kind == RULE_SAME ||
+	       rules->of[ARCH_REGISTER_IP].kind == RULE_UNDEFINED;
+}
+
 static bool step_by_rules(struct unwind *unwind, const struct rules *rules)
 {
 	uintptr_t caller[ARCH_REGISTERS], frame;
@@ -506,9 +513,7 @@ static bool step_by_rules(struct unwind *unwind, const struct rules *rules)
 	}
 	memcpy(caller, unwind->registers, sizeof caller);
 	caller[ARCH_REGISTER_SP] = frame;
-	/* The outermost function says that it has no caller. */
-	if (rules->of[ARCH_REGISTER_IP].kind == RULE_SAME ||
-	    rules->of[ARCH_REGISTER_IP].kind == RULE_UNDEFINED)
+	if (has_no_caller(rules))
 		return false;
 	for (unsigned i = 0; i < ARCH_REGISTERS; i++)
 		if (!apply(unwind, &rules->of[i], frame, &caller[i]))
@@ -523,13 +528,15 @@ static bool step_by_rules(struct unwind *unwind, const struct rules *rules)
  * Nearly always a frame begins at an offset from one of two registers, the return address lies just below,
  * and the registers that calls keep are still there, or a few words further down.  In one word: for each of
  * these, from the lowest byte on, how many words down (0: not there); then the offset in words; then whether
- * it counts from the stack pointer or the frame pointer.  0 says that a function's rules are not like that.
+ * it counts from the stack pointer or the frame pointer, or that there is no caller.  0 says that a
+ * function's rules are not like that.
  */
 enum {
 	BRIEF_OFFSET = 48, /* lowest bit */
 	BRIEF_BASE = 62,
 	BRIEF_BY_SP = 1,
 	BRIEF_BY_FP = 2,
+	BRIEF_OUTERMOST = 3,
 	WORD = sizeof(uintptr_t),
 };
 
@@ -558,6 +565,8 @@ static uint64_t in_brief(const struct rules *rules)
 {
 	uint64_t brief = 0, words = (uint64_t)rules->frame_offset / WORD;
 
+	if (has_no_caller(rules))
+		return (uint64_t)BRIEF_OUTERMOST << BRIEF_BASE;
 	if (rules->frame_expression.at || rules->frame_offset < 0 || rules->frame_offset % WORD ||
 	    words >> (BRIEF_BASE - BRIEF_OFFSET) || words_below(&rules->of[ARCH_REGISTER_IP]) != 1)
 		return 0;
@@ -582,6 +591,9 @@ static uint64_t in_brief(const struct rules *rules)
 static bool step_in_brief(struct unwind *unwind, uint64_t brief)
 {
 	uintptr_t *registers = unwind->registers;
+
+	if (brief >> BRIEF_BASE == BRIEF_OUTERMOST)
+		return false;
 	uintptr_t words = brief >> BRIEF_OFFSET & ((1ul << (BRIEF_BASE - BRIEF_OFFSET)) - 1);
 	uintptr_t frame =
 		registers[brief >> BRIEF_BASE == BRIEF_BY_SP ? ARCH_REGISTER_SP : ARCH_REGISTER_FP] +
@@ -606,23 +618,39 @@ static bool step_in_brief(struct unwind *unwind, uint64_t brief)
  * one that was closed may be given the other's rules for a while: a stack is then wrong, and read with the
  * same care.
  */
-enum { REMEMBERED_BRIEFS = 1024 };
-static struct {
+enum { BRIEF_SETS = 1 << 10, BRIEFS_IN_SET = 2 };
+static struct brief {
 	uint64_t check, brief;
-} briefs[REMEMBERED_BRIEFS];
+} briefs[BRIEF_SETS][BRIEFS_IN_SET];
+
+/* Addresses that come together often lie a round number of bytes apart. */
+static struct brief *briefs_of(uintptr_t address)
+{
+	return briefs[(address * 0x9e3779b97f4a7c15u >> 32) % BRIEF_SETS];
+}
 
 static uint64_t recall(uintptr_t address)
 {
-	uint64_t brief = __atomic_load_n(&briefs[address % REMEMBERED_BRIEFS].brief, __ATOMIC_RELAXED);
-	uint64_t check = __atomic_load_n(&briefs[address % REMEMBERED_BRIEFS].check, __ATOMIC_RELAXED);
+	const struct brief *set = briefs_of(address);
 
-	return (check ^ brief) == address ? brief : 0;
+	for (unsigned i = 0; i < BRIEFS_IN_SET; i++) {
+		uint64_t brief = __atomic_load_n(&set[i].brief, __ATOMIC_RELAXED);
+
+		if ((__atomic_load_n(&set[i].check, __ATOMIC_RELAXED) ^ brief) == address)
+			return brief;
+	}
+	return 0;
 }
 
 static void remember(uintptr_t address, uint64_t brief)
 {
-	__atomic_store_n(&briefs[address % REMEMBERED_BRIEFS].brief, brief, __ATOMIC_RELAXED);
-	__atomic_store_n(&briefs[address % REMEMBERED_BRIEFS].check, brief ^ address, __ATOMIC_RELAXED);
+	struct brief *set = briefs_of(address);
+	/* The first stays as long as there is room beside it. */
+	unsigned i = __atomic_load_n(&set[0].brief, __ATOMIC_RELAXED) != 0 &&
+		     __atomic_load_n(&set[1].brief, __ATOMIC_RELAXED) == 0;
+
+	__atomic_store_n(&set[i].brief, brief, __ATOMIC_RELAXED);
+	__atomic_store_n(&set[i].check, brief ^ address, __ATOMIC_RELAXED);
 }
 
 /* False where the tables know nothing of the address; *stepped tells whether the frame could be left. */
@@ -694,6 +722,34 @@ static bool step(struct unwind *unwind)
 	       (unwind->registers[ARCH_REGISTER_SP] > before || unwind->interrupted || was_interrupted);
 }
 
+/*
+ * The pages that the thread's last walk found readable, believed as long as the thread stands on one of them:
+ * the number of the first, and below it how many.  One word, since a signal handler may come in between.
+ */
+enum { STACK_PAGES = 24 }; /* bits */
+static __thread uint64_t last_stack;
+
+static void recall_stack(struct unwind *unwind)
+{
+	uintptr_t page = unwind->registers[ARCH_REGISTER_SP] >> OS_PAGE_SHIFT;
+	uintptr_t first = last_stack >> STACK_PAGES, pages = last_stack & ((1ul << STACK_PAGES) - 1);
+
+	if (page - first >= pages) {
+		first = page;
+		pages = 1;
+	}
+	unwind->readable_from = first << OS_PAGE_SHIFT;
+	unwind->readable_to = (first + pages) << OS_PAGE_SHIFT;
+}
+
+static void remember_stack(const struct unwind *unwind)
+{
+	uintptr_t pages = (unwind->readable_to - unwind->readable_from) >> OS_PAGE_SHIFT;
+
+	if (pages >> STACK_PAGES == 0)
+		last_stack = unwind->readable_from >> OS_PAGE_SHIFT << STACK_PAGES | pages;
+}
+
 __attribute__((noinline)) unsigned unwind_callers(uintptr_t *frames, unsigned capacity)
 {
 	struct unwind unwind = {.interrupted = false};
@@ -703,8 +759,7 @@ __attribute__((noinline)) unsigned unwind_callers(uintptr_t *frames, unsigned ca
 	bool skipping = symbol_module((uintptr_t)&unwind_callers, &own) && !own.program;
 
 	arch_read_registers(unwind.registers);
-	unwind.readable_from = unwind.registers[ARCH_REGISTER_SP] & -(uintptr_t)OS_PAGE_BYTES;
-	unwind.readable_to = unwind.readable_from + OS_PAGE_BYTES;
+	recall_stack(&unwind);
 	while (count < capacity && step(&unwind)) {
 		uintptr_t address = unwind.registers[ARCH_REGISTER_IP];
 
@@ -712,5 +767,6 @@ __attribute__((noinline)) unsigned unwind_callers(uintptr_t *frames, unsigned ca
 		if (!skipping)
 			frames[count++] = address;
 	}
+	remember_stack(&unwind);
 	return count;
 }

@@ -196,7 +196,8 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	free_magazine(magazine);
 }
 
-/* With the lock.  A mark above the object goes with it: an allocation that waits for nobody is not sampled. */
+/* With the lock.  A mark above the object goes with it: an allocation that waits for nobody is
+ * not sampled. */
 static void *pop_object(struct depot *depot)
 {
 	struct magazine *magazine = depot->filled;

@@ -833,30 +833,37 @@ static void watch_everything(void)
 	magazine_reclaim_all();
 }
 
+enum { TURN_MILLISECONDS = 500, TURN_SHARE = 200 };
+static uint64_t next_turn;
+
+static void watch_until_next_turn(uint64_t now)
+{
+	watch_everything();
+	uint64_t spent = os_milliseconds() - now, least = spent * TURN_SHARE;
+
+	__atomic_store_n(&next_turn, now + (least > TURN_MILLISECONDS ? least : TURN_MILLISECONDS),
+			 __ATOMIC_RELAXED);
+}
+
 static void settle_profile(void)
 {
 	if (profile_settle())
-		watch_everything();
+		watch_until_next_turn(os_milliseconds());
 }
 
 /*
  * Another choice of objects every now and then, so that a few that are used over and over do not stand for
- * all: as often as costs a hundredth of the time.
+ * all.  Not too often: besides the walk itself, all magazines are filled anew.
  */
 static void turn_profile(void)
 {
-	enum { TURN_MILLISECONDS = 250, SHARE = 100 };
-	static uint64_t next;
-	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next, __ATOMIC_RELAXED);
+	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next_turn, __ATOMIC_RELAXED);
 
-	if (now < due || !__atomic_compare_exchange_n(&next, &due, now + TURN_MILLISECONDS, false,
+	if (now < due || !__atomic_compare_exchange_n(&next_turn, &due, now + TURN_MILLISECONDS, false,
 						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
 	profile_turn();
-	watch_everything();
-	uint64_t spent = os_milliseconds() - now;
-
-	__atomic_store_n(&next, now + (spent > 2 ? spent * SHARE : TURN_MILLISECONDS), __ATOMIC_RELAXED);
+	watch_until_next_turn(now);
 }
 
 void magazine_settle_profile(void)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/symbol.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "profile/format.h"
@@ -52,6 +53,30 @@ static bool read_own(void *unused, uint64_t address, void *buffer, size_t bytes)
 	return os_read_memory(address, buffer, bytes) == 0;
 }
 
+/* Of what a file exports; else its name and the place in it. */
+static const char *name_own(void *unused, uint64_t address, char *text, size_t bytes)
+{
+	static const char digits[] = "0123456789abcdef";
+	struct symbol symbol;
+
+	(void)unused;
+	symbol_find(address, &symbol);
+	if (symbol.function)
+		return symbol.function;
+	const char *file = symbol.module ? symbol.module : "";
+	const char *slash = strrchr(file, '/');
+	char number[2 * sizeof(address) + 1], *digit = number + sizeof(number) - 1;
+	uint64_t rest = symbol.module ? symbol.module_offset : address;
+
+	*digit = '\0';
+	do
+		*--digit = digits[rest % 16];
+	while (rest /= 16);
+	*stpncpy(text, slash ? slash + 1 : file, bytes - sizeof("+0x") - sizeof(number)) = '\0';
+	strcat(strcat(text, symbol.module ? "+0x" : "0x"), number);
+	return text;
+}
+
 static int write_dump(int file, bool proto)
 {
 	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
@@ -69,6 +94,7 @@ static int write_dump(int file, bool proto)
 		.maps = work->maps,
 		.maps_length = os_read_file("/proc/self/maps", work->maps, MAPS_BYTES),
 		.read = read_own,
+		.name = name_own,
 		.put = put,
 		.to = work,
 		.addresses = work->addresses,

@@ -153,6 +153,14 @@ static void add_number(struct message *message, unsigned field, uint64_t value)
 	add_varint(message, value);
 }
 
+static void add_message(struct message *message, unsigned field, const struct message *part)
+{
+	add_varint(message, field << 3 | 2);
+	add_varint(message, part->length);
+	memcpy(message->bytes + message->length, part->bytes, part->length);
+	message->length += part->length;
+}
+
 static void put_bytes(const struct profile_dump *dump, unsigned field, const void *bytes, size_t length)
 {
 	struct message head = {.length = 0};
@@ -282,42 +290,62 @@ static void put_sample(const struct profile_dump *dump, const struct profile_sit
 	add_number(&label, 1, BYTES);
 	add_number(&label, 3, site->size);
 	add_number(&label, 4, BYTES);
-	add_varint(&message, 3 << 3 | 2);
-	add_varint(&message, label.length);
-	memcpy(message.bytes + message.length, label.bytes, label.length);
-	message.length += label.length;
+	add_message(&message, 3, &label);
 	put_message(dump, 2, &message);
 }
 
-/* A location for each address, whose number is the address itself. */
-static void put_locations(const struct profile_dump *dump, size_t mappings)
+/* The addresses of all frames, each once, in order; returns how many. */
+static size_t collect_addresses(const struct profile_dump *dump)
 {
-	size_t count = 0;
+	size_t count = 0, kept = 0;
 
 	for (size_t i = 0; i < dump->site_count; i++)
 		for (unsigned f = 0; is_sampled(&dump->sites[i]) && f < dump->sites[i].frame_count; f++)
 			dump->addresses[count++] = call_at(dump->sites[i].frames[f]);
 	sort(dump->addresses, count);
+	for (size_t i = 0; i < count; i++)
+		if (!i || dump->addresses[i] != dump->addresses[i - 1])
+			dump->addresses[kept++] = dump->addresses[i];
+	return kept;
+}
+
+/* A location and a function for each address, whose numbers are the address itself. */
+static void put_locations(const struct profile_dump *dump, size_t mappings, size_t count, uint64_t first_name)
+{
 	for (size_t i = 0; i < count; i++) {
 		uint64_t address = dump->addresses[i];
-		struct message message = {.length = 0};
+		struct message location = {.length = 0}, line = {.length = 0}, function = {.length = 0};
 		size_t m = 0;
 
-		if (i && address == dump->addresses[i - 1])
-			continue;
 		while (m < mappings &&
 		       address - dump->mappings[m].start >= dump->mappings[m].limit - dump->mappings[m].start)
 			m++;
-		add_number(&message, 1, address);
-		add_number(&message, 2, m < mappings ? m + 1 : 0);
-		add_number(&message, 3, address);
-		put_message(dump, 4, &message);
+		add_number(&location, 1, address);
+		add_number(&location, 2, m < mappings ? m + 1 : 0);
+		add_number(&location, 3, address);
+		add_number(&line, 1, address);
+		add_message(&location, 4, &line);
+		put_message(dump, 4, &location);
+		add_number(&function, 1, address);
+		add_number(&function, 2, first_name + i);
+		put_message(dump, 5, &function);
+	}
+}
+
+static void put_names(const struct profile_dump *dump, size_t count)
+{
+	char text[PROFILE_PATH];
+
+	for (size_t i = 0; i < count; i++) {
+		const char *name = dump->name(dump->names, dump->addresses[i], text, sizeof(text));
+
+		put_bytes(dump, 6, name, strlen(name));
 	}
 }
 
 void profile_write_proto(const struct profile_dump *dump)
 {
-	size_t mappings = profile_find_mappings(dump);
+	size_t mappings = profile_find_mappings(dump), addresses = collect_addresses(dump);
 
 	put_type(dump, 1, ALLOC_OBJECTS, COUNT);
 	put_type(dump, 1, ALLOC_SPACE, BYTES);
@@ -338,13 +366,14 @@ void profile_write_proto(const struct profile_dump *dump)
 		add_number(&message, 6, STRINGS + 2 * m + 1);
 		put_message(dump, 3, &message);
 	}
-	put_locations(dump, mappings);
+	put_locations(dump, mappings, addresses, STRINGS + 2 * mappings);
 	for (unsigned i = 0; i < STRINGS; i++)
 		put_bytes(dump, 6, strings[i], strlen(strings[i]));
 	for (size_t m = 0; m < mappings; m++) {
 		put_bytes(dump, 6, dump->mappings[m].file, strlen(dump->mappings[m].file));
 		put_bytes(dump, 6, dump->mappings[m].build_id, strlen(dump->mappings[m].build_id));
 	}
+	put_names(dump, addresses);
 	put_number(dump, 7, DROP);
 	put_number(dump, 9, (uint64_t)dump->when);
 	put_number(dump, 10, (uint64_t)dump->duration);

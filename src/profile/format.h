@@ -27,6 +27,9 @@ struct profile_dump {
 	/* Reads memory of the process; false where there is none. */
 	bool (*read)(void *process, uint64_t address, void *buffer, size_t bytes);
 	void *process;
+	/* The name of the function at an address, in `text` or where it stays. */
+	const char *(*name)(void *names, uint64_t address, char *text, size_t bytes);
+	void *names;
 	void (*put)(void *to, const void *bytes, size_t length);
 	void *to;
 	/* Room for every frame of every site, and for PROFILE_MAPPINGS. */
@@ -39,7 +42,11 @@ double profile_probability(uint64_t size, uint64_t interval);
 /* Finds the executable mappings, from the text of /proc/PID/maps; returns how many. */
 size_t profile_find_mappings(const struct profile_dump *dump);
 
-/* pprof's profile.proto, not compressed.  Counts are those of all objects, not of the samples. */
+/*
+ * pprof's profile.proto, not compressed.  Counts are those of all objects, not of the samples.  Functions
+ * have names, for readers that do not look into a program's files; and mappings do not say so, so that those
+ * that do find lines and inlined functions too.
+ */
 void profile_write_proto(const struct profile_dump *dump);
 /* The text of gperftools, "heap_v2".  Counts are those of the samples, as its readers expect. */
 void profile_write_text(const struct profile_dump *dump);

@@ -12,11 +12,33 @@ struct profile_state profile;
 /* ---- probabilities ------------------------------------------------------------------------------------- */
 
 /* A number of 64 bits below it comes up with just that probability; all of them where it is 1. */
-uint64_t profile_bound(size_t size)
+static uint64_t find_bound(size_t size, uint64_t interval)
 {
-	double probability = profile_probability(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
+	double probability = profile_probability(size, interval);
 
 	return probability >= 1 ? UINT64_MAX : (uint64_t)(probability * 0x1p64);
+}
+
+/*
+ * Remembered for the sizes that come again and again.  What was stored is exclusive-or the bound, so that two
+ * threads that write one at a time leave something that fits no size.
+ */
+uint64_t profile_bound(size_t size)
+{
+	enum { BOUNDS = 128, STEP = 16 };
+	static struct {
+		uint64_t check, bound;
+	} bounds[BOUNDS];
+	uint64_t interval = __atomic_load_n(&profile.interval, __ATOMIC_RELAXED);
+	uint64_t key = (uint64_t)size ^ interval << 32, place = size / STEP % BOUNDS;
+	uint64_t bound = __atomic_load_n(&bounds[place].bound, __ATOMIC_RELAXED);
+
+	if ((__atomic_load_n(&bounds[place].check, __ATOMIC_RELAXED) ^ bound) == key)
+		return bound;
+	bound = find_bound(size, interval);
+	__atomic_store_n(&bounds[place].bound, bound, __ATOMIC_RELAXED);
+	__atomic_store_n(&bounds[place].check, key ^ bound, __ATOMIC_RELAXED);
+	return bound;
 }
 
 static uint64_t mix(uint64_t x)
@@ -31,7 +53,7 @@ bool profile_chooses(size_t size)
 	static uint64_t calls;
 
 	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^ profile.secret) <
-	       profile_bound(size);
+	       find_bound(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
 }
 
 /* ---- start and end ------------------------------------------------------------------------------------- */
@@ -64,6 +86,7 @@ bool profile_settle(void)
 		os_purge(profile.tables, sizeof(struct profile_tables));
 	profile.secret = mix(profile.secret + (uintptr_t)tables + os_milliseconds());
 	profile.lost = profile.in_use = 0;
+	profile.reach = PROFILE_PLACES;
 	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
 	profile.last_interval = wanted;
 	__atomic_store_n(&profile.tables, tables, __ATOMIC_RELEASE);
@@ -116,7 +139,9 @@ static struct profile_site *find_site(struct profile_tables *tables, const uint6
 
 static struct profile_object *places_of(struct profile_tables *tables, const void *object)
 {
-	return &tables->objects[mix((uintptr_t)object) % (PROFILE_OBJECTS - PROFILE_WINDOW)];
+	uint64_t place = mix((uintptr_t)object) % (PROFILE_OBJECTS - PROFILE_WINDOW);
+
+	return &tables->objects[place - place % PROFILE_PLACES];
 }
 
 /* False when all its places are taken. */
@@ -130,6 +155,9 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 		if (!__atomic_compare_exchange_n(&place[i].address, &empty, 1, false, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED))
 			continue;
+		/* Before the entry is there: whoever frees the object looks as far as this. */
+		if (i >= __atomic_load_n(&profile.reach, __ATOMIC_RELAXED))
+			__atomic_store_n(&profile.reach, PROFILE_WINDOW, __ATOMIC_RELEASE);
 		place[i].site = site;
 		__atomic_store_n(&place[i].address, (uintptr_t)object, __ATOMIC_RELEASE);
 		return true;
@@ -146,8 +174,9 @@ static uint64_t weight(uint64_t size)
 static struct profile_object *find_object(struct profile_tables *tables, const void *object)
 {
 	struct profile_object *place = places_of(tables, object);
+	uint64_t reach = __atomic_load_n(&profile.reach, __ATOMIC_ACQUIRE);
 
-	for (unsigned i = 0; i < PROFILE_WINDOW; i++)
+	for (unsigned i = 0; i < reach; i++)
 		if (__atomic_load_n(&place[i].address, __ATOMIC_ACQUIRE) == (uintptr_t)object)
 			return &place[i];
 	return NULL;

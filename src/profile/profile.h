@@ -39,7 +39,8 @@ enum {
 	PROFILE_FRAMES = 60,
 	PROFILE_SITES = 1 << 14,
 	PROFILE_OBJECTS = 1 << 18,
-	PROFILE_WINDOW = 16, /* places in which an object's entry may lie */
+	PROFILE_PLACES = 4,  /* entries in a cache line, where an object's is looked for first */
+	PROFILE_WINDOW = 16, /* places in which it may lie */
 };
 
 /* Read from outside, too: see tools/profile.c. */
@@ -59,7 +60,7 @@ struct profile_object {
 
 struct profile_tables {
 	struct profile_site sites[PROFILE_SITES];
-	struct profile_object objects[PROFILE_OBJECTS];
+	struct profile_object objects[PROFILE_OBJECTS] __attribute__((aligned(64)));
 };
 
 struct profile_state {
@@ -70,6 +71,7 @@ struct profile_state {
 	uint64_t secret;
 	uint64_t in_use; /* bytes, estimated */
 	uint64_t lost;   /* samples for which there was no room */
+	uint64_t reach;  /* places that hold any object's entry so far */
 	uint64_t choice; /* counts the choices of what is watched; changes after `secret` */
 	struct profile_tables *tables;
 };
