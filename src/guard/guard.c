@@ -63,7 +63,8 @@ void guard_begin(void)
 	}
 	guard.start = (uintptr_t)start;
 	guard.slots = (unsigned)slots;
-	guard.page_bound = UINT64_MAX / (options.guard < GUARD_SPREAD ? options.guard : GUARD_SPREAD);
+	guard.rate = options.guard < UINT32_MAX ? (unsigned)options.guard : UINT32_MAX;
+	guard.page_bound = UINT64_MAX / (guard.rate < GUARD_SPREAD ? guard.rate : GUARD_SPREAD);
 	guard.secret = os_random();
 	fault_watch();
 	guard.bytes = pool_bytes(slots);
@@ -163,10 +164,13 @@ static void fill_slack(const struct guard_slot *slot)
 /* NULL for nowhere. */
 static const char *first_changed(const char *start, const char *end)
 {
-	for (; start < end; start++)
-		if (*(const unsigned char *)start != SLACK)
-			return start;
-	return NULL;
+	/* All bytes are the first one's value when each equals the one after it. */
+	if (start == end || (*(const unsigned char *)start == SLACK &&
+			     memcmp(start, start + 1, (size_t)(end - start) - 1) == 0))
+		return NULL;
+	while (*(const unsigned char *)start == SLACK)
+		start++;
+	return start;
 }
 
 /* ---- allocation and free --------------------------------------------------------------------------------

@@ -35,7 +35,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-enum { GUARD_SPREAD = 128, GUARD_LARGEST = 256 << 10 };
+enum { GUARD_SPREAD = 256, GUARD_LARGEST = 256 << 10 };
 
 enum guard_slot_state { GUARD_UNUSED, GUARD_BUSY, GUARD_LIVE, GUARD_FREED };
 
@@ -65,7 +65,7 @@ struct guard_statistics {
 struct guard_state {
 	uintptr_t start; /* of the address space of all slots */
 	size_t bytes;    /* 0: nothing is guarded */
-	unsigned slots;
+	unsigned slots, rate;
 	uint64_t page_bound; /* 2^64 times the probability of a page to be chosen */
 	uint64_t secret;     /* which pages those are */
 };
@@ -90,11 +90,13 @@ static inline bool guard_contains(const void *address)
 
 /* Whether the page of an object is chosen. */
 bool guard_chooses(const void *object);
-/* Whether to mark an object of a chosen page that is freed, and one that comes from the slabs. */
+/* Whether to mark an object of a chosen page that is freed. */
 bool guard_picks_freed(void);
-bool guard_picks_fresh(void);
+/* Which of the objects that come from the slabs to mark: that of this number, from 0, and each RATE-th after
+ * it. */
+unsigned guard_picks_fresh(void);
 /* True every now and then: other pages have been chosen, which are to be found. */
-bool guard_turn(void);
+bool guard_turn(size_t heap_pages);
 
 /* ---- guarded objects ------------------------------------------------------------------------------------
  */

@@ -175,16 +175,6 @@ static bool is_guarded(const struct cache *cache)
 	return guard_is_on() && !cache->owner;
 }
 
-/* Whether an object that comes from the slabs gets a mark; sees to its page. */
-static bool watch_fresh(const void *object, uint64_t bound, bool guarded)
-{
-	bool watched = profile_watches(bound, object);
-
-	if ((watched || (guarded && guard_chooses(object))) && page_id(object) != PAGE_WATCHED)
-		set_page_id(object, PAGE_WATCHED);
-	return watched || (guarded && guard_picks_fresh());
-}
-
 /*
  * After a refill: what is watched or picked gets its mark, and a page that is watched leads frees into the
  * slow path.  The objects are in hand, so that their pages stay the cache's.  A mark for which the magazine
@@ -194,11 +184,19 @@ static void mark_watched(struct cache *cache, struct magazine *magazine)
 {
 	uint64_t bound = watched_bound(cache);
 	bool guarded = is_guarded(cache);
+	unsigned count = magazine->count, pick = guarded ? guard_picks_fresh() : count;
 
 	if (magazine->capacity < SMALLEST_MARKED)
 		return;
-	for (unsigned i = 1; i <= magazine->count; i++) {
-		if (!watch_fresh(magazine->slot[i], bound, guarded) || magazine->count == magazine->capacity)
+	for (unsigned n = 0, i = 1; n < count; n++, i++) {
+		const void *object = magazine->slot[i];
+		bool watched = profile_watches(bound, object), picked = n == pick;
+
+		if (picked)
+			pick += guard.rate;
+		if ((watched || (guarded && guard_chooses(object))) && page_id(object) != PAGE_WATCHED)
+			set_page_id(object, PAGE_WATCHED);
+		if ((!watched && !picked) || magazine->count == magazine->capacity)
 			continue;
 		for (unsigned above = magazine->count++; above > i; above--)
 			magazine->slot[above + 1] = magazine->slot[above];
@@ -228,13 +226,16 @@ static bool free_is_watched(const struct cache *cache, void *object)
 }
 
 /*
- * Leads frees into the pages that are chosen now to the slow path.  Those of the last choice find their own
- * way back (free_is_watched); a slab that is made from now on is seen as it fills magazines (watch_fresh).
+ * Every now and then, leads frees into pages that are chosen anew to the slow path.  Those of the last choice
+ * find their own way back (free_is_watched); a slab that is made from now on is seen as it fills magazines
+ * (watch_fresh).
  */
-static void find_chosen_pages(void)
+static void choose_pages(void)
 {
 	uintptr_t end = page_front.heap_page + page_heap_pages();
 
+	if (!guard_turn(end - page_front.heap_page))
+		return;
 	cpuslab_spin_lock(&census_lock);
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		const void *address = (const void *)(page << PAGE_SHIFT);
@@ -358,6 +359,8 @@ void magazine_tick(void)
 	static uint64_t last_tick;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
 
+	if (guard_is_on())
+		choose_pages();
 	if (now - last < TICK_MILLISECONDS ||
 	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
@@ -367,8 +370,6 @@ void magazine_tick(void)
 	vcpu_bury_dead_slots();
 	reclaim();
 	page_tick();
-	if (guard_is_on() && guard_turn())
-		find_chosen_pages();
 }
 
 void magazine_reclaim_all(void)
@@ -475,8 +476,7 @@ static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, 
 	/* A mark of a profile is for its object. */
 	if (!is_guarded(cache) || profile_watches(watched_bound(cache), marked))
 		return NULL;
-	if (guard_turn())
-		find_chosen_pages();
+	choose_pages();
 	return guard_alloc(requested);
 }
 
@@ -490,7 +490,7 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, size_t req
 	if (guarded) {
 		/* The object stays for the next allocation, which is as likely to be picked as any other. */
 		push_in_hand(magazine, object);
-		if (guard_picks_fresh())
+		if (guard_picks_fresh() == 0)
 			mark_in_hand(magazine);
 	}
 	install(cache, magazine);
