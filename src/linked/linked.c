@@ -208,6 +208,15 @@ void linked_enlist(struct linked_cache *cache, struct linked_slab *slab)
 	cache->partial++;
 }
 
+static void enlist_first(struct linked_cache *cache, struct linked_slab *slab)
+{
+	slab->previous = NULL;
+	slab->next = cache->first;
+	*(cache->first ? &cache->first->previous : &cache->last) = slab;
+	cache->first = slab;
+	cache->partial++;
+}
+
 static void delist(struct linked_cache *cache, struct linked_slab *slab)
 {
 	*(slab->previous ? &slab->previous->next : &cache->first) = slab->next;
@@ -324,7 +333,10 @@ static bool any_watched(const struct linked_cache *cache, const struct linked_sl
 	return false;
 }
 
-/* Whether a profile wants to know of objects of a slab in hand: found out once for each choice. */
+/*
+ * Whether a profile wants to know of objects of a slab that is in hand, or listed, with the lock: found out
+ * once for each choice.
+ */
 static bool is_watched(struct linked_cache *cache, struct linked_slab *slab)
 {
 	if (!profile_is_on())
@@ -522,7 +534,8 @@ static void thaw(struct linked_cache *cache, struct linked_hand hand, struct lin
 	if (!new.in_use && may_give_up(cache))
 		give_up(cache, hand.slab, surplus);
 	else if (new.in_use < cache->objects)
-		linked_enlist(cache, hand.slab);
+		/* What would be on a word now goes on being allocated from. */
+		(profile_is_on() && was_watched(hand.slab) ? enlist_first : linked_enlist)(cache, hand.slab);
 }
 
 void linked_put_back(struct linked_cache *cache, struct linked_hand hand)
@@ -567,6 +580,36 @@ void *linked_try_alloc_missed(struct linked_cache *cache)
 	return object;
 }
 
+/*
+ * One object of the first partial slab if a profile watches it; NULL if not, or where more must be linked.
+ * Such a slab serves calls one at a time for as long as it would have been on a word: were it put behind the
+ * others, its objects would be allocated less often than theirs.
+ */
+static void *take_watched(struct linked_cache *cache)
+{
+	union linked_state old, new;
+	uintptr_t object = 0;
+
+	lock_cache(cache);
+	struct linked_slab *slab = cache->first;
+
+	if (slab && is_watched(cache, slab)) {
+		/* Others may free into it meanwhile, but nobody takes: the first object's link stays its. */
+		do {
+			old = new = read_state(slab);
+			object = old.list;
+			if (front_is_end(object))
+				break;
+			new.list = checked_next(cache, slab, object);
+			new.in_use++;
+		} while (!replace_state(cache, slab, &old, &new));
+		if (!front_is_end(object) && new.in_use == cache->objects)
+			delist(cache, slab);
+	}
+	cpuslab_spin_unlock(&cache->lock);
+	return object && !front_is_end(object) ? (void *)object : NULL;
+}
+
 static void install(struct linked_cache *cache, struct linked_hand hand)
 {
 	if (hand.slab && (is_watched(cache, hand.slab) || !front_install(cache, hand)))
@@ -579,6 +622,11 @@ size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t c
 	size_t taken = 0;
 	bool watched = false;
 
+	if (profile_is_on() && !hand.slab)
+		while (taken < count && (objects[taken] = take_watched(cache))) {
+			taken++;
+			watched = true;
+		}
 	while (taken < count && find_objects(cache, &hand)) {
 		watched |= is_watched(cache, hand.slab);
 		while (taken < count && !front_is_end(hand.list))

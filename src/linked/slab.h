@@ -13,7 +13,7 @@ union linked_state {
 		uint16_t in_use;   /* objects below `threaded` that are not in that list */
 		uint16_t threaded; /* objects from here on have never been linked, and count nowhere */
 		uint16_t frozen;   /* the slab is on a word, or in a hand */
-		uint16_t watched;  /* see is_watched; changed by whoever has the slab in hand */
+		uint16_t watched;  /* see is_watched; changed by who has the slab in hand, or the lock */
 	};
 	uint64_t pair[2];
 } __attribute__((aligned(16)));
