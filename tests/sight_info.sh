@@ -119,6 +119,27 @@ LC_ALL=C "$cpuslab" map "$pid" | awk 'NR == 2 && $2 + 0 > 0 && length($4) == 64 
 "$cpuslab" map --svg="$work/map.svg" "$pid" && $python -c "
 import sys, xml.dom.minidom
 assert len(xml.dom.minidom.parse(sys.argv[1]).getElementsByTagName('rect')) >= 64" "$work/map.svg" || fail "map --svg"
+if "$cpuslab" map --png="$work/map.png" "$pid" 2>"$work/error"; then
+	$python - "$work/map.png" <<'PYTHON' || fail "map --png"
+import struct, sys, zlib
+image = open(sys.argv[1], "rb").read()
+assert image[:8] == b"\x89PNG\r\n\x1a\n"
+at, data = 8, b""
+while at < len(image):
+    length, kind = struct.unpack(">I4s", image[at:at + 8])
+    part = image[at + 8:at + 8 + length]
+    assert struct.unpack(">I", image[at + 8 + length:at + 12 + length])[0] == zlib.crc32(kind + part)
+    if kind == b"IHDR":
+        width, height, depth, colour = struct.unpack(">IIBB", part[:10])
+    data += part if kind == b"IDAT" else b""
+    at += 12 + length
+assert (width, depth, colour) == (64 * 11 + 1, 8, 2) and height % 11 == 1, (width, height)
+assert len(zlib.decompress(data)) == height * (3 * width + 1)
+PYTHON
+else
+	grep -q 'built without libpng' "$work/error" || fail "$(cat "$work/error")"
+	echo "this command draws no PNG"
+fi
 
 # ---- processes that do not stay ------------------------------------------------------------------------------------
 

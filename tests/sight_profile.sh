@@ -24,7 +24,7 @@ in_use() {
 
 begin "$build/tests/target_leak"
 before=$(in_use malloc-960)
-"$cpuslab" profile --seconds=4 --interval=16K --keep --output=one.pb "$pid" || fail "no profile"
+"$cpuslab" profile --seconds=2 --interval=8K --keep --output=one.pb "$pid" || fail "no profile"
 [ -s one.pb ] || fail "an empty profile"
 "$cpuslab" profile --format=top "$pid" >top || fail "a profile that runs is not read"
 after=$(in_use malloc-960)
@@ -36,12 +36,12 @@ near "$(kilobytes remember_session <top)" 1000 50 || fail "sessions are 1000 KiB
 "$cpuslab" profile --format=folded "$pid" | grep -q '^_start;.*main;handle_request;append_to_log [0-9]*$' ||
 	fail "no folded stacks"
 "$cpuslab" profile --format=heap "$pid" >one.heap || fail "no text"
-head -1 one.heap | grep -q '^heap profile: *[0-9]*: *[0-9]* *\[ *[0-9]*: *[0-9]*\] @ heap_v2/16384$' || fail "its head"
+head -1 one.heap | grep -q '^heap profile: *[0-9]*: *[0-9]* *\[ *[0-9]*: *[0-9]*\] @ heap_v2/8192$' || fail "its head"
 grep -q '^MAPPED_LIBRARIES:$' one.heap && grep -q 'r-xp.*target_leak' one.heap || fail "its mappings"
 # Who allocated most, by turns of eight, one and a tenth.
 "$cpuslab" profile --format=top --total "$pid" >total
 awk 'NR == 3 && $NF != "parse_request" { exit 1 }' total || fail "not requests first: $(cat total)"
-sleep 1
+sleep 0.4
 "$cpuslab" profile --seconds=0 --output=two.pb "$pid" || fail "no second profile"
 
 go=$(command -v go || true)
@@ -64,7 +64,7 @@ kill -KILL "$pid"
 
 # ---- by options ---------------------------------------------------------------------------------------------------
 
-CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 2
+CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 1
 eventually test -s "$work/exit.$pid.1.pb"
 CPUSLAB_OPTIONS=profile:16K,profile_growth:4M CPUSLAB_PROFILE=$work/growth begin "$build/tests/target_leak"
 eventually test -s "$work/growth.$pid.3.pb"
@@ -92,8 +92,8 @@ near "$(kilobytes churn <top)" $((8000 * 2080 / 1024)) 20 || fail "8000 objects 
 kill -0 "$pid" || fail "it has died"
 kill -KILL "$pid"
 begin "$build/tests/target_crowd" 4 500
-for _ in 1 2 3 4 5; do
-	"$cpuslab" profile --seconds=0.4 --interval=4K --output=again.pb "$pid" || fail "start and end"
+for _ in 1 2 3 4; do
+	"$cpuslab" profile --seconds=0.2 --interval=4K --output=again.pb "$pid" || fail "start and end"
 done
 kill -0 "$pid" || fail "it has died of it"
 exit 0

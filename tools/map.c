@@ -4,12 +4,16 @@
 #include "commands.h"
 #include "inspect/census.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef CPUSLAB_HAS_PNG
+#include <png.h>
+#endif
 
 enum { BLOCK_PAGES = 512, CELLS = 64, CELL_PAGES = BLOCK_PAGES / CELLS, PAGES_AT_ONCE = 4096 };
 
@@ -31,15 +35,17 @@ struct picture {
 
 static const struct option options[] = {
 	{"svg", required_argument, NULL, 's'},
+	{"png", required_argument, NULL, 'p'},
 	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
 };
 
 static int usage(FILE *to)
 {
-	fputs("usage: cpuslab map [--svg=FILE] [PID|NAME]\n"
+	fputs("usage: cpuslab map [--svg=FILE|--png=FILE] [PID|NAME]\n"
 	      "Draws the heap: a row for each block of 2 MiB, a cell for each 32 KiB of it.\n"
-	      "  --svg=FILE  as a picture\n",
+	      "  --svg=FILE  as a picture with addresses and what each cell is\n"
+	      "  --png=FILE  as a picture of the cells alone\n",
 	      to);
 	return to == stdout ? 0 : 2;
 }
@@ -161,6 +167,17 @@ static unsigned fill_of(const struct cell *cell)
 	return eighths > 8 ? 8 : used && !eighths ? 1 : (unsigned)eighths;
 }
 
+/* What most of its pages are. */
+static enum kind kind_of(const struct cell *cell)
+{
+	enum kind kind = PAGE_IS_FREE;
+
+	for (enum kind k = PAGE_IS_FREE; k < KINDS; k++)
+		if (cell->pages[k] > cell->pages[kind])
+			kind = k;
+	return kind;
+}
+
 static double block_fill(const struct cell *cells)
 {
 	uint64_t used = 0;
@@ -168,6 +185,25 @@ static double block_fill(const struct cell *cells)
 	for (unsigned c = 0; c < CELLS; c++)
 		used += cells[c].used + cells[c].pages[PAGE_IS_LARGE] * (uint64_t)CENSUS_PAGE;
 	return 100.0 * (double)used / (BLOCK_PAGES * CENSUS_PAGE);
+}
+
+/* Slabs are blue, large objects orange, the darker the more of them is in use. */
+struct colour {
+	uint8_t red, green, blue;
+};
+
+static struct colour colour_of(const struct cell *cell)
+{
+	unsigned fill = fill_of(cell), light = 230 - 15 * fill;
+	unsigned reach = (light > 127 ? 255 - light : light) * 7 / 10; /* of the strongest and weakest */
+	uint8_t low = (uint8_t)(light - reach), middle = (uint8_t)light, high = (uint8_t)(light + reach);
+
+	if (!cell->resident)
+		return (struct colour){255, 255, 255};
+	if (!fill)
+		return (struct colour){204, 204, 204};
+	return kind_of(cell) == PAGE_IS_LARGE ? (struct colour){high, middle, low}
+					      : (struct colour){low, middle, high};
 }
 
 static void draw_text(const struct picture *picture, const struct census *census, bool unicode)
@@ -196,7 +232,6 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 		     const char *file)
 {
 	enum { SIDE = 10, LEFT = 130, TOP = 50 };
-	static const unsigned hues[KINDS] = {0, 30, 210};
 	FILE *to = fopen(file, "we");
 
 	if (!to) {
@@ -219,24 +254,13 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 			block_fill(&picture->cells[b * CELLS]));
 		for (unsigned c = 0; c < CELLS; c++) {
 			const struct cell *cell = &picture->cells[b * CELLS + c];
-			enum kind kind = PAGE_IS_FREE;
-
-			for (enum kind k = PAGE_IS_FREE; k < KINDS; k++)
-				if (cell->pages[k] > cell->pages[kind])
-					kind = k;
-			unsigned fill = fill_of(cell);
+			struct colour colour = colour_of(cell);
 
 			fprintf(to,
-				"<rect x=\"%u\" y=\"%zu\" width=\"%d\" height=\"%d\" stroke=\"#ddd\" fill=\"",
-				LEFT + c * SIDE, y, SIDE, SIDE);
-			if (!cell->resident)
-				fputs("#fff", to);
-			else if (!fill)
-				fputs("#ccc", to);
-			else
-				fprintf(to, "hsl(%u,70%%,%u%%)", hues[kind], 90 - fill * 6);
-			fprintf(to, "\"><title>%s, %u%% in use</title></rect>\n", kind_names[kind],
-				fill * 100 / 8);
+				"<rect x=\"%u\" y=\"%zu\" width=\"%d\" height=\"%d\" stroke=\"#ddd\" "
+				"fill=\"#%02x%02x%02x\"><title>%s, %u%% in use</title></rect>\n",
+				LEFT + c * SIDE, y, SIDE, SIDE, colour.red, colour.green, colour.blue,
+				kind_names[kind_of(cell)], fill_of(cell) * 100 / 8);
 		}
 	}
 	fputs("</svg>\n", to);
@@ -245,18 +269,60 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 	return fclose(to) == 0 && written;
 }
 
+#ifdef CPUSLAB_HAS_PNG
+/* A cell is a square, with a line of background below and beside it; smaller ones where there are many. */
+static bool draw_png(const struct picture *picture, const char *file)
+{
+	const size_t side = picture->blocks > 1000 ? 3 : 10, step = side + 1;
+	png_image image = {
+		.version = PNG_IMAGE_VERSION,
+		.width = (png_uint_32)(CELLS * step + 1),
+		.height = (png_uint_32)(picture->blocks * step + 1),
+		.format = PNG_FORMAT_RGB,
+	};
+	struct colour *pixels = malloc(PNG_IMAGE_SIZE(image));
+	bool written = false;
+
+	_Static_assert(sizeof(struct colour) == 3, "a pixel");
+	if (pixels) {
+		memset(pixels, 0xdd, PNG_IMAGE_SIZE(image));
+		for (size_t y = 0; y < picture->blocks * step; y++)
+			for (size_t x = 0; x < CELLS * step; x++)
+				if (x % step && y % step)
+					pixels[y * image.width + x] =
+						colour_of(&picture->cells[y / step * CELLS + x / step]);
+		written = png_image_write_to_file(&image, file, 0, pixels, 0, NULL);
+	}
+	if (!written)
+		fprintf(stderr, "cpuslab map: %s: %s\n", file, pixels ? image.message : strerror(ENOMEM));
+	free(pixels);
+	return written;
+}
+#else
+static bool draw_png(const struct picture *picture, const char *file)
+{
+	(void)picture;
+	fprintf(stderr, "cpuslab map: %s: this command was built without libpng; --svg does not need it\n",
+		file);
+	return false;
+}
+#endif
+
 int command_map(int argc, char **argv)
 {
-	const char *file = NULL;
+	const char *svg = NULL, *png = NULL;
 	struct target target;
 	struct census census = {.cache_count = 0};
 	struct picture picture;
 
 	setlocale(LC_CTYPE, "");
-	for (int option; (option = getopt_long(argc, argv, "s:h", options, NULL)) != -1;)
+	for (int option; (option = getopt_long(argc, argv, "s:p:h", options, NULL)) != -1;)
 		switch (option) {
 		case 's':
-			file = optarg;
+			svg = optarg;
+			break;
+		case 'p':
+			png = optarg;
 			break;
 		case 'h':
 			return usage(stdout);
@@ -278,9 +344,11 @@ int command_map(int argc, char **argv)
 	if (done && !read_residents(&picture, &census, &target))
 		for (size_t c = 0; c < picture.blocks * CELLS; c++)
 			picture.cells[c].resident = CELL_PAGES; /* not told: as if all were there */
-	if (done && file)
-		done = draw_svg(&picture, &census, &target, file);
-	else if (done)
+	if (done && svg)
+		done = draw_svg(&picture, &census, &target, svg);
+	if (done && png)
+		done = draw_png(&picture, png);
+	if (done && !svg && !png)
 		draw_text(&picture, &census, strcmp(nl_langinfo(CODESET), "UTF-8") == 0);
 	free(picture.cells);
 	census_free(&census);
