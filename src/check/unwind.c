@@ -16,23 +16,29 @@ struct unwind {
 
 /* ---- the stack's memory ------------------------------------------------------------------------------- */
 
-/* Reads one word.  Only the kernel can say whether a page may be read; once for each page. */
-static bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
+/* Only the kernel can say whether a page may be read; it is asked once for each page. */
+static __attribute__((noinline)) bool ask_for_page(struct unwind *unwind, uintptr_t address)
+{
+	uintptr_t page = address & -(uintptr_t)OS_PAGE_BYTES;
+
+	if (!os_can_read((const void *)address))
+		return false;
+	if (page == unwind->readable_to) {
+		unwind->readable_to += OS_PAGE_BYTES;
+	} else {
+		unwind->readable_from = page;
+		unwind->readable_to = page + OS_PAGE_BYTES;
+	}
+	return true;
+}
+
+static inline bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
 {
 	if (address % sizeof *word)
 		return false;
-	if (address < unwind->readable_from || address >= unwind->readable_to) {
-		uintptr_t page = address & -(uintptr_t)OS_PAGE_BYTES;
-
-		if (!os_can_read((const void *)address))
-			return false;
-		if (page == unwind->readable_to) {
-			unwind->readable_to += OS_PAGE_BYTES;
-		} else {
-			unwind->readable_from = page;
-			unwind->readable_to = page + OS_PAGE_BYTES;
-		}
-	}
+	if ((address < unwind->readable_from || address >= unwind->readable_to) &&
+	    !ask_for_page(unwind, address))
+		return false;
 	*word = *(const uintptr_t *)address;
 	return true;
 }
@@ -601,11 +607,14 @@ static bool step_in_brief(struct unwind *unwind, uint64_t brief)
 
 	if (!read_word(unwind, frame - WORD, &registers[ARCH_REGISTER_IP]))
 		return false;
-	for (unsigned i = 0; i < SAVED; i++) {
-		uint8_t below = (uint8_t)(brief >> 8 * i);
+	uint64_t rest = brief & ((1ul << 8 * SAVED) - 1);
 
-		if (below && !read_word(unwind, frame - below * WORD, &registers[saved[i]]))
+	while (rest) {
+		unsigned i = (unsigned)__builtin_ctzl(rest) / 8;
+
+		if (!read_word(unwind, frame - (uint8_t)(brief >> 8 * i) * WORD, &registers[saved[i]]))
 			return false;
+		rest &= ~(0xfful << 8 * i);
 	}
 	registers[ARCH_REGISTER_SP] = frame;
 	unwind->interrupted = false;

@@ -23,13 +23,12 @@ static uint64_t find_bound(size_t size, uint64_t interval)
  * Remembered for the sizes that come again and again.  What was stored is exclusive-or the bound, so that two
  * threads that write one at a time leave something that fits no size.
  */
-uint64_t profile_bound(size_t size)
+static uint64_t bound_of(size_t size, uint64_t interval)
 {
 	enum { BOUNDS = 128, STEP = 16 };
 	static struct {
 		uint64_t check, bound;
 	} bounds[BOUNDS];
-	uint64_t interval = __atomic_load_n(&profile.interval, __ATOMIC_RELAXED);
 	uint64_t key = (uint64_t)size ^ interval << 32, place = size / STEP % BOUNDS;
 	uint64_t bound = __atomic_load_n(&bounds[place].bound, __ATOMIC_RELAXED);
 
@@ -39,6 +38,11 @@ uint64_t profile_bound(size_t size)
 	__atomic_store_n(&bounds[place].bound, bound, __ATOMIC_RELAXED);
 	__atomic_store_n(&bounds[place].check, key ^ bound, __ATOMIC_RELAXED);
 	return bound;
+}
+
+uint64_t profile_bound(size_t size)
+{
+	return bound_of(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
 }
 
 static uint64_t mix(uint64_t x)
@@ -137,6 +141,11 @@ static struct profile_site *find_site(struct profile_tables *tables, const uint6
 	return NULL;
 }
 
+static uint32_t *counter_of(struct profile_tables *tables, const void *object)
+{
+	return &tables->in_use[(uintptr_t)object * 0x9e3779b97f4a7c15u >> 32 & (PROFILE_COUNTERS - 1)];
+}
+
 static struct profile_object *places_of(struct profile_tables *tables, const void *object)
 {
 	uint64_t place = mix((uintptr_t)object) % (PROFILE_OBJECTS - PROFILE_WINDOW);
@@ -158,6 +167,7 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 		/* Before the entry is there: whoever frees the object looks as far as this. */
 		if (i >= __atomic_load_n(&profile.reach, __ATOMIC_RELAXED))
 			__atomic_store_n(&profile.reach, PROFILE_WINDOW, __ATOMIC_RELEASE);
+		__atomic_fetch_add(counter_of(tables, object), 1, __ATOMIC_RELAXED);
 		place[i].site = site;
 		__atomic_store_n(&place[i].address, (uintptr_t)object, __ATOMIC_RELEASE);
 		return true;
@@ -168,11 +178,13 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 /* Bytes for which one sample stands. */
 static uint64_t weight(uint64_t size)
 {
-	return (uint64_t)((double)size / profile_probability(size, profile.last_interval));
+	return (uint64_t)((double)size * 0x1p64 / (double)bound_of(size, profile.last_interval));
 }
 
 static struct profile_object *find_object(struct profile_tables *tables, const void *object)
 {
+	if (!__atomic_load_n(counter_of(tables, object), __ATOMIC_RELAXED))
+		return NULL;
 	struct profile_object *place = places_of(tables, object);
 	uint64_t reach = __atomic_load_n(&profile.reach, __ATOMIC_ACQUIRE);
 
@@ -200,6 +212,7 @@ void profile_freed(const void *object)
 	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&profile.in_use, weight(site->size), __ATOMIC_RELAXED);
 	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
+	__atomic_fetch_sub(counter_of(tables, object), 1, __ATOMIC_RELAXED);
 }
 
 __attribute__((noinline)) void profile_allocated(const void *object, size_t size)

@@ -39,6 +39,7 @@ enum {
 	PROFILE_FRAMES = 60,
 	PROFILE_SITES = 1 << 14,
 	PROFILE_OBJECTS = 1 << 18,
+	PROFILE_COUNTERS = 1 << 13,
 	PROFILE_PLACES = 4,  /* entries in a cache line, where an object's is looked for first */
 	PROFILE_WINDOW = 16, /* places in which it may lie */
 };
@@ -61,6 +62,8 @@ struct profile_object {
 struct profile_tables {
 	struct profile_site sites[PROFILE_SITES];
 	struct profile_object objects[PROFILE_OBJECTS] __attribute__((aligned(64)));
+	/* Objects in use whose addresses lead to the same counter: 0 says soon that one is not there. */
+	uint32_t in_use[PROFILE_COUNTERS];
 };
 
 struct profile_state {
