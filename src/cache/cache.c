@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check/annotate.h"
 #include "check/corruption.h"
 #include "malloc/process.h"
 #include "options/options.h"
@@ -20,8 +21,8 @@ enum {
 	/* Caches with one of these share no memory; and those of the second kind only with their like. */
 	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | CHECK_ALL,
 	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
-	KNOWN_FLAGS =
-		CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC | (NEVER_MERGE & ~CHECK_FAIL) | MERGE_SAME,
+	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC |
+		      (NEVER_MERGE & ~(CHECK_FAIL | CHECK_ANNOTATE)) | MERGE_SAME,
 	ID_OF_NO_PAGE = 1, /* the map has multiples of 8 */
 	CHAINS = 256,      /* of shareable memories, by the distance between objects */
 };
@@ -105,8 +106,7 @@ static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args,
 static bool debug(struct slab_traits *traits, const struct cpuslab_cache_args *args)
 {
 	traits->checks = check_create(traits->name, (uint32_t)args->size, choose_alignment(args),
-				      args->flags & CHECK_ALL, traits->construct,
-				      traits->construct || traits->type_stable);
+				      args->flags & CHECK_ALL, traits->construct, traits->type_stable);
 	if (!traits->checks)
 		return false;
 	traits->size = traits->checks->zones.slot_bytes;
@@ -313,6 +313,8 @@ static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *a
 	struct cpuslab_cache_args own = *args;
 
 	own.flags = check_request_flags(own.name, own.flags);
+	if (annotate_wanted())
+		own.flags |= CHECK_ANNOTATE;
 	if (own.flags & CHECK_ALL)
 		own.engine = CPUSLAB_ENGINE_MAGAZINE;
 	return own;
@@ -345,7 +347,9 @@ CPUSLAB_API struct cpuslab_cache *cpuslab_cache_create(const struct cpuslab_cach
 	struct cpuslab_cache *cache = NULL;
 
 	if (!error) {
+		annotate_begin();
 		cache = process_enter() ? create(args) : NULL;
+		annotate_end();
 		error = cache ? 0 : ENOMEM;
 	}
 	if (likely(cache))
@@ -424,10 +428,12 @@ CPUSLAB_API int cpuslab_cache_destroy(struct cpuslab_cache *cache)
 	if (!cache)
 		return 0;
 	process_enter();
+	annotate_begin();
 	magazine_keep_caches();
 	bool destroyed = destroy(cache);
 
 	magazine_let_caches_go();
+	annotate_end();
 	if (destroyed)
 		return 0;
 	errno = EBUSY;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "check/annotate.h"
 #include "check/object.h"
 
 #include <assert.h>
@@ -25,17 +26,17 @@ static unsigned order_of(uint32_t bytes)
 }
 
 struct checks *check_create(const char *name, uint32_t bytes, uint32_t alignment, unsigned flags,
-			    void (*construct)(void *), bool keeps_content)
+			    void (*construct)(void *), bool type_stable)
 {
 	struct checks *checks = metadata_alloc(sizeof *checks);
 
 	if (!checks)
 		return NULL;
-	struct zones zones = zones_plan(bytes, alignment, flags, keeps_content);
+	struct zones zones = zones_plan(bytes, alignment, flags, construct || type_stable);
 
 	if (check_request_keeps_order() && order_of(zones.slot_bytes) > order_of(bytes)) {
 		flags &= ~(unsigned)CHECK_SPACE;
-		zones = zones_plan(bytes, alignment, flags, keeps_content);
+		zones = zones_plan(bytes, alignment, flags, construct || type_stable);
 	}
 	*checks = (struct checks){
 		.name = name,
@@ -44,6 +45,7 @@ struct checks *check_create(const char *name, uint32_t bytes, uint32_t alignment
 		.record_bytes = flags & CHECK_OWNER ? sizeof(struct check_record)
 						    : offsetof(struct check_record, allocated),
 		.construct = construct,
+		.type_stable = type_stable,
 		.lock = CPUSLAB_SPINLOCK_INITIALIZER,
 	};
 	return checks;
@@ -65,12 +67,26 @@ static unsigned char *object_of(const struct checks *checks, const struct check_
 	return place->slot + checks->zones.lead;
 }
 
+/* Whether free objects are looked at, by the program or, for what they are filled with, by the checks. */
+static bool is_readable(const struct checks *checks)
+{
+	return checks->type_stable || checks->flags & (CHECK_RED_ZONE | CHECK_POISON);
+}
+
 void check_prepare(struct checks *checks, unsigned char *slot, struct check_record *record)
 {
 	memset(record, 0, checks->record_bytes);
 	zones_fill(&checks->zones, slot + checks->zones.lead, false, 0);
 	if (checks->construct)
 		checks->construct(slot + checks->zones.lead);
+	if (checks->flags & CHECK_ANNOTATE)
+		annotate_made(slot + checks->zones.lead, checks->zones.object_bytes, is_readable(checks));
+}
+
+void check_release(struct checks *checks, unsigned char *slot)
+{
+	if (checks->flags & CHECK_ANNOTATE)
+		annotate_gone(slot + checks->zones.lead, checks->zones.object_bytes);
 }
 
 /* A change of state that other threads, and a forked child, see before or after what it is about. */
@@ -301,6 +317,8 @@ void *check_alloc(struct checks *checks, const struct check_place *place, uint32
 	zones_poison(&checks->zones, object, requested);
 	set_state(record, CHECK_IS_OUT);
 	cpuslab_spin_unlock(&checks->lock);
+	if (checks->flags & CHECK_ANNOTATE)
+		annotate_allocated(object, requested, checks->construct || checks->type_stable);
 	trace(checks, "alloc", object, requested, place);
 	return object;
 }
@@ -365,6 +383,8 @@ bool check_free(struct checks *checks, const struct check_place *place, void *ob
 		trace(checks, "free", object, requested, place);
 	else
 		stop_unless_continuing(checks);
+	if (sound && checks->flags & CHECK_ANNOTATE)
+		annotate_freed(object, requested, is_readable(checks));
 	return sound;
 }
 

@@ -53,8 +53,9 @@ struct checks {
 	struct zones zones;
 	uint32_t record_bytes;
 	void (*construct)(void *object);
-	uint64_t calls;  /* of a cache whose allocations fail on purpose */
-	uint64_t errors; /* reported so far */
+	bool type_stable; /* a free object may be looked at */
+	uint64_t calls;   /* of a cache whose allocations fail on purpose */
+	uint64_t errors;  /* reported so far */
 	struct cpuslab_spinlock lock;
 };
 
@@ -67,16 +68,19 @@ struct check_place {
 };
 
 /*
- * Checks for a cache of objects of so many bytes; NULL when there is no memory.  `keeps_content` for objects
- * whose bytes must survive a free.
+ * Checks for a cache of objects of so many bytes; NULL when there is no memory.  `type_stable` for objects
+ * that may be looked at after a free, so that their bytes must survive it; as constructed ones' must.
  */
 struct checks *check_create(const char *name, uint32_t bytes, uint32_t alignment, unsigned flags,
-			    void (*construct)(void *), bool keeps_content);
+			    void (*construct)(void *), bool type_stable);
 /* NULL is ignored. */
 void check_destroy(struct checks *checks);
 
 /* Makes a slot of a new slab, which nobody else knows yet, that of a free object; calls the constructor. */
 void check_prepare(struct checks *checks, unsigned char *slot, struct check_record *record);
+
+/* Undoes that to a free slot, whose memory leaves the cache. */
+void check_release(struct checks *checks, unsigned char *slot);
 
 /* Whether this allocation is to fail, because the cache has the flag A and the option failslab says so. */
 bool check_fails(struct checks *checks);

@@ -28,11 +28,12 @@ enum check_flags {
 	CHECK_OWNER = CPUSLAB_CACHE_STORE_USER,   /* U: who allocated and who freed it */
 	CHECK_TRACE = CPUSLAB_CACHE_TRACE,        /* T: a line for each call */
 	CHECK_FAIL = 1 << 30,                     /* A: the option failslab fails its allocations */
+	CHECK_ANNOTATE = 1 << 29, /* no letter: a tool that watches memory is told (annotate.h) */
 
 	CHECK_DEFAULT = CHECK_CONSISTENCY | CHECK_RED_ZONE | CHECK_POISON | CHECK_OWNER,
 	/* What the flag O takes away from a cache whose objects would need a larger slab for it. */
 	CHECK_SPACE = CHECK_RED_ZONE | CHECK_POISON | CHECK_OWNER,
-	CHECK_ALL = CHECK_DEFAULT | CHECK_TRACE | CHECK_FAIL,
+	CHECK_ALL = CHECK_DEFAULT | CHECK_TRACE | CHECK_FAIL | CHECK_ANNOTATE,
 };
 
 /* Parses a string, which must stay as it is.  What it does not understand is reported in one line on stderr.

@@ -5,6 +5,8 @@
  */
 #include "magazine/magazine.h"
 
+#include "check/annotate.h"
+
 #include "profile/profile.h"
 
 static struct checks *checks_of(const struct cache *cache)
@@ -22,7 +24,7 @@ static void *alloc_slot(struct cache *cache)
 	return slab_alloc_batch(&cache->depot.slabs, &slot, 1) ? slot : NULL;
 }
 
-__attribute__((noinline)) void *magazine_alloc_checked(struct cache *cache, size_t requested)
+static void *alloc_checked(struct cache *cache, size_t requested)
 {
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	magazine_tick();
@@ -44,7 +46,16 @@ __attribute__((noinline)) void *magazine_alloc_checked(struct cache *cache, size
 	}
 }
 
-__attribute__((noinline)) void magazine_free_checked(struct cache *cache, void *object, size_t stated)
+__attribute__((noinline)) void *magazine_alloc_checked(struct cache *cache, size_t requested)
+{
+	annotate_begin();
+	void *object = alloc_checked(cache, requested);
+
+	annotate_end();
+	return object;
+}
+
+static void free_checked(struct cache *cache, void *object, size_t stated)
 {
 	struct check_place place;
 	bool found = slab_place(&cache->depot.slabs, object, &place);
@@ -58,6 +69,13 @@ __attribute__((noinline)) void magazine_free_checked(struct cache *cache, void *
 
 		slab_free_batch(&cache->depot.slabs, &slot, 1);
 	}
+}
+
+__attribute__((noinline)) void magazine_free_checked(struct cache *cache, void *object, size_t stated)
+{
+	annotate_begin();
+	free_checked(cache, object, stated);
+	annotate_end();
 }
 
 bool magazine_resize_checked(struct cache *cache, void *object, size_t requested)

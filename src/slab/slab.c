@@ -254,6 +254,13 @@ static struct check_place place_of(const struct slab_cache *cache, const struct 
 	};
 }
 
+/* The opposite of construct, for objects that are checked: nobody calls a destructor. */
+static void unprepare(const struct slab_cache *cache, const struct slab *slab)
+{
+	for (unsigned i = 0; i < cache->objects; i++)
+		check_release(cache->traits.checks, place_of(cache, slab, i).slot);
+}
+
 static void construct(const struct slab_cache *cache, const struct slab *slab)
 {
 	for (unsigned i = 0; i < cache->objects; i++) {
@@ -307,6 +314,8 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 		char *base = slab->base;
 
 		ARCH_PROBE("slab_free", (uintptr_t)cache->traits.name, (uintptr_t)base);
+		if (cache->traits.checks)
+			unprepare(cache, slab);
 		for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
 		page_free(base, cache->pages);
