@@ -3,6 +3,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "ticks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,9 +13,10 @@
 
 static const struct group {
 	const char *name, *text;
+	double minutes;
 	bool (*run)(struct bench *bench);
 } groups[] = {
-#define GROUP(name, text) {#name, text, group_##name},
+#define GROUP(name, minutes, text) {#name, text, minutes, group_##name},
 #include "groups.def"
 #undef GROUP
 };
@@ -99,10 +101,20 @@ static FILE *open_in(const char *directory, const char *name)
 	return file;
 }
 
+/* Added up whenever results are saved: a run that is cut short has its time in them. */
+static void count_time(struct bench *bench)
+{
+	double now = seconds_now();
+	if (bench->progress_group)
+		results_add_seconds(&bench->results, bench->progress_group, now - bench->counted_until);
+	bench->counted_until = now;
+}
+
 void bench_save(struct bench *bench)
 {
 	const char *directory = bench->settings.directory;
 	char from[PATH_MAX], to[PATH_MAX];
+	count_time(bench);
 	if (!directory)
 		return;
 	FILE *file = open_in(directory, "results.json.new");
@@ -352,7 +364,32 @@ static bool parse_call(struct call *call, int argc, char **argv)
 	return call->group_count > 0;
 }
 
-static void write_all_formats(const struct bench *bench)
+/* Of all groups, beside what each may take with ten allocators on two CPUs. */
+static void print_times(const struct results *results, FILE *to)
+{
+	enum { MOST = 40 };
+	double spent = 0, planned = 0;
+	fputs("\nTime, in minutes\n", to);
+	for (unsigned i = 0; i < GROUP_COUNT; i++) {
+		double minutes = results_seconds(results, groups[i].name) / 60;
+		spent += minutes;
+		planned += groups[i].minutes;
+		fprintf(to, "  %-10s %5.1f of %4.1f%s\n", groups[i].name, minutes, groups[i].minutes,
+			minutes > groups[i].minutes ? "  OVER its budget" : "");
+	}
+	fprintf(to, "  %-10s %5.1f of %4.1f, and at most %d%s\n", "all", spent, planned, MOST,
+		spent > MOST ? "  MISSED" : "");
+}
+
+/* The tables end in words. */
+static void write_words(const struct bench *bench, bool all, FILE *to)
+{
+	verdict_print(&bench->results, to);
+	if (all)
+		print_times(&bench->results, to);
+}
+
+static void write_all_formats(const struct bench *bench, bool all)
 {
 	for (unsigned i = 0; i < FORMAT_COUNT; i++) {
 		char name[32];
@@ -364,6 +401,8 @@ static void write_all_formats(const struct bench *bench)
 		if (!file)
 			continue;
 		formats[i].write(&bench->results, file);
+		if (formats[i].write == output_table)
+			write_words(bench, all, file);
 		fclose(file);
 	}
 }
@@ -389,18 +428,20 @@ static int run_groups(const struct call *call)
 	if (!peers_find(&bench.peers, call->peers, &bench.results))
 		return 1;
 	struct machine_time start = machine_time();
-	bool well = true;
+	bool well = true, all = call->group_count == GROUP_COUNT;
 	for (unsigned i = 0; i < call->group_count; i++) {
 		bench.progress_group = call->groups[i]->name;
+		bench.counted_until = seconds_now();
 		well &= call->groups[i]->run(&bench);
+		count_time(&bench);
 	}
 	machine_judge(&bench.results, start);
 	bench_save(&bench);
 	if (bench.settings.directory)
-		write_all_formats(&bench);
+		write_all_formats(&bench, all);
 	format_named(call->settings.format)->write(&bench.results, stdout);
 	if (strcmp(call->settings.format, "table") == 0)
-		verdict_print(&bench.results, stdout);
+		write_words(&bench, all, stdout);
 	results_free(&bench.results);
 	return well ? 0 : 1;
 }

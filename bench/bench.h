@@ -36,10 +36,11 @@ struct bench {
 	struct peers peers;
 	struct results results;
 	const char *progress_group;
+	double counted_until; /* the clock, when the group's time was last added up */
 	bool terminal;
 };
 
-#define GROUP(name, text) bool group_##name(struct bench *bench);
+#define GROUP(name, minutes, text) bool group_##name(struct bench *bench);
 #include "groups.def"
 #undef GROUP
 

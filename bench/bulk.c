@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 10000, REPETITIONS = 15 };
+enum { N = 10000, REPETITIONS = 9 };
 
 struct request {
 	size_t size, batch;

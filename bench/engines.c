@@ -16,6 +16,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "published.h"
 #include "statistics.h"
 #include "ticks.h"
 #include "variants/variants.h"
@@ -32,7 +33,8 @@ enum test { TEST_ALLOC_THEN_FREE, TEST_PAIR, TEST_PARALLEL };
 
 struct request {
 	enum test test;
-	unsigned threads, variant;
+	unsigned threads, variant; /* by its place, unless it has a name here */
+	char name[NAME];
 	size_t size;
 	double seconds; /* to spend on each variant, at least three repetitions */
 };
@@ -171,6 +173,14 @@ static const struct variant *load_variants(unsigned *count)
 	return list ? list(count) : NULL;
 }
 
+static unsigned place_of(const struct variant *variants, unsigned count, const struct request *request)
+{
+	for (unsigned i = 0; request->name[0] && i < count; i++)
+		if (strcmp(variants[i].name, request->name) == 0)
+			return i;
+	return request->variant % count;
+}
+
 int worker_engines(int argc, char **argv)
 {
 	struct request request;
@@ -186,7 +196,7 @@ int worker_engines(int argc, char **argv)
 		return 1;
 	if (request.test != TEST_PARALLEL)
 		pin_to_cpu(machine_pinned_cpu());
-	struct variant variant = variants[request.variant % reply.count];
+	struct variant variant = variants[place_of(variants, reply.count, &request)];
 	snprintf(reply.name, NAME, "%s", variant.name);
 	if (!clock_variant(variant, &request, &reply.cost)) {
 		fprintf(stderr, "cpuslab bench: %s failed\n", variant.name);
@@ -209,42 +219,56 @@ static const struct description {
 typedef void record(struct bench *bench, struct cell cell, const struct description *test,
 		    const struct round *round);
 
+/* A group: which variants it measures, or (NULL) all, and which of its columns is always there. */
+struct subject {
+	const char *group;
+	const char *const *wanted;
+	unsigned wanted_count;
+	record *take;
+	const char *always;
+};
+
 /* Whether every variant was measured. */
-static bool measure_round(struct request request, unsigned begin_with, struct round *round)
+static bool measure_round(const struct subject *subject, struct request request, unsigned begin_with,
+			  struct round *round)
 {
-	*round = (struct round){.count = 1};
+	*round = (struct round){.count = subject->wanted ? subject->wanted_count : 1};
 	for (unsigned turn = 0; turn < round->count; turn++) {
 		struct session session;
 		struct reply reply;
 		request.variant = turn + begin_with;
+		if (subject->wanted)
+			snprintf(request.name, NAME, "%s", subject->wanted[request.variant % round->count]);
 		bool well = session_open(&session, NULL, "engines") &&
 			    session_ask(&session, &request, sizeof(request), &reply, sizeof(reply));
 		session_close(&session);
 		if (!well || reply.count > VARIANTS_MAX)
 			return false;
-		round->count = reply.count;
-		round->variant[request.variant % reply.count] = reply;
+		if (!subject->wanted)
+			round->count = reply.count;
+		round->variant[request.variant % round->count] = reply;
 	}
 	return true;
 }
 
-static void run_rounds(struct bench *bench, const char *group, enum test test, size_t size, unsigned threads,
-		       record *take, const char *always)
+static void run_rounds(struct bench *bench, const struct subject *subject, enum test test, size_t size,
+		       unsigned threads)
 {
 	const struct description *d = &descriptions[test];
-	unsigned rounds = bench_rounds(bench, bench->settings.quick ? 5 : 11), failures = 0;
+	/* Their columns are variants: how many allocators there are does not matter. */
+	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 9, failures = 0;
 	char parameter[RESULTS_NAME];
 	snprintf(parameter, sizeof(parameter), "%zu", size);
-	struct cell cell = {group, d->name, parameter, d->first, TICKS_UNIT, BETTER_LOWER};
-	if (results_have(&bench->results, group, d->name, parameter, always, rounds))
+	struct cell cell = {subject->group, d->name, parameter, d->first, TICKS_UNIT, BETTER_LOWER};
+	if (results_have(&bench->results, cell.group, d->name, parameter, subject->always, rounds))
 		return;
-	results_drop(&bench->results, group, d->name, parameter);
+	results_drop(&bench->results, cell.group, d->name, parameter);
 	bench_progress(bench, d->name, parameter);
 	struct request request = {.test = test, .threads = threads, .size = size, .seconds = 0.005};
 	for (unsigned i = 0; i < rounds; i++) {
 		struct round round;
-		if (measure_round(request, i, &round))
-			take(bench, cell, d, &round);
+		if (measure_round(subject, request, i, &round))
+			subject->take(bench, cell, d, &round);
 		else
 			failures++;
 	}
@@ -278,21 +302,16 @@ static void add_cost(struct bench *bench, struct cell cell, const struct descrip
 
 /* ---- engines ---- */
 
-/* Seed 000's two kernels, on another machine with another unit of work: for the shape, not the level. */
-static void add_seed_000(struct bench *bench, struct cell cell, size_t size)
+/* Seed 000's two kernels, beside tests 2 and 3. */
+static void add_seed_000(struct bench *bench, struct cell cell, const struct description *test, size_t size)
 {
-	static const struct {
-		unsigned short size, local, emulated;
-	} seed[] = {
-		{8, 105, 143},    {16, 104, 143},   {32, 105, 143},   {64, 104, 143},
-		{128, 104, 143},  {256, 115, 154},  {512, 116, 154},  {1024, 115, 154},
-		{2048, 115, 154}, {4096, 115, 155}, {8192, 117, 155}, {16384, 439, 440},
-	};
-	for (unsigned i = 0; i < sizeof(seed) / sizeof(seed[0]); i++)
-		if (seed[i].size == size) {
-			results_add(&bench->results, &cell, "seed: per cpu", ROLE_PUBLISHED, seed[i].local);
-			results_add(&bench->results, &cell, "seed: emul.", ROLE_PUBLISHED, seed[i].emulated);
-		}
+	const char *const metrics[] = {test->first, test->second};
+	unsigned number = 1 + (unsigned)(test - descriptions);
+	for (unsigned m = 0; m < 2 && metrics[m]; m++) {
+		cell.metric = metrics[m];
+		published_add(&bench->results, cell, PUBLISHED_PER_CPU, number, size, "seed: per cpu");
+		published_add(&bench->results, cell, PUBLISHED_EMULATED, number, size, "seed: emul.");
+	}
 }
 
 static void record_engines(struct bench *bench, struct cell cell, const struct description *test,
@@ -307,6 +326,7 @@ static void record_engines(struct bench *bench, struct cell cell, const struct d
 
 bool group_engines(struct bench *bench)
 {
+	static const struct subject subject = {"engines", NULL, 0, record_engines, "cache linked"};
 	const size_t *sizes;
 	unsigned count = sizes_of(bench, &sizes);
 	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
@@ -316,12 +336,10 @@ bool group_engines(struct bench *bench)
 		for (unsigned i = 0; i < count; i++) {
 			char parameter[RESULTS_NAME];
 			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
-			run_rounds(bench, "engines", test, sizes[i], threads, record_engines, "cache linked");
-			struct cell cell = {"engines",  descriptions[test].name,
-					    parameter,  "pair",
-					    TICKS_UNIT, BETTER_LOWER};
-			if (test == TEST_PAIR && !results_find(&bench->results, &cell, "seed: emul."))
-				add_seed_000(bench, cell, sizes[i]);
+			run_rounds(bench, &subject, test, sizes[i], threads);
+			struct cell cell = {"engines",   descriptions[test].name, parameter, "", TICKS_UNIT,
+					    BETTER_LOWER};
+			add_seed_000(bench, cell, &descriptions[test], sizes[i]);
 		}
 	}
 	return true;
@@ -329,49 +347,31 @@ bool group_engines(struct bench *bench)
 
 /* ---- pageless ---- */
 
-static void add_seed_001(struct bench *bench, struct cell cell, const struct description *test, size_t size)
-{
-	static const struct {
-		unsigned short size, before[3], after[3]; /* cycles of alloc, free, pair; 0: not published */
-	} seed[] = {
-		{8, {68, 107, 114}, {41, 81, 100}},      {16, {69, 108, 115}, {47, 88, 108}},
-		{32, {78, 112, 117}, {48, 93, 101}},     {64, {97, 112, 115}, {58, 89, 109}},
-		{128, {111, 119, 111}, {84, 104, 125}},  {256, {114, 139, 116}, {92, 125, 60}},
-		{512, {110, 142, 110}, {86, 129, 60}},   {1024, {114, 156, 114}, {88, 125, 67}},
-		{2048, {155, 174, 110}, {120, 159, 60}}, {4096, {203, 209, 107}, {176, 183, 65}},
-		{8192, {361, 265, 108}, {294, 233, 60}}, {16384, {597, 286, 706}, {585, 291, 0}},
-	};
-	const char *const metrics[] = {"alloc", "free", "pair"};
-	unsigned from = test->second ? 0 : 2, to = test->second ? 2 : 3;
-	for (unsigned i = 0; i < sizeof(seed) / sizeof(seed[0]); i++)
-		for (unsigned m = from; m < to && seed[i].size == size; m++) {
-			double before = seed[i].before[m], after = seed[i].after[m];
-			char improvement[RESULTS_NAME];
-			cell.metric = metrics[m];
-			cell.unit = TICKS_UNIT;
-			cell.better = BETTER_LOWER;
-			results_add(&bench->results, &cell, "seed before", ROLE_PUBLISHED, before);
-			if (after == 0)
-				continue;
-			results_add(&bench->results, &cell, "seed after", ROLE_PUBLISHED, after);
-			snprintf(improvement, sizeof(improvement), "%s: improvement", metrics[m]);
-			cell.metric = improvement;
-			cell.unit = "%";
-			cell.better = BETTER_HIGHER;
-			results_add(&bench->results, &cell, "seed", ROLE_PUBLISHED,
-				    100 * (1 - after / before));
-		}
-}
-
-static void add_improvement(struct bench *bench, struct cell cell, const char *metric, double before,
-			    double after)
+/* By how much less the metric of `cell` is after than before. */
+static void add_improvement(struct bench *bench, struct cell cell, const char *column, enum role role,
+			    double before, double after)
 {
 	char improvement[RESULTS_NAME];
-	snprintf(improvement, sizeof(improvement), "%s: improvement", metric);
+	snprintf(improvement, sizeof(improvement), "%s: improvement", cell.metric);
 	cell.metric = improvement;
 	cell.unit = "%";
 	cell.better = BETTER_HIGHER;
-	results_add(&bench->results, &cell, "here", ROLE_MEASURED, 100 * (1 - after / before));
+	results_add(&bench->results, &cell, column, role, 100 * (1 - after / before));
+}
+
+static void add_seed_001(struct bench *bench, struct cell cell, const struct description *test, size_t size)
+{
+	const char *const metrics[] = {test->first, test->second};
+	unsigned number = 1 + (unsigned)(test - descriptions);
+	for (unsigned m = 0; m < 2 && metrics[m]; m++) {
+		double before = published_cycles(PUBLISHED_BEFORE, number, metrics[m], size),
+		       after = published_cycles(PUBLISHED_AFTER, number, metrics[m], size);
+		cell.metric = metrics[m];
+		published_add(&bench->results, cell, PUBLISHED_BEFORE, number, size, "seed before");
+		published_add(&bench->results, cell, PUBLISHED_AFTER, number, size, "seed after");
+		if (after > 0)
+			add_improvement(bench, cell, "seed", ROLE_PUBLISHED, before, after);
+	}
 }
 
 static const struct cost *cost_of(const struct round *round, const char *name)
@@ -382,30 +382,38 @@ static const struct cost *cost_of(const struct round *round, const char *name)
 	return NULL;
 }
 
+static const char *const pageless_variants[] = {"rseq", "field, guard", "floor"};
+
 static void record_pageless(struct bench *bench, struct cell cell, const struct description *test,
 			    const struct round *round)
 {
-	const struct cost *before = cost_of(round, "field, guard"), *after = cost_of(round, "rseq"),
-			  *lowest = cost_of(round, "floor");
+	const struct cost *after = cost_of(round, pageless_variants[0]),
+			  *before = cost_of(round, pageless_variants[1]),
+			  *lowest = cost_of(round, pageless_variants[2]);
 	if (!before || !after || !lowest)
 		return;
 	add_cost(bench, cell, test, "after", ROLE_MEASURED, *after);
 	add_cost(bench, cell, test, "before", ROLE_MEASURED, *before);
 	add_cost(bench, cell, test, "floor", ROLE_FLOOR, *lowest);
-	add_improvement(bench, cell, test->first, before->first, after->first);
+	cell.metric = test->first;
+	add_improvement(bench, cell, "here", ROLE_MEASURED, before->first, after->first);
+	cell.metric = test->second;
 	if (test->second)
-		add_improvement(bench, cell, test->second, before->second, after->second);
+		add_improvement(bench, cell, "here", ROLE_MEASURED, before->second, after->second);
 }
 
 bool group_pageless(struct bench *bench)
 {
+	static const struct subject subject = {"pageless", pageless_variants,
+					       sizeof(pageless_variants) / sizeof(pageless_variants[0]),
+					       record_pageless, "after"};
 	const size_t *sizes;
 	unsigned count = sizes_of(bench, &sizes);
 	for (enum test test = 0; test <= TEST_PAIR; test++)
 		for (unsigned i = 0; i < count; i++) {
 			char parameter[RESULTS_NAME];
 			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
-			run_rounds(bench, "pageless", test, sizes[i], 1, record_pageless, "after");
+			run_rounds(bench, &subject, test, sizes[i], 1);
 			struct cell cell = {"pageless", descriptions[test].name,
 					    parameter,  descriptions[test].first,
 					    TICKS_UNIT, BETTER_LOWER};

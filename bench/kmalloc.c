@@ -20,6 +20,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "published.h"
 #include "statistics.h"
 #include "ticks.h"
 
@@ -47,7 +48,7 @@ struct request {
 	enum test test;
 	unsigned threads;
 	size_t size;
-	double seconds; /* to spend, at least three repetitions */
+	double seconds; /* to spend, at least three repetitions; 0: one, to warm up */
 };
 
 struct thread_time {
@@ -304,8 +305,8 @@ static void answer(struct allocator a, struct allocator nothing, const struct re
 	static double samples[4][REPETITIONS_MAX], threads[2][THREADS_MAX][REPETITIONS_MAX];
 	static void *objects[N];
 	double start = seconds_now();
-	unsigned count = 0;
-	while (count < REPETITIONS_MAX && (count < 3 || seconds_now() - start < request->seconds)) {
+	unsigned count = 0, least = request->seconds > 0 ? 3 : 1;
+	while (count < REPETITIONS_MAX && (count < least || seconds_now() - start < request->seconds)) {
 		struct thread_time lowest = {0}, time;
 		if (request->test <= TEST_PAIR)
 			lowest = single(nothing, request, objects);
@@ -477,29 +478,21 @@ static void print_seed_lines(const struct bench *bench, const struct context *c)
 	}
 }
 
-/* The seeds' own figures: other machines and other units of work, beside ours to compare shapes and never
- * levels. */
-static void add_published(struct bench *bench, struct cell cell, size_t size)
+/* Beside tests 1 to 3, of which the seeds publish figures. */
+static void add_published(struct bench *bench, struct cell cell, enum test test, size_t size)
 {
-	static const struct published {
-		unsigned short size, before[3], after[3]; /* cycles of alloc, free, pair */
-	} seed[] = {
-		{8, {68, 107, 114}, {41, 81, 100}},      {16, {69, 108, 115}, {47, 88, 108}},
-		{32, {78, 112, 117}, {48, 93, 101}},     {64, {97, 112, 115}, {58, 89, 109}},
-		{128, {111, 119, 111}, {84, 104, 125}},  {256, {114, 139, 116}, {92, 125, 60}},
-		{512, {110, 142, 110}, {86, 129, 60}},   {1024, {114, 156, 114}, {88, 125, 67}},
-		{2048, {155, 174, 110}, {120, 159, 60}}, {4096, {203, 209, 107}, {176, 183, 65}},
-		{8192, {361, 265, 108}, {294, 233, 60}}, {16384, {597, 286, 706}, {585, 291, 0}},
+	static const char *const columns[] = {
+		[PUBLISHED_PER_CPU] = "kernel 2007",
+		[PUBLISHED_EMULATED] = "2007 emulated",
+		[PUBLISHED_BEFORE] = "kernel 2014",
+		[PUBLISHED_AFTER] = "with seed 001",
 	};
-	unsigned which = strcmp(cell.metric, "alloc") == 0 ? 0 : strcmp(cell.metric, "free") == 0 ? 1 : 2;
-	for (unsigned i = 0; i < sizeof(seed) / sizeof(seed[0]); i++) {
-		if (seed[i].size != size)
-			continue;
-		results_add(&bench->results, &cell, "kernel 2014", ROLE_PUBLISHED, seed[i].before[which]);
-		if (seed[i].after[which])
-			results_add(&bench->results, &cell, "with seed 001", ROLE_PUBLISHED,
-				    seed[i].after[which]);
-	}
+	const char *const metrics[] = {descriptions[test].first, descriptions[test].second};
+	for (unsigned m = 0; m < 2 && metrics[m]; m++)
+		for (enum published kernel = 0; kernel < sizeof(columns) / sizeof(columns[0]); kernel++) {
+			cell.metric = metrics[m];
+			published_add(&bench->results, cell, kernel, 1 + test, size, columns[kernel]);
+		}
 }
 
 static void run_test(struct bench *bench, struct context *c, enum test test, const size_t *sizes,
@@ -521,12 +514,7 @@ static void run_test(struct bench *bench, struct context *c, enum test test, con
 			continue;
 		if (bench->settings.seed_lines)
 			print_seed_lines(bench, c);
-		c->cell.metric = d->first;
-		if (test <= TEST_PAIR)
-			add_published(bench, c->cell, sizes[i]);
-		c->cell.metric = d->second;
-		if (test == TEST_ALLOC_THEN_FREE)
-			add_published(bench, c->cell, sizes[i]);
+		add_published(bench, c->cell, test, sizes[i]);
 	}
 }
 

@@ -43,6 +43,7 @@ void output_json(const struct results *results, FILE *to)
 	print_facts(to, "machine", results->machine, results->machine_count);
 	print_facts(to, "allocators", results->peers, results->peer_count);
 	print_facts(to, "notes", results->notes, results->note_count);
+	print_facts(to, "seconds", results->times, results->time_count);
 	fputs("\"series\": [", to);
 	for (unsigned i = 0; i < results->count; i++) {
 		const struct series *s = &results->series[i];
@@ -253,6 +254,8 @@ static void read_results(struct reader *r, struct results *results)
 			read_facts(r, results->peers, &results->peer_count, LIMIT(results->peers));
 		} else if (strcmp(key, "notes") == 0) {
 			read_facts(r, results->notes, &results->note_count, LIMIT(results->notes));
+		} else if (strcmp(key, "seconds") == 0) {
+			read_facts(r, results->times, &results->time_count, LIMIT(results->times));
 		} else if (strcmp(key, "series") == 0) {
 			expect(r, '[');
 			while (!r->bad && !take(r, ']')) {

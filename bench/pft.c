@@ -3,11 +3,11 @@
  * pft: the page-fault test.  Threads touch fresh memory, one cache line in every page, and the table says
  * what a first touch costs:
  *
- *   mapping     in one mapping of the whole size: the kernel alone, the same under every allocator
- *   malloc      in blocks of 64 KiB, which an allocator must find, hand out and take back
- *   page runs   in runs of one page from this library's page-run layer (page_runs.h), which are freed in the
- *               end: its lock is taken once for each fault, as the kernel's was in seed 002, and is unlocked
- *               plainly or demoting
+ *   mapping     in one mapping of the whole size: the kernel alone, which no allocator is in.  Once a round,
+ * and the floor of the next: what its column spreads by is the machine's noise malloc      in blocks of 64
+ * KiB, which an allocator must find, hand out and take back page runs   in runs of one page from this
+ * library's page-run layer (page_runs.h), which are freed in the end: its lock is taken once for each fault,
+ * as the kernel's was in seed 002, and is unlocked plainly or demoting
  */
 #include "bench.h"
 
@@ -29,8 +29,8 @@
 enum {
 	BLOCK = 64 << 10,
 	THREADS_MAX = 64,
-	LINES = 1, /* touched in a page */
-	COLUMNS_MAX = sizeof(((struct peers *)NULL)->list) / sizeof(struct peer),
+	LINES = 1,                   /* touched in a page */
+	COLUMNS_MAX = PEERS_MAX + 1, /* and the kernel's */
 };
 
 struct report {
@@ -171,9 +171,11 @@ int worker_pft(int argc, char **argv)
 
 /* ======== in the command ======== */
 
+#define FIRST_TOUCH "first touch"
+#define PAGE_RUNS   "page runs"
+
 struct context {
 	struct cell cell;
-	const char *mode;
 	unsigned mebibytes, threads;
 	/* By column, over all repetitions: what a line of the seed's is made of. */
 	struct total {
@@ -195,7 +197,7 @@ static void add_to_total(struct total *total, const char *column, struct report 
 
 /* One process; its figures go into `column` unless it is warm-up. */
 static bool measure_process(struct bench *bench, struct context *c, const struct peer *peer, const char *mode,
-			    const char *column, struct total *total, bool warm_up)
+			    const char *column, enum role role, struct total *total, bool warm_up)
 {
 	char size[16], threads[16];
 	char *argv[] = {launch_program, "bench", "worker", "pft", (char *)mode, size, threads, NULL};
@@ -223,17 +225,25 @@ static bool measure_process(struct bench *bench, struct context *c, const struct
 		cell.metric = rows[i].metric;
 		cell.unit = rows[i].unit;
 		cell.better = rows[i].better;
-		results_add(&bench->results, &cell, column, ROLE_MEASURED, rows[i].value);
+		results_add(&bench->results, &cell, column, role, rows[i].value);
 	}
 	add_to_total(total, column, r);
 	return true;
 }
 
+/*
+ * The first peer's turn begins with the kernel's.  What a first process can warm up is the machine's memory,
+ * which is then warm for all.
+ */
 static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct context *c = context;
 	const struct peer *p = &bench->peers.list[peer];
-	return measure_process(bench, c, p, c->mode, p->name, &c->totals[peer], warm_up);
+	if (peer == 0 && !measure_process(bench, c, NULL, "mapping", "kernel", ROLE_FLOOR,
+					  &c->totals[COLUMNS_MAX - 1], warm_up))
+		return false;
+	return warm_up ||
+	       measure_process(bench, c, p, "malloc", p->name, ROLE_MEASURED, &c->totals[peer], false);
 }
 
 /* The layer is this library's, whatever the peers are: its columns are the forms of its unlock. */
@@ -247,15 +257,15 @@ static void run_page_runs(struct bench *bench, struct context *c)
 		return;
 	results_drop(&bench->results, cell->group, cell->test, cell->parameter);
 	bench_progress(bench, cell->test, cell->parameter);
-	/* The first round is warm-up, and each begins with the other form. */
-	for (unsigned round = 0; well && round <= rounds; round++)
+	/* Each round begins with the other form. */
+	for (unsigned round = 0; well && round < rounds; round++)
 		for (unsigned turn = 0; well && turn < 2; turn++) {
 			unsigned form = (round + turn) % 2;
-			well = measure_process(bench, c, NULL, forms[form], forms[form], &c->totals[form],
-					       round == 0);
+			well = measure_process(bench, c, NULL, forms[form], forms[form], ROLE_MEASURED,
+					       &c->totals[form], false);
 		}
 	if (!well)
-		results_note(&bench->results, "page runs failed", cell->parameter);
+		results_note(&bench->results, PAGE_RUNS " failed", cell->parameter);
 	bench_save(bench);
 }
 
@@ -270,7 +280,7 @@ static void print_seed_lines(const struct context *c)
 			continue;
 		if (!headed)
 			printf("%s:\n Gb Rep Thr CLine  User      System   Wall  flt/cpu/s fault/wsec\n",
-			       c->mode);
+			       c->cell.test);
 		headed = true;
 		printf("%3g %2u %4u %3u %7.2fs %9.2fs %6.2fs %9.3f %10.3f  %s\n", c->mebibytes / 1024.0,
 		       t->repetitions, c->threads, LINES, r->user, r->system, r->wall,
@@ -310,18 +320,15 @@ static unsigned choose_mebibytes(struct bench *bench)
 	return (unsigned)size;
 }
 
-static void run_cell(struct bench *bench, const char *mode, unsigned mebibytes, unsigned threads)
+static void run_cell(struct bench *bench, bool runs, unsigned mebibytes, unsigned threads)
 {
-	bool runs = strcmp(mode, "page runs") == 0;
 	char parameter[RESULTS_NAME];
 	struct context context = {
-		.cell = {"pft", runs ? mode : "first touch", parameter, "wall", "s", BETTER_LOWER},
-		.mode = mode,
+		.cell = {"pft", runs ? PAGE_RUNS : FIRST_TOUCH, parameter, "wall", "s", BETTER_LOWER},
 		.mebibytes = mebibytes,
 		.threads = threads,
 	};
-	snprintf(parameter, sizeof(parameter), "%s%s%g GB, %u thr", runs ? "" : mode, runs ? "" : " ",
-		 mebibytes / 1024.0, threads);
+	snprintf(parameter, sizeof(parameter), "%g GB, %u thr", mebibytes / 1024.0, threads);
 	if (runs)
 		run_page_runs(bench, &context);
 	else
@@ -332,21 +339,20 @@ static void run_cell(struct bench *bench, const char *mode, unsigned mebibytes, 
 
 bool group_pft(struct bench *bench)
 {
-	static const char *const modes[] = {"mapping", "malloc", "page runs"};
 	unsigned many = bench->settings.threads ? bench->settings.threads : machine_cpus();
 	unsigned mebibytes = choose_mebibytes(bench);
 	if (many > THREADS_MAX)
 		many = THREADS_MAX;
-	for (unsigned mode = 0; mode < sizeof(modes) / sizeof(modes[0]); mode++) {
-		if (!bench_asked_for(bench, modes[mode]))
+	for (int runs = 0; runs < 2; runs++) {
+		if (!bench_asked_for(bench, runs ? PAGE_RUNS : FIRST_TOUCH))
 			continue;
-		if (strcmp(modes[mode], "page runs") == 0 && !lock_kinds_demote())
-			results_note(&bench->results, "page runs",
+		if (runs && !lock_kinds_demote())
+			results_note(&bench->results, PAGE_RUNS,
 				     "this processor has no CLDEMOTE: the demoting unlock is a call for "
 				     "nothing, and cannot win here");
-		run_cell(bench, modes[mode], mebibytes, 1);
+		run_cell(bench, runs, mebibytes, 1);
 		if (many > 1)
-			run_cell(bench, modes[mode], mebibytes, many);
+			run_cell(bench, runs, mebibytes, many);
 	}
 	return true;
 }

@@ -265,6 +265,9 @@ static void add_metric(struct bench *bench, struct cell *cell, const char *peer,
 static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct run *run = context;
+	/* What a first run warms are the program's files, and run_rounds has run it. */
+	if (warm_up)
+		return true;
 	run->launch.peer = &bench->peers.list[peer];
 	if (!bench_measure_process(bench, peer, warm_up, &run->cell, &run->launch)) {
 		fprintf(stderr, "cpuslab bench: %s failed under %s\n", run->cell.parameter,
@@ -375,6 +378,13 @@ static bool make_directory(const struct program *program, const char *base, char
 	return launch_run(&launch, &usage);
 }
 
+/* However many allocators there are: on these tables the library is judged. */
+static unsigned rounds_of(const struct bench *bench)
+{
+	const struct settings *s = &bench->settings;
+	return s->rounds ? s->rounds : s->quick ? 4 : 7;
+}
+
 static void run_program(struct bench *bench, const struct program *program, const char *base)
 {
 	struct run run = {.cell = {"programs", "real programs", program->name, "wall", "s", BETTER_LOWER}};
@@ -396,7 +406,7 @@ static void run_program(struct bench *bench, const struct program *program, cons
 				     .quiet = true,
 				     .indirect = program->indirect,
 				     .cpu = program->free_cpus ? -1 : machine_pinned_cpu()};
-	if (!run_rounds(bench, &run, bench_rounds(bench, bench->settings.quick ? 4 : 7)))
+	if (!run_rounds(bench, &run, rounds_of(bench)))
 		results_note(&bench->results, note, "fails without any library preloaded, skipped");
 }
 
@@ -408,7 +418,7 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
 	run.launch = (struct launch){
 		.argv = argv, .output = run.output, .cpu = workload->threads ? -1 : machine_pinned_cpu()};
-	unsigned rounds = bench_rounds(bench, 7);
+	unsigned rounds = rounds_of(bench);
 	if (!run_rounds(bench, &run, rounds))
 		return;
 	/* Millions of calls make a percentile: a few rounds will do. */

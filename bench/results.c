@@ -11,16 +11,32 @@ static void copy_name(char to[static RESULTS_NAME], const char *from)
 	snprintf(to, RESULTS_NAME, "%s", from);
 }
 
+static bool same_table(const struct series *s, const struct cell *cell)
+{
+	return strcmp(s->metric, cell->metric) == 0 && strcmp(s->test, cell->test) == 0 &&
+	       strcmp(s->group, cell->group) == 0;
+}
+
+static struct chain *chain_of(const struct results *results, const struct cell *cell)
+{
+	for (unsigned i = 0; i < results->chain_count; i++)
+		if (same_table(&results->series[results->chains[i].first], cell))
+			return &results->chains[i];
+	return NULL;
+}
+
+static struct series *next_in_table(const struct results *results, const struct series *s)
+{
+	return s->next ? &results->series[s->next] : NULL;
+}
+
 static struct series *find(const struct results *results, const struct cell *cell, const char *peer)
 {
-	for (unsigned i = 0; i < results->count; i++) {
-		struct series *s = &results->series[i];
-		if (strcmp(s->parameter, cell->parameter) == 0 && strcmp(s->metric, cell->metric) == 0 &&
-		    strcmp(s->peer, peer) == 0 && strcmp(s->test, cell->test) == 0 &&
-		    strcmp(s->group, cell->group) == 0)
-			return s;
-	}
-	return NULL;
+	const struct chain *chain = chain_of(results, cell);
+	struct series *s = chain ? &results->series[chain->first] : NULL;
+	while (s && (strcmp(s->parameter, cell->parameter) != 0 || strcmp(s->peer, peer) != 0))
+		s = next_in_table(results, s);
+	return s;
 }
 
 const struct series *results_find(const struct results *results, const struct cell *cell, const char *peer)
@@ -39,6 +55,23 @@ static void *grow(void *array, unsigned *capacity, size_t element)
 	return array;
 }
 
+/* Puts a series, the last of the array so far, at the end of its table's chain. */
+static void link_up(struct results *results, unsigned place)
+{
+	struct series *s = &results->series[place];
+	struct cell cell = {.group = s->group, .test = s->test, .metric = s->metric};
+	struct chain *chain = chain_of(results, &cell);
+	s->next = 0;
+	if (chain) {
+		results->series[chain->last].next = place;
+		chain->last = place;
+		return;
+	}
+	if (results->chain_count == results->chain_capacity)
+		results->chains = grow(results->chains, &results->chain_capacity, sizeof(*results->chains));
+	results->chains[results->chain_count++] = (struct chain){place, place};
+}
+
 static struct series *append(struct results *results, const struct cell *cell, const char *peer,
 			     enum role role)
 {
@@ -52,6 +85,7 @@ static struct series *append(struct results *results, const struct cell *cell, c
 	copy_name(s->metric, cell->metric);
 	copy_name(s->unit, cell->unit);
 	copy_name(s->peer, peer);
+	link_up(results, results->count - 1);
 	return s;
 }
 
@@ -93,6 +127,9 @@ void results_drop(struct results *results, const char *group, const char *test, 
 			results->series[kept++] = results->series[i];
 	}
 	results->count = kept;
+	results->chain_count = 0;
+	for (unsigned i = 0; i < kept; i++)
+		link_up(results, i);
 }
 
 void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text)
@@ -114,18 +151,29 @@ void results_note(struct results *results, const char *name, const char *text)
 		     name, text);
 }
 
+double results_seconds(const struct results *results, const char *group)
+{
+	for (unsigned i = 0; i < results->time_count; i++)
+		if (strcmp(results->times[i].name, group) == 0)
+			return strtod(results->times[i].text, NULL);
+	return 0;
+}
+
+void results_add_seconds(struct results *results, const char *group, double seconds)
+{
+	char text[32];
+	snprintf(text, sizeof(text), "%.1f", results_seconds(results, group) + seconds);
+	results_fact(results->times, &results->time_count, sizeof(results->times) / sizeof(results->times[0]),
+		     group, text);
+}
+
 void results_free(struct results *results)
 {
 	for (unsigned i = 0; i < results->count; i++)
 		free(results->series[i].samples);
 	free(results->series);
+	free(results->chains);
 	*results = (struct results){0};
-}
-
-static bool same_table(const struct series *a, const struct series *b)
-{
-	return strcmp(a->metric, b->metric) == 0 && strcmp(a->test, b->test) == 0 &&
-	       strcmp(a->group, b->group) == 0;
 }
 
 static void add_once(const char **names, unsigned *count, unsigned limit, const char *name)
@@ -139,28 +187,16 @@ static void add_once(const char **names, unsigned *count, unsigned limit, const 
 
 bool results_table(const struct results *results, unsigned index, struct table *table)
 {
-	/* A table begins at its first series. */
-	unsigned seen = 0, first = 0;
-	for (; first < results->count; first++) {
-		unsigned earlier = 0;
-		while (earlier < first && !same_table(&results->series[earlier], &results->series[first]))
-			earlier++;
-		if (earlier == first && seen++ == index)
-			break;
-	}
-	if (first == results->count)
+	if (index >= results->chain_count)
 		return false;
-	const struct series *s = &results->series[first];
+	const struct series *s = &results->series[results->chains[index].first];
 	*table = (struct table){.cell = {s->group, s->test, "", s->metric, s->unit, s->better}};
-	for (unsigned i = first; i < results->count; i++) {
-		const struct series *next = &results->series[i];
-		if (!same_table(s, next))
-			continue;
-		add_once(table->parameters, &table->parameter_count, 64, next->parameter);
+	for (; s; s = next_in_table(results, s)) {
+		add_once(table->parameters, &table->parameter_count, 64, s->parameter);
 		unsigned columns = table->column_count;
-		add_once(table->columns, &table->column_count, 32, next->peer);
+		add_once(table->columns, &table->column_count, 32, s->peer);
 		if (table->column_count > columns)
-			table->roles[columns] = next->role;
+			table->roles[columns] = s->role;
 	}
 	return true;
 }

@@ -35,6 +35,12 @@ struct series {
 	enum role role;
 	unsigned count, capacity;
 	double *samples;
+	unsigned next; /* series of the same table; 0: the last */
+};
+
+/* The series of one group, test and metric: places in the array of series, in the order of measuring. */
+struct chain {
+	unsigned first, last;
 };
 
 /* A pair of texts about the machine or an allocator, as they stand at the top of every report. */
@@ -45,10 +51,15 @@ struct fact {
 struct results {
 	struct series *series;
 	unsigned count, capacity;
+	struct chain *chains; /* one for each table */
+	unsigned chain_count, chain_capacity;
 	struct fact machine[24], peers[24]; /* peers: the name, and version and path */
 	unsigned machine_count, peer_count;
-	struct fact notes[16]; /* warnings and skipped peers */
+	struct fact notes[32]; /* warnings and skipped peers */
 	unsigned note_count;
+	struct fact
+		times[16]; /* by group: the seconds that it has taken, over all runs that it was resumed in */
+	unsigned time_count;
 };
 
 void results_add(struct results *results, const struct cell *cell, const char *peer, enum role role,
@@ -63,6 +74,9 @@ bool results_have(const struct results *results, const char *group, const char *
 void results_drop(struct results *results, const char *group, const char *test, const char *parameter);
 void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text);
 void results_note(struct results *results, const char *name, const char *text);
+/* The time that a group has taken, and more of it. */
+double results_seconds(const struct results *results, const char *group);
+void results_add_seconds(struct results *results, const char *group, double seconds);
 void results_free(struct results *results);
 
 /* The tables that a report shows: one for each group, test and metric, in the order of measuring. */

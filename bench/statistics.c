@@ -80,11 +80,26 @@ static unsigned pairs_in(const struct series *a, const struct series *b)
 	return a->count < b->count ? a->count : b->count;
 }
 
+/* By insertion: rounds are few, and this is done thousands of times for each ratio. */
+static void sort_few(double *values, unsigned count)
+{
+	for (unsigned i = 1; i < count; i++) {
+		double value = values[i];
+		unsigned at = i;
+		for (; at > 0 && values[at - 1] > value; at--)
+			values[at] = values[at - 1];
+		values[at] = value;
+	}
+}
+
 static double resampled_median(const double *logs, unsigned count, double *scratch, uint64_t *state)
 {
 	for (unsigned i = 0; i < count; i++)
 		scratch[i] = logs[random_below(state, count)];
-	qsort(scratch, count, sizeof(*scratch), ascending);
+	if (count <= 32)
+		sort_few(scratch, count);
+	else
+		qsort(scratch, count, sizeof(*scratch), ascending);
 	return quantile_sorted(scratch, count, 0.5);
 }
 
