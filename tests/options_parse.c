@@ -106,7 +106,7 @@ static void test_each_bad_token_costs_one_line(void)
 		"vcpu:",
 		"nothing:1",
 		":1",
-		"abort_conf:1",
+		"abort_conf:2",
 		"decay:99999999999999999999",
 		"dirty:99999999999999999K",
 		"stats_at_exit:TRUE",

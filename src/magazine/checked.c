@@ -3,7 +3,7 @@
  * Caches that are debugged.  Nothing is ever installed in their words, so that each call misses and comes
  * here, and each object goes through the checks on its way from and to the slabs.
  */
-#include "magazine/magazine.h"
+#include "magazine/hardened.h"
 
 #include "check/annotate.h"
 
@@ -94,6 +94,8 @@ size_t magazine_usable(const struct cache *cache, const void *object)
 {
 	struct check_place place;
 
+	if (magazine_is_hardened(cache))
+		return hardened_judge(cache, object);
 	if (!checks_of(cache))
 		return cache->depot.slabs.traits.size;
 	return slab_place(&cache->depot.slabs, object, &place) ? check_usable(checks_of(cache), place.record)
@@ -104,6 +106,8 @@ size_t magazine_granted(const struct cache *cache, size_t requested)
 {
 	const struct checks *checks = checks_of(cache);
 
+	if (magazine_is_hardened(cache))
+		return requested;
 	if (!checks)
 		return cache->depot.slabs.traits.size;
 	return checks->flags & CHECK_RED_ZONE ? requested : checks->zones.object_bytes;
@@ -112,9 +116,15 @@ size_t magazine_granted(const struct cache *cache, size_t requested)
 void *magazine_object_of(const struct cache *cache, const void *address)
 {
 	struct check_place place;
+	size_t bytes;
 
-	if (!checks_of(cache))
-		return slab_object_of(&cache->depot.slabs, address);
+	if (!checks_of(cache)) {
+		void *object = slab_object_of(&cache->depot.slabs, address);
+		bool is_out =
+			!object || !magazine_is_hardened(cache) || hardened_bytes(cache, object, &bytes);
+
+		return is_out ? object : NULL;
+	}
 	return slab_place(&cache->depot.slabs, address, &place)
 		       ? check_object_of(checks_of(cache), &place, address)
 		       : NULL;

@@ -7,6 +7,7 @@
 #include "check/text.h"
 #include "guard/guard.h"
 #include "linked/linked.h"
+#include "options/options.h"
 #include "os/os.h"
 #include "profile/dump.h"
 #include "profile/profile.h"
@@ -59,21 +60,21 @@ static struct hand hand_at(uintptr_t word)
  * replacing it are two sections: what was read may belong to another vCPU, but the replacement succeeds only
  * on a word that still says the same, and only one word ever points into a magazine.
  */
-static uintptr_t take_word(const struct cache *cache)
+static uintptr_t take_word(const struct cache *cache, uintptr_t offset)
 {
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, cache->offset);
+		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
 
 		if (word == vcpu_void || word == vcpu_closed ||
-		    arch_replace(vcpu_self, cache->map, cache->offset, word, vcpu_void))
+		    arch_replace(vcpu_self, cache->map, offset, word, vcpu_void))
 			return word;
 	}
 }
 
 /* *closed tells that the vCPU has no word to take from. */
-static struct hand detach(const struct cache *cache, bool *closed)
+static struct hand detach_from(const struct cache *cache, uintptr_t offset, bool *closed)
 {
-	uintptr_t word = take_word(cache);
+	uintptr_t word = take_word(cache, offset);
 
 	*closed = word == vcpu_closed;
 	if (word == vcpu_void || word == vcpu_closed)
@@ -81,19 +82,29 @@ static struct hand detach(const struct cache *cache, bool *closed)
 	return hand_at(word);
 }
 
-/* Loads a magazine into this vCPU's word, or leaves it in the depot where the word is taken or closed. */
-static void install(struct cache *cache, struct magazine *magazine)
+static struct hand detach(const struct cache *cache, bool *closed)
+{
+	return detach_from(cache, cache->offset, closed);
+}
+
+/* Loads a magazine into a word of this vCPU, or leaves it in the depot where the word is taken or closed. */
+static void install_at(struct cache *cache, uintptr_t offset, struct magazine *magazine)
 {
 	uintptr_t top = (uintptr_t)&magazine->slot[magazine->count];
 
-	if (!arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, top))
+	if (!arch_replace(vcpu_self, cache->map, offset, vcpu_void, top))
 		depot_put(&cache->depot, magazine);
 }
 
-/* The spare's word holds the magazine's address, whose count is true; 0 for none. */
-static struct magazine *take_spare(const struct cache *cache)
+static void install(struct cache *cache, struct magazine *magazine)
 {
-	const uintptr_t offset = cache->offset + VCPU_ROW_BYTES;
+	install_at(cache, cache->offset, magazine);
+}
+
+/* The spare's word holds the magazine's address, whose count is true; 0 for none. */
+static struct magazine *take_spare(const struct cache *cache, uintptr_t word_offset)
+{
+	const uintptr_t offset = word_offset + VCPU_ROW_BYTES;
 
 	for (;;) {
 		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
@@ -118,10 +129,10 @@ static struct magazine *unless_stale(struct cache *cache, struct magazine *magaz
 	return NULL;
 }
 
-static void put_spare(struct cache *cache, struct magazine *magazine)
+static void put_spare(struct cache *cache, uintptr_t word_offset, struct magazine *magazine)
 {
 	if (magazine &&
-	    !arch_replace(vcpu_self, cache->map, cache->offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
+	    !arch_replace(vcpu_self, cache->map, word_offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
 		depot_put(&cache->depot, magazine);
 }
 
@@ -134,6 +145,30 @@ static void *pop_in_hand(struct magazine *magazine, bool *watched)
 		magazine->marks--;
 	}
 	return magazine->slot[magazine->count--];
+}
+
+/*
+ * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
+ * them cannot move.
+ */
+static void shuffle_in_hand(struct magazine *magazine)
+{
+	static uint64_t state;
+	uint64_t random = __atomic_load_n(&state, __ATOMIC_RELAXED);
+
+	if (magazine->marks)
+		return;
+	if (!random)
+		random = os_random();
+	for (unsigned i = magazine->count; i > 1; i--) {
+		random = random * 0x5851f42d4c957f2du + 0x14057b7ef767814fu;
+		unsigned other = 1 + (unsigned)((random >> 32) * i >> 32);
+		void *object = magazine->slot[i];
+
+		magazine->slot[i] = magazine->slot[other];
+		magazine->slot[other] = object;
+	}
+	__atomic_store_n(&state, random, __ATOMIC_RELAXED);
 }
 
 static void push_in_hand(struct magazine *magazine, void *object)
@@ -288,10 +323,20 @@ static bool has_magazines(const uintptr_t *word)
 	       __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
 }
 
+/* The cache that a word belongs to, which a hardened one's second word does as well; NULL for none. */
+static struct cache *cache_of_word(unsigned number)
+{
+	struct cache *before = caches[number - 1];
+
+	if (caches[number])
+		return caches[number];
+	return before && before->returns_number == number ? before : NULL;
+}
+
 /* A cache's word on one vCPU; NULL when either is not there. */
 static uintptr_t *word_of(unsigned id, unsigned number)
 {
-	return caches[number] ? vcpu_word(id, number) : NULL;
+	return cache_of_word(number) ? vcpu_word(id, number) : NULL;
 }
 
 /* For the next look. */
@@ -330,11 +375,26 @@ static void drain_vcpu(unsigned id, bool all)
 		uintptr_t *word = word_of(id, number);
 
 		if (word && (all || is_idle(word)))
-			empty_words(caches[number], word);
+			empty_words(cache_of_word(number), word);
 		if (word)
 			glimpse(word);
 	}
 	vcpu_reopen(id);
+}
+
+/* The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
+ */
+static void purge_hardened(void)
+{
+	static uint64_t last;
+	uint64_t now = os_milliseconds();
+
+	if (!options.hardened || now - last < options.decay)
+		return;
+	last = now;
+	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
+		if (caches[number] && magazine_is_hardened(caches[number]))
+			slab_cache_shrink(&caches[number]->depot.slabs);
 }
 
 /*
@@ -350,6 +410,7 @@ static void reclaim(void)
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_age(&caches[number]->depot);
+	purge_hardened();
 	cpuslab_spin_unlock(&census_lock);
 	linked_reclaim(false);
 }
@@ -448,11 +509,11 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 
 	if (filled) {
 		/* The depot took the spare if there were two empty ones. */
-		put_spare(cache, loaded ? loaded : spare);
+		put_spare(cache, cache->offset, loaded ? loaded : spare);
 		return filled;
 	}
 	if (loaded)
-		put_spare(cache, spare);
+		put_spare(cache, cache->offset, spare);
 	else
 		loaded = spare ? spare : depot_take_empty(depot, NULL);
 	if (!loaded)
@@ -538,16 +599,18 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || !magazine->count) {
-		struct magazine *spare = unless_stale(cache, take_spare(cache));
+		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
 
 		if (spare && spare->count) {
-			put_spare(cache, magazine);
+			put_spare(cache, cache->offset, magazine);
 			magazine = spare;
 		} else {
 			magazine_tick();
 			magazine = filled_magazine(cache, magazine, spare);
 			if (!magazine)
 				return alloc_from_slab(cache);
+			if (magazine_is_hardened(cache))
+				shuffle_in_hand(magazine);
 		}
 	}
 	return hand_out(cache, magazine, requested);
@@ -605,10 +668,10 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || magazine->count + watched >= magazine->capacity) {
-		struct magazine *spare = unless_stale(cache, take_spare(cache));
+		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
 
 		if (spare && !spare->count) {
-			put_spare(cache, magazine);
+			put_spare(cache, cache->offset, magazine);
 			magazine = spare;
 		} else {
 			magazine_tick();
@@ -616,7 +679,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 
-			put_spare(cache, magazine ? magazine : spare);
+			put_spare(cache, cache->offset, magazine ? magazine : spare);
 			magazine = empty;
 			if (!magazine) {
 				free_to_slab(cache, object);
@@ -630,6 +693,43 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	install(cache, magazine);
 }
 
+/*
+ * A hardened cache's frees go onto a word of their own, from which nothing is allocated.  A magazine that is
+ * full waits in that word's spare until the next one is, so that an object is not handed out again before as
+ * many others have been freed on this vCPU.
+ */
+__attribute__((noinline)) void magazine_return_missed(struct cache *cache, void *object)
+{
+	bool closed, watched = free_is_watched(cache, object);
+	struct hand loaded = detach_from(cache, cache->returns, &closed);
+
+	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
+	if (closed) {
+		if (!vcpu_enter()) {
+			free_to_slab(cache, object);
+			return;
+		}
+		loaded = detach_from(cache, cache->returns, &closed);
+	}
+	struct magazine *magazine = loaded.magazine;
+
+	if (!magazine || magazine->count + watched >= magazine->capacity) {
+		struct magazine *waiting = take_spare(cache, cache->returns);
+
+		magazine_tick();
+		put_spare(cache, cache->returns, magazine);
+		magazine = depot_take_empty(&cache->depot, waiting);
+		if (!magazine) {
+			free_to_slab(cache, object);
+			return;
+		}
+	}
+	push_in_hand(magazine, object);
+	if (watched && magazine->capacity >= SMALLEST_MARKED)
+		mark_in_hand(magazine);
+	install_at(cache, cache->returns, magazine);
+}
+
 /* ---- several at once ----------------------------------------------------------------------------------- */
 
 /* Puts back a word that was taken, as it is now. */
@@ -641,7 +741,7 @@ static void return_word(struct cache *cache, void **top)
 
 unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned count)
 {
-	uintptr_t word = take_word(cache);
+	uintptr_t word = take_word(cache, cache->offset);
 	void **top = (void **)word;
 	unsigned taken = 0;
 
@@ -655,7 +755,7 @@ unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned co
 
 unsigned magazine_free_several(struct cache *cache, void *const *objects, unsigned count)
 {
-	uintptr_t word = take_word(cache);
+	uintptr_t word = take_word(cache, cache->offset);
 	void **top = (void **)word;
 	unsigned given = 0;
 
@@ -671,24 +771,47 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 
 /* ---- caches -------------------------------------------------------------------------------------------- */
 
+/* The word for returns, whose number is the next one, as cache_of_word has it. */
+static bool take_returns(struct cache *cache)
+{
+	if (!vcpu_take_number(&cache->returns_number))
+		return false;
+	if (cache->returns_number == cache->number + 1) {
+		cache->returns = vcpu_offset(cache->returns_number);
+		return true;
+	}
+	vcpu_give_number(cache->returns_number);
+	return false;
+}
+
+static bool take_numbers(struct cache *cache, bool hardened)
+{
+	cache->returns_number = 0;
+	if (!vcpu_take_number(&cache->number))
+		return false;
+	if (!hardened || take_returns(cache))
+		return true;
+	vcpu_give_number(cache->number);
+	return false;
+}
+
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
 	struct slab_traits own = *traits;
 	bool created = false;
 
 	cpuslab_spin_lock(&census_lock);
-	unsigned number;
+	if (take_numbers(cache, traits->hardened)) {
+		unsigned number = cache->number, last = traits->hardened ? cache->returns_number : number;
 
-	if (vcpu_take_number(&number)) {
-		cache->number = number;
 		cache->offset = vcpu_offset(number);
 		cache->map = vcpu_map(number);
 		cache->owner = owner;
 		cache->id = own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
 		depot_init(&cache->depot, &own, capacity);
 		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
-		if (number >= cache_count)
-			__atomic_store_n(&cache_count, number + 1, __ATOMIC_RELEASE);
+		if (last >= cache_count)
+			__atomic_store_n(&cache_count, last + 1, __ATOMIC_RELEASE);
 		created = true;
 	}
 	cpuslab_spin_unlock(&census_lock);
@@ -719,22 +842,24 @@ uint64_t magazine_destroy(struct cache *cache)
 }
 
 /* Moves what one cache has in words that can be reached to its depot.  With the census lock. */
-static void empty_all_words(struct cache *cache)
+static void empty_all_words(struct cache *cache, unsigned number)
 {
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t *word = vcpu_word(id, cache->number);
+		uintptr_t *word = vcpu_word(id, number);
 
 		if (word && has_magazines(word) && vcpu_close(id)) {
 			empty_words(cache, word);
 			vcpu_reopen(id);
 		}
 	}
+	if (number == cache->number && cache->returns_number)
+		empty_all_words(cache, cache->returns_number);
 }
 
 void magazine_shrink(struct cache *cache)
 {
 	cpuslab_spin_lock(&census_lock);
-	empty_all_words(cache);
+	empty_all_words(cache, cache->number);
 	depot_empty(&cache->depot);
 	cpuslab_spin_unlock(&census_lock);
 }
@@ -747,7 +872,7 @@ void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
 	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
 	depot_tune(&cache->depot, tunables);
 	if (resized)
-		empty_all_words(cache);
+		empty_all_words(cache, cache->number);
 	cpuslab_spin_unlock(&census_lock);
 }
 
@@ -901,12 +1026,12 @@ static unsigned glance(uintptr_t word)
 	return 0;
 }
 
-uint64_t magazine_objects_loaded(const struct cache *cache)
+static uint64_t objects_on_words(unsigned number)
 {
 	uint64_t objects = 0;
 
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		const uintptr_t *row = vcpu_word(id, cache->number);
+		const uintptr_t *row = vcpu_word(id, number);
 
 		if (!row)
 			continue;
@@ -920,6 +1045,13 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 				   ((const struct magazine *)spare)->marks;
 	}
 	return objects;
+}
+
+uint64_t magazine_objects_loaded(const struct cache *cache)
+{
+	uint64_t objects = objects_on_words(cache->number);
+
+	return cache->returns_number ? objects + objects_on_words(cache->returns_number) : objects;
 }
 
 void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *frees)

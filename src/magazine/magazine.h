@@ -38,7 +38,9 @@ struct cache {
 	uint16_t offset; /* of its word */
 	uint16_t id;     /* what the page map says of its pages */
 	unsigned number;
-	void *owner; /* what the room above keeps with it; NULL for malloc's */
+	uint16_t returns; /* of a hardened cache: the word that frees push on, see hardened.c; else 0 */
+	unsigned returns_number; /* of that word */
+	void *owner;             /* what the room above keeps with it; NULL for malloc's */
 };
 
 /* NULL on a miss. */
@@ -105,6 +107,15 @@ bool magazine_visit_live(struct cache *cache, void (*visit)(uint32_t stack, uint
 void magazine_report_live(struct cache *cache);
 /* Gives back the objects of a debugged cache that are kept out of use; nobody uses the cache any more. */
 void magazine_release_lost(struct cache *cache);
+
+/* Whether a cache is hardened (hardened.h); then its objects come and go by the functions there alone. */
+static inline bool magazine_is_hardened(const struct cache *cache)
+{
+	return cache->depot.slabs.traits.hardened;
+}
+
+/* A free to a hardened cache whose word for returns has no room, or of an object that a profile watches. */
+void magazine_return_missed(struct cache *cache, void *object);
 
 /* Bytes that may be used at an allocated object of any cache. */
 size_t magazine_usable(const struct cache *cache, const void *object);

@@ -4,6 +4,7 @@
 #include "check/corruption.h"
 #include "magazine/magazine.h"
 #include "malloc/size_class.h"
+#include "options/options.h"
 #include "page/page.h"
 #include "profile/dump.h"
 #include "profile/profile.h"
@@ -42,6 +43,9 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 /* Where the size belongs; and, since a limit may leave room in the other place alone, there. */
 static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 {
+	/* Between pages without access, at an address that is not used again soon. */
+	if (options.hardened)
+		return huge_alloc(size, alignment, zeroed);
 	void *object = size <= LARGE_RUN_MAX ? run_alloc(size, alignment, zeroed) : NULL;
 
 	if (!object)

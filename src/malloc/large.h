@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "page/page.h"
+
 enum { LARGE_RUN_MAX = 1 << 30 };
 
 /* NULL when there is no memory, even after everything that can be given back was. */
@@ -20,6 +22,11 @@ void *large_alloc_mapping(size_t size);
 void large_free(void *object);
 /* The usable bytes; 0 for a pointer that is not the start of a large object. */
 size_t large_bytes(const void *object);
+/* The same of an object that is asked for with so many bytes. */
+static inline size_t large_bytes_for(size_t size)
+{
+	return size ? (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1) : PAGE_BYTES;
+}
 /* Resizes where it is, or by moving the mapping; NULL when the contents must be copied. */
 void *large_resize(void *object, size_t size);
 /* How many calls of large_alloc and large_free there were. */

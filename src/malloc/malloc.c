@@ -13,6 +13,7 @@
 #include "malloc/large.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
+#include "options/options.h"
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
@@ -29,14 +30,59 @@ static void *out_of_memory(void)
 	return NULL;
 }
 
+static void *malloc_large(size_t size)
+{
+	bool zeroed;
+	void *object = size <= PTRDIFF_MAX ? large_alloc(size, 1, &zeroed) : NULL;
+
+	return likely(object) ? object : out_of_memory();
+}
+
+/* ---- hardened mode: every allocation and free of a class ------------------------------------------------
+ */
+
+/* From a class, which may be debugged instead, and as aligned as that is. */
+static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size)
+{
+	struct cache *cache = &size_classes[index];
+	void *object = likely(magazine_is_hardened(cache))
+			       ? hardened_alloc_aligned(hardened_of(cache->id), size)
+			       : magazine_alloc_checked(cache, size);
+
+	return likely(object) ? object : out_of_memory();
+}
+
+static __attribute__((noinline)) void *malloc_hardened(size_t size)
+{
+	process_enter();
+	if (likely(size <= SIZE_CLASS_SMALL - HARDENED_CANARY)) {
+		const struct hardened *cache =
+			&hardened_front[(size + HARDENED_CANARY + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP];
+
+		if (likely(cache->bytes)) {
+			void *object = hardened_alloc(cache, size);
+
+			return likely(object) ? object : out_of_memory();
+		}
+	}
+	if (unlikely(size > SIZE_CLASS_MAX - HARDENED_CANARY))
+		return malloc_large(size);
+	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size);
+}
+
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
 /* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
  */
 static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
+	if (unlikely(options.hardened))
+		return malloc_hardened(size);
 	if (unlikely(!process_enter()))
 		return out_of_memory();
+	/* It has just started. */
+	if (unlikely(options.hardened))
+		return malloc_hardened(size);
 	if (likely(size <= SIZE_CLASS_MAX)) {
 		struct cache *cache = &size_classes[size_class_index(size)];
 		void *object = magazine_alloc(&cache->offset);
@@ -47,10 +93,7 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 						    : magazine_alloc_requested(cache, size);
 		return likely(object) ? object : out_of_memory();
 	}
-	bool zeroed;
-	void *object = size <= PTRDIFF_MAX ? large_alloc(size, 1, &zeroed) : NULL;
-
-	return likely(object) ? object : out_of_memory();
+	return malloc_large(size);
 }
 
 /* free() leads here from every page of a linked cache, whose word it does not know. */
@@ -61,7 +104,7 @@ static void free_linked(struct linked_cache *cache, void *object)
 }
 
 /* Everything but a hit: NULL, start-up, misses, large and foreign memory. */
-static __attribute__((noinline)) void free_slow(void *object)
+static __attribute__((noinline)) void free_usual(void *object)
 {
 	if (!object)
 		return;
@@ -80,9 +123,44 @@ static __attribute__((noinline)) void free_slow(void *object)
 		large_free(object);
 }
 
+static __attribute__((noinline)) void free_hardened(void *object)
+{
+	process_enter();
+	if (!hardened_free(object, SIZE_MAX))
+		free_usual(object);
+}
+
+static void free_slow(void *object)
+{
+	if (unlikely(options.hardened))
+		free_hardened(object);
+	else
+		free_usual(object);
+}
+
+/* Large objects have a size to the page. */
+static __attribute__((noinline)) void free_sized_hardened(void *object, size_t size)
+{
+	process_enter();
+	if (hardened_free(object, size))
+		return;
+	size_t bytes = guard_contains(object) ? 0 : large_bytes(object);
+
+	if (bytes && bytes != large_bytes_for(size))
+		corruption_abort("large", object, "free with a size that is not the object's");
+	if (guard_contains(object))
+		guard_free(object, size);
+	else
+		free_usual(object);
+}
+
 /* The same where the caller says how large the object is, which a debugged cache compares. */
 static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 {
+	if (unlikely(options.hardened)) {
+		free_sized_hardened(object, size);
+		return;
+	}
 	process_enter();
 
 	struct cache *cache = magazine_cache(object);
@@ -92,7 +170,7 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 	else if (unlikely(guard_contains(object)))
 		guard_free(object, size);
 	else
-		free_slow(object);
+		free_usual(object);
 }
 
 ARCH_FAST_PATH EXPORT void *malloc(size_t size)
@@ -129,14 +207,18 @@ EXPORT void free_sized(void *object, size_t size)
 
 EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 {
-	(void)alignment;
+	if (unlikely(options.hardened) && (uintptr_t)object & (alignment - 1))
+		corruption_abort(NULL, object, "free with an alignment that the object does not have");
 	free_sized(object, size);
 }
 
 /* ---- calloc and realloc ------------------------------------------------------------------------------- */
 
-static bool is_checked_size(size_t bytes)
+/* Whether even large objects of a class must come from it. */
+static bool is_special_size(size_t bytes)
 {
+	if (options.hardened)
+		return bytes <= SIZE_CLASS_MAX - HARDENED_CANARY;
 	return bytes <= SIZE_CLASS_MAX && magazine_is_checked(&size_classes[size_class_index(bytes)]);
 }
 
@@ -146,7 +228,7 @@ EXPORT void *calloc(size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return out_of_memory();
-	if (unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !is_checked_size(bytes)) {
+	if (unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !is_special_size(bytes)) {
 		bool zeroed = false;
 		void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, 1, &zeroed) : NULL;
 
@@ -191,6 +273,25 @@ static void *realloc_checked(struct cache *cache, void *object, size_t size)
 	return moved;
 }
 
+/* An object of a hardened class: it stays if the class does. */
+static void *realloc_hardened(struct cache *cache, void *object, size_t size)
+{
+	size_t before = hardened_judge(cache, object);
+
+	if (size <= SIZE_CLASS_MAX - HARDENED_CANARY &&
+	    &size_classes[size_class_index(size + HARDENED_CANARY)] == cache) {
+		hardened_resize(cache, object, size);
+		return object;
+	}
+	void *moved = malloc(size);
+
+	if (!moved)
+		return out_of_memory();
+	memcpy(moved, object, size < before ? size : before);
+	free(object);
+	return moved;
+}
+
 EXPORT void *realloc(void *object, size_t size)
 {
 	if (!object)
@@ -208,6 +309,8 @@ EXPORT void *realloc(void *object, size_t size)
 
 	if (unlikely(cache && magazine_is_checked(cache)))
 		return realloc_checked(cache, object, size);
+	if (unlikely(cache && magazine_is_hardened(cache)))
+		return realloc_hardened(cache, object, size);
 
 	size_t usable = usable_size(object);
 
@@ -284,6 +387,18 @@ static void *malloc_checked(struct cache *cache, size_t size)
 	return likely(object) ? object : out_of_memory();
 }
 
+static void *aligned_hardened(size_t alignment, size_t size)
+{
+	unsigned index = size_class_aligned(alignment, size + HARDENED_CANARY);
+	bool zeroed;
+
+	if (likely(index < SIZE_CLASSES))
+		return alloc_hardened(index, size);
+	void *object = large_alloc(size, alignment, &zeroed);
+
+	return object ? object : out_of_memory();
+}
+
 void *malloc_aligned(size_t alignment, size_t size)
 {
 	if (alignment <= SIZE_CLASS_STEP)
@@ -293,6 +408,8 @@ void *malloc_aligned(size_t alignment, size_t size)
 	if (unlikely(!process_enter()))
 		return out_of_memory();
 	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
+		if (unlikely(options.hardened))
+			return aligned_hardened(alignment, size);
 		unsigned index = size_class_aligned(alignment, size);
 
 		return likely(!magazine_is_checked(&size_classes[index]))

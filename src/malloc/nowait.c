@@ -6,11 +6,15 @@
 #include "malloc/malloc.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
+#include "options/options.h"
 #include "page/page.h"
 
 static void *from_class(unsigned index, size_t size)
 {
 	struct cache *cache = &size_classes[index];
+
+	if (magazine_is_hardened(cache))
+		return hardened_try_alloc(hardened_of(cache->id), size);
 	void *object = magazine_alloc(&cache->offset);
 
 	if (object)
@@ -40,7 +44,10 @@ EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	unsigned index = alignment <= PAGE_BYTES ? size_class_aligned(alignment, size) : SIZE_CLASSES;
+	size_t room = options.hardened ? HARDENED_CANARY : 0;
+	unsigned index = alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX
+				 ? size_class_aligned(alignment, size + room)
+				 : SIZE_CLASSES;
 
 	if (index < SIZE_CLASSES)
 		object = from_class(index, size);

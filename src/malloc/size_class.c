@@ -4,9 +4,11 @@
 #include <stdio.h>
 
 #include "check/corruption.h"
+#include "options/options.h"
 
 struct malloc_front malloc_front;
 struct cache size_classes[SIZE_CLASSES];
+struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 enum { NAME_BYTES = sizeof "malloc-262144" };
 
@@ -22,10 +24,33 @@ static struct checks *create_checks(const char *name, uint32_t bytes)
 	return checks;
 }
 
+/*
+ * Of a hardened class's magazines: what was freed lies in two of them at least before it comes back, and
+ * should still be in the processor's caches then.
+ */
+static uint16_t capacity_of(const struct slab_traits *traits)
+{
+	enum { BYTES = 8 << 10, MOST = 123, LEAST = 3 };
+	uint32_t objects = BYTES / traits->size;
+
+	if (!traits->hardened)
+		return 0;
+	return (uint16_t)(objects < LEAST ? LEAST : objects > MOST ? MOST : objects);
+}
+
+static void fill_hardened_front(void)
+{
+	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
+		hardened_front[step] =
+			*hardened_of(size_classes[size_class_index(step * SIZE_CLASS_STEP)].id);
+}
+
 void size_class_init(void)
 {
 	static char names[SIZE_CLASSES][NAME_BYTES];
 
+	if (options.hardened)
+		hardened_init();
 	for (unsigned index = 0; index < SIZE_CLASSES; index++) {
 		uint32_t bytes = size_class_bytes(index);
 		struct slab_traits traits = {.name = names[index], .size = bytes};
@@ -34,15 +59,23 @@ void size_class_init(void)
 		if (check_request_flags(traits.name, 0)) {
 			traits.checks = create_checks(traits.name, bytes);
 			traits.size = traits.checks->zones.slot_bytes;
+		} else {
+			traits.hardened = traits.type_stable = options.hardened;
 		}
-		if (!magazine_create(&size_classes[index], &traits, 0, NULL))
+		if (!magazine_create(&size_classes[index], &traits, capacity_of(&traits), NULL))
 			corruption_abort(traits.name, NULL, "the system gives no memory to start with");
+		if (traits.hardened)
+			hardened_enter(&size_classes[index]);
 	}
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
 		malloc_front.offset[step] = size_classes[size_class_index(step * SIZE_CLASS_STEP)].offset;
+	if (options.hardened)
+		fill_hardened_front();
 }
 
 void size_class_open(void)
 {
+	if (options.hardened)
+		return;
 	__atomic_store_n(&malloc_front.small_limit, SIZE_CLASS_SMALL + 1, __ATOMIC_RELEASE);
 }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "magazine/magazine.h"
+#include "magazine/hardened.h"
 
 enum {
 	SIZE_CLASS_STEP = 16,
@@ -29,6 +29,8 @@ struct malloc_front {
 };
 extern ARCH_INTERNAL struct malloc_front malloc_front;
 extern ARCH_INTERNAL struct cache size_classes[SIZE_CLASSES];
+/* The same for hardened mode, where small_limit stays zero. */
+extern ARCH_INTERNAL struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 static inline uint32_t size_class_bytes(unsigned index)
 {

@@ -129,8 +129,8 @@ static bool parse_number(struct span span, bool suffixes, size_t *result)
 
 static bool parse_flag(struct span span, bool *result)
 {
-	*result = span_is(span, "true");
-	return *result || span_is(span, "false");
+	*result = span_is(span, "true") || span_is(span, "1");
+	return *result || span_is(span, "false") || span_is(span, "0");
 }
 
 static bool parse_mode(struct span span, enum option_vcpu *result)

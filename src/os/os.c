@@ -95,6 +95,11 @@ int os_commit(void *address, size_t bytes)
 	return change_access(address, bytes, PROT_READ | PROT_WRITE);
 }
 
+int os_forbid(void *address, size_t bytes)
+{
+	return STATUS(mprotect(address, bytes, PROT_NONE));
+}
+
 int os_show_zeros(void *address, size_t bytes)
 {
 	return change_access(address, bytes, PROT_READ);

@@ -28,6 +28,8 @@ void *os_map_at(void *address, size_t bytes);
 int os_reserve_again(void *address, size_t bytes);
 /* Makes reserved address space readable and writable. */
 int os_commit(void *address, size_t bytes);
+/* Takes all access to memory away, until os_commit. */
+int os_forbid(void *address, size_t bytes);
 /* Makes reserved address space readable: zeros, which the system need not account. */
 int os_show_zeros(void *address, size_t bytes);
 /*

@@ -42,6 +42,17 @@ static struct cached {
 } cached[CACHED];
 static size_t cached_bytes;
 
+/*
+ * Hardened, each mapping lies between two pages without access.  A freed one gives its memory back and loses
+ * access, and its address space is kept until another one takes its place here, which is one at random.
+ */
+enum { RETIRED = 256, RETIRED_MOST = 32 << 20 };
+
+static struct retired {
+	uintptr_t address;
+	size_t bytes;
+} retired[RETIRED];
+
 static size_t round_to_pages(size_t bytes)
 {
 	return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
@@ -198,26 +209,74 @@ static struct cached take_cached(size_t bytes, size_t alignment)
 	return taken;
 }
 
+static size_t guard_bytes(void)
+{
+	return options.hardened ? PAGE_BYTES : 0;
+}
+
+static void unmap(uintptr_t address, size_t bytes)
+{
+	lock_and_give_back((char *)address - guard_bytes(), bytes + 2 * guard_bytes());
+}
+
 /* A new mapping at an aligned address. */
 static void *map_aligned(size_t bytes, size_t alignment)
 {
-	if (alignment <= PAGE_BYTES)
+	size_t guard = guard_bytes(), wanted = bytes + 2 * guard;
+	size_t slack = alignment > PAGE_BYTES ? alignment : 0;
+
+	if (!slack && !guard)
 		return os_map(NULL, bytes);
-	if (bytes + alignment < bytes)
+	if (wanted + slack < bytes)
 		return NULL;
 
-	char *wide = os_map(NULL, bytes + alignment);
+	char *wide = guard ? os_reserve(NULL, wanted + slack) : os_map(NULL, wanted + slack);
 
 	if (!wide)
 		return NULL;
-	char *start = (char *)(((uintptr_t)wide + alignment - 1) & ~(alignment - 1));
-	char *end = start + bytes;
+	char *start = (char *)(((uintptr_t)wide + guard + slack) & -(slack ? alignment : PAGE_BYTES));
+	char *end = start + bytes + guard;
 
-	if (start > wide)
-		lock_and_give_back(wide, (size_t)(start - wide));
-	if (wide + bytes + alignment > end)
-		lock_and_give_back(end, (size_t)(wide + bytes + alignment - end));
+	if (start - guard > wide)
+		lock_and_give_back(wide, (size_t)(start - guard - wide));
+	if (wide + wanted + slack > end)
+		lock_and_give_back(end, (size_t)(wide + wanted + slack - end));
+	if (guard && os_commit(start, bytes) != 0) {
+		unmap((uintptr_t)start, bytes);
+		return NULL;
+	}
 	return start;
+}
+
+/* Puts a freed mapping in place of another one, which is gone from then on. */
+static void retire(uintptr_t address, size_t bytes)
+{
+	struct retired leaving = {address, bytes};
+
+	if (bytes <= RETIRED_MOST && os_forbid((void *)address, bytes) == 0) {
+		struct retired *place = &retired[os_random() % RETIRED];
+
+		(void)os_purge((void *)address, bytes);
+		cpuslab_spin_lock(&huge_lock);
+		leaving = *place;
+		*place = (struct retired){address, bytes};
+		cpuslab_spin_unlock(&huge_lock);
+	}
+	if (leaving.address)
+		unmap(leaving.address, leaving.bytes);
+}
+
+static void release_retired(void)
+{
+	for (struct retired *r = retired; r < retired + RETIRED; r++) {
+		cpuslab_spin_lock(&huge_lock);
+		struct retired leaving = *r;
+
+		*r = (struct retired){0};
+		cpuslab_spin_unlock(&huge_lock);
+		if (leaving.address)
+			unmap(leaving.address, leaving.bytes);
+	}
 }
 
 void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
@@ -252,7 +311,7 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 
 	cpuslab_spin_unlock(&huge_lock);
 	if (!entered) {
-		lock_and_give_back(address, bytes);
+		unmap((uintptr_t)address, bytes);
 		return NULL;
 	}
 	return address;
@@ -283,6 +342,11 @@ bool huge_free(void *address)
 	size_t bytes = huge->bytes;
 
 	drop(huge);
+	if (options.hardened) {
+		cpuslab_spin_unlock(&huge_lock);
+		retire((uintptr_t)address, bytes);
+		return true;
+	}
 	if (options.decay && bytes <= options.dirty) {
 		/* Into the cache, in place of the oldest where it is full or would hold too much. */
 		struct cached *place = NULL;
@@ -323,6 +387,8 @@ void *huge_resize(void *address, size_t wanted)
 {
 	size_t bytes = round_to_pages(wanted);
 
+	if (options.hardened)
+		return NULL;
 	cpuslab_spin_lock(&huge_lock);
 	struct huge *huge = find((uintptr_t)address);
 
@@ -358,6 +424,8 @@ void huge_purge(bool all)
 		give_back_stranded();
 	}
 
+	if (options.hardened && all)
+		release_retired();
 	for (struct cached *c = cached; c < cached + CACHED; c++) {
 		struct cached expelled = {0};
 

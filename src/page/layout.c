@@ -15,6 +15,8 @@ enum { ADDRESS_BITS = 47 };
 static const size_t GRAIN = 8ul << 20;
 static const size_t SMALLEST_PLAN = 8ul << 20;
 static const size_t SMALL_HEAP = 32ul << 20;
+/* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
+static const size_t HARDENED_GAP = 1ul << 30;
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -36,7 +38,7 @@ static uintptr_t placement_entropy(void)
 /* The regions beside the heap, for a heap of `plan` bytes that ends at `heap_end`. */
 struct sizes {
 	size_t below_map; /* the vCPU table */
-	size_t map, slab_of, runs, metadata, total;
+	size_t map, slab_of, runs, metadata, marks, total;
 };
 
 static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
@@ -49,9 +51,11 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		/* Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
 		 */
 		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
+		.marks = options.hardened ? plan / PAGE_MARK_UNIT * sizeof(uint16_t) : 0,
 	};
-	sizes.total =
-		round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata, GRAIN);
+	sizes.total = round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata +
+				       sizes.marks,
+			       GRAIN);
 	return sizes;
 }
 
@@ -100,7 +104,8 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 
 	uintptr_t heap_end = (uintptr_t)heap + plan;
 	struct sizes sizes = sizes_for(plan, heap_end);
-	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)heap_end, sizes.total);
+	uintptr_t tables_hint = options.hardened ? heap_end + HARDENED_GAP : heap_end;
+	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)tables_hint, sizes.total);
 
 	size_t map_below_heap = ((uintptr_t)heap >> PAGE_SHIFT) * sizeof(uint16_t);
 
@@ -123,6 +128,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	layout.slab_of = (struct region){slab_of, sizes.slab_of, 0, PAGE_BYTES * 2};
 	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
 	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
+	layout.marks = (struct region){metadata + sizes.metadata, sizes.marks, 0, PAGE_BYTES * 2};
 
 	/*
 	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB
@@ -136,6 +142,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	page_front.map = (uint16_t *)map;
 	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;
 	page_front.slab_of = (uint32_t *)slab_of - page_front.heap_page;
+	page_front.marks = (uint16_t *)layout.marks.base - (uintptr_t)heap / PAGE_MARK_UNIT;
 	page_front.metadata = metadata;
 	page_front.metadata_bytes = sizes.metadata;
 	return true;
@@ -149,7 +156,8 @@ void layout_open(void)
 		       : mapped < usable  ? mapped
 					  : usable;
 
-	__atomic_store_n(&page_front.limit, page_front.heap_page + pages, __ATOMIC_RELEASE);
+	page_front.end = page_front.heap_page + pages;
+	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
 }
 
 /*

@@ -23,6 +23,7 @@ struct region {
 
 struct layout {
 	struct region heap, map, slab_of, runs, metadata; /* `map`: the page map's part for the heap */
+	struct region marks;                              /* planned in hardened mode alone */
 };
 extern struct layout layout;
 

@@ -8,6 +8,7 @@
  *                   the same mapping, the vCPU table (see arch.h).
  *   slab_of         32 bits for each heap page: which slab descriptor it belongs to, 0 for none
  *   runs            what the run allocator knows of each free or large run, at the run's first page
+ *   marks           in hardened mode, 16 bits for each 16 bytes of the heap, for the room above: see slab.h
  *   metadata        descriptors, magazines, vCPU areas; never purged, never next to a user's object
  *   the heap        page runs: slabs, and objects too large for a slab
  *
@@ -30,7 +31,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-enum { PAGE_SHIFT = OS_PAGE_SHIFT, PAGE_BYTES = 1 << PAGE_SHIFT };
+enum { PAGE_SHIFT = OS_PAGE_SHIFT, PAGE_BYTES = 1 << PAGE_SHIFT, PAGE_MARK_UNIT = 16 };
 
 /*
  * What a page map entry can say besides "a slab of the cache whose word is at this offset".  The words at
@@ -48,14 +49,16 @@ enum page_id {
 };
 
 /*
- * The fast path's view: written once at start, but for `limit`, which grows with the heap where the page map
- * does (PIECEWISE in layout.h), so that no free reads a part of the map that is not there yet.
+ * The fast path's view: written once at start, but for `end` and `limit`, which grow with the heap where the
+ * page map does (PIECEWISE in layout.h), so that no free reads a part of the map that is not there yet.
  */
 struct page_front {
-	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `limit` */
-	uintptr_t limit;       /* the first page number that is not the heap's; 0 until the room is ready */
+	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `end` */
+	uintptr_t limit;       /* what free's fast path admits: `end`, but in hardened mode 0 for ever */
+	uintptr_t end;         /* the first page number that is not the heap's; 0 until the room is ready */
 	uintptr_t heap_page;   /* the first page number of the heap */
 	uint32_t *slab_of;     /* indexed by page number, as the map */
+	uint16_t *marks;       /* indexed by address / PAGE_MARK_UNIT, in hardened mode alone */
 	char *metadata;        /* slab_of counts units of METADATA_UNIT from here */
 	size_t metadata_bytes; /* planned, not used */
 };
@@ -79,9 +82,15 @@ static inline uintptr_t page_of(const void *address)
 	return (uintptr_t)address >> PAGE_SHIFT;
 }
 
+/* Of the unit that an address of the heap lies in. */
+static inline uint16_t *page_mark(const void *address)
+{
+	return &page_front.marks[(uintptr_t)address / PAGE_MARK_UNIT];
+}
+
 static inline bool page_is_heap(const void *address)
 {
-	return page_of(address) - page_front.heap_page < page_front.limit - page_front.heap_page;
+	return page_of(address) - page_front.heap_page < page_front.end - page_front.heap_page;
 }
 
 static inline uint16_t page_id(const void *address)

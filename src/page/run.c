@@ -351,7 +351,9 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
 	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
 	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
-	    !region_grow(&layout.runs, end * sizeof(struct run)))
+	    !region_grow(&layout.runs, end * sizeof(struct run)) ||
+	    (layout.marks.planned &&
+	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
 		return RUN_NONE;
 	layout_open();
 

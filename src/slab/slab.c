@@ -6,20 +6,10 @@
 
 #include "arch/probe.h"
 #include "check/corruption.h"
+#include "os/os.h"
 #include "page/page.h"
+#include "slab/descriptor.h"
 #include "slab/geometry.h"
-
-struct slab {
-	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
-	char *base;
-	uint16_t in_use, bump, head; /* head: the first free object below bump, or NO_INDEX */
-	uint16_t bin;
-	struct slab_cache *cache;
-	union {
-		uint8_t narrow[0];
-		uint16_t wide[0];
-	} index;
-};
 
 enum {
 	NO_INDEX = UINT16_MAX,
@@ -52,17 +42,10 @@ static void choose_geometry(struct slab_cache *cache)
 
 	if (cache->traits.checks)
 		limit_to_records(cache, &geometry);
-	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES);
+	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES + cache->traits.hardened);
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
 	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
-}
-
-void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
-{
-	assert(traits->size % 8 == 0 && traits->size > 0);
-	*cache = (struct slab_cache){.traits = *traits};
-	choose_geometry(cache);
 }
 
 /* Where a descriptor's records begin, if it has any. */
@@ -82,6 +65,14 @@ static size_t descriptor_bytes(const struct slab_cache *cache)
 
 	return checks ? records_start(cache) + (size_t)checks->record_bytes * cache->objects
 		      : index_end(cache);
+}
+
+void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
+{
+	assert(traits->size % 8 == 0 && traits->size > 0);
+	assert(!traits->hardened || traits->type_stable);
+	*cache = (struct slab_cache){.traits = *traits};
+	choose_geometry(cache);
 }
 
 /* ---- indexes ------------------------------------------------------------------------------------------- */
@@ -112,18 +103,6 @@ static inline void link_free(struct slab *slab, unsigned i, bool wide)
 	slab->head = (uint16_t)i;
 }
 
-static inline struct slab *slab_of_object(const void *object)
-{
-	uint32_t reference = __atomic_load_n(&page_front.slab_of[page_of(object)], __ATOMIC_ACQUIRE);
-
-	return reference ? metadata_block(reference) : NULL;
-}
-
-static inline unsigned index_of(const struct slab_cache *cache, const struct slab *slab, const void *object)
-{
-	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);
-}
-
 /* ---- lists --------------------------------------------------------------------------------------------- */
 
 static void leave_bin(struct slab_cache *cache, struct slab *slab)
@@ -141,7 +120,7 @@ static void leave_bin(struct slab_cache *cache, struct slab *slab)
 
 static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
 {
-	slab->bin = (uint16_t)bin;
+	slab->bin = (uint8_t)bin;
 	slab->previous = NULL;
 	slab->next = cache->partial[bin];
 	if (slab->next)
@@ -210,10 +189,82 @@ static bool try_lock_cache(struct slab_cache *cache)
 	return true;
 }
 
-/* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
-static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, unsigned bin)
+/* ---- hardened slabs ------------------------------------------------------------------------------------ */
+
+/*
+ * So many slabs at most have a page of their own that ends them, all caches together: each takes two mappings
+ * of the 65530 that a process may have (vm.max_map_count), and the program needs some, too.
+ */
+enum { GUARDS_MOST = 12 << 10 };
+
+static size_t object_bytes(const struct slab_cache *cache)
 {
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint16_t)bin, .cache = cache};
+	return (size_t)(cache->pages - 1) * PAGE_BYTES;
+}
+
+static void guard_end(const struct slab_cache *cache, const struct slab *slab)
+{
+	static unsigned guards;
+
+	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) < GUARDS_MOST &&
+	    os_forbid(slab->base + object_bytes(cache), PAGE_BYTES) == 0)
+		__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
+}
+
+/* Links all objects in random order, as if each had been handed out and come back. */
+static void shuffle(struct slab_cache *cache, struct slab *slab)
+{
+	uint16_t order[UINT8_MAX + 1];
+	unsigned objects = cache->objects;
+	uint64_t random = os_random();
+
+	assert(objects <= sizeof order / sizeof *order);
+	for (unsigned i = 0; i < objects; i++) {
+		random = random * 0x5851f42d4c957f2du + 1;
+		unsigned j = (unsigned)((random >> 32) * (i + 1) >> 32);
+
+		order[i] = order[j];
+		order[j] = (uint16_t)i;
+	}
+	for (unsigned i = 0; i < objects; i++)
+		link_free(slab, order[i], cache->wide);
+	__atomic_store_n(&slab->bump, (uint16_t)objects, __ATOMIC_RELEASE);
+}
+
+/* Before anyone knows the slab. */
+static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
+{
+	if (!zeroed)
+		memset(slab->base, 0, object_bytes(cache));
+	guard_end(cache, slab);
+	shuffle(cache, slab);
+}
+
+/*
+ * Gives the memory of a hardened cache's empty slabs to the system.  They read as zero before and after, and
+ * an object that was written to since it came back is let off.  With the lock.
+ */
+static void purge_empty(struct slab_cache *cache)
+{
+	for (struct slab *slab = cache->partial[0]; slab; slab = slab->next) {
+		if (slab->in_use || slab->is_purged)
+			continue;
+		if (os_purge(slab->base, object_bytes(cache)) != 0)
+			return;
+		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
+		slab->is_purged = true;
+	}
+}
+
+/* ---- slabs that come and go ---------------------------------------------------------------------------- */
+
+/* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
+static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, unsigned bin,
+			    bool zeroed)
+{
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint8_t)bin, .cache = cache};
+	if (cache->traits.hardened)
+		harden(cache, slab, zeroed);
 	/*
 	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
 	 * whose first page knows it, so that page comes last here and goes first in release_slabs.
@@ -237,7 +288,7 @@ static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
 		metadata_free(slab, descriptor_bytes(cache));
 		return NULL;
 	}
-	return lay_out(cache, slab, base, bin);
+	return lay_out(cache, slab, base, bin, zeroed);
 }
 
 static struct check_place place_of(const struct slab_cache *cache, const struct slab *slab, unsigned i)
@@ -352,6 +403,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	__atomic_store_n(&slab->bump, (uint16_t)(slab->bump + fresh), __ATOMIC_RELEASE);
 	taken += fresh;
 	slab->in_use = (uint16_t)(slab->in_use + taken);
+	slab->is_purged = false;
 	return taken;
 }
 
@@ -446,7 +498,7 @@ static struct slab *try_make_slab(struct slab_cache *cache)
 		push_made(&cache->unused, slab);
 		return NULL;
 	}
-	lay_out(cache, slab, base, BEING_MADE);
+	lay_out(cache, slab, base, BEING_MADE, zeroed);
 	if (traits->construct)
 		construct(cache, slab);
 	return slab;
@@ -492,7 +544,7 @@ void *slab_try_alloc(struct slab_cache *cache)
 static inline const char *mark_free(struct slab_cache *cache, struct slab *slab, const void *object,
 				    bool wide)
 {
-	unsigned i = index_of(cache, slab, object);
+	unsigned i = slab_index(cache, slab, object);
 
 	if (slab->base + (size_t)i * cache->traits.size != (const char *)object || i >= cache->objects)
 		return "free of a pointer that is not the start of an object";
@@ -567,6 +619,8 @@ void slab_cache_shrink(struct slab_cache *cache)
 	lock_cache(cache);
 	struct slab *surplus = cache->empty;
 
+	if (cache->traits.hardened)
+		purge_empty(cache);
 	if (surplus) {
 		cache->empty = NULL;
 		cache->slabs--;
@@ -657,7 +711,7 @@ bool slab_is_object(const struct slab_cache *cache, const void *object)
 
 	if (!slab || slab->cache != cache)
 		return false;
-	unsigned i = index_of(cache, slab, object);
+	unsigned i = slab_index(cache, slab, object);
 
 	return slab->base + (size_t)i * cache->traits.size == (const char *)object && i < slab->bump &&
 	       is_allocated(slab, i, cache->wide);
@@ -669,7 +723,7 @@ void *slab_object_of(const struct slab_cache *cache, const void *address)
 
 	if (!slab || slab->cache != cache)
 		return NULL;
-	/* The reciprocal of index_of is exact for the starts of objects alone. */
+	/* The reciprocal of slab_index is exact for the starts of objects alone. */
 	size_t index = (size_t)((const char *)address - slab->base) / cache->traits.size;
 	char *object = slab->base + index * cache->traits.size;
 
@@ -682,7 +736,7 @@ bool slab_place(const struct slab_cache *cache, const void *address, struct chec
 
 	if (!slab || slab->cache != cache)
 		return false;
-	/* The reciprocal of index_of is exact for the starts of slots alone. */
+	/* The reciprocal of slab_index is exact for the starts of slots alone. */
 	size_t i = (size_t)((const char *)address - slab->base) / cache->traits.size;
 
 	if (i >= cache->objects)

@@ -19,6 +19,16 @@
  * The slabs of a debugged cache hold slots (check/zones.h), each with a record behind the index array, and
  * all of them are in some list, so that they can be visited while they are in use.
  *
+ * An object of a hardened cache has a mark (page_mark of its first byte; those of its other bytes are zero),
+ * which says whether the program has it:
+ *
+ *   SLAB_NEVER_OUT   not since its memory came from the system: all its bytes are zero
+ *   SLAB_BACK        freed; all its bytes are zero, unless somebody wrote to them since
+ *   any other        the program has it, and so many of its bytes, at the end, are not the program's
+ *
+ * Its slabs keep their addresses for good, their objects are handed out in random order, and a page without
+ * access ends each of them.
+ *
  * A constructor runs once for each object when its slab is made, without any lock, since it may allocate;
  * nothing here writes into an object, so that what it made is there whenever the object is handed out.
  *
@@ -41,6 +51,7 @@
 #include "cpuslab/lock.h"
 
 enum { SLAB_BINS = 8 };
+enum slab_mark { SLAB_NEVER_OUT, SLAB_BACK };
 
 struct slab;
 
@@ -51,6 +62,7 @@ struct slab_traits {
 	uint32_t alignment;        /* of slabs beyond a page, in pages; 0 for none */
 	uint16_t id;               /* what the page map says of its pages */
 	bool type_stable;          /* memory that was an object stays one until the cache is closed */
+	bool hardened;             /* and type_stable */
 	void (*construct)(void *); /* NULL for none */
 	struct checks *checks;     /* NULL unless its objects are debugged; they construct, then */
 };
@@ -60,7 +72,7 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab_traits traits;
 	uint32_t reciprocal; /* offset * reciprocal >> 32 is the index */
 	uint16_t objects;    /* in a slab */
-	uint16_t pages;      /* of a slab */
+	uint16_t pages;      /* of a slab, with the one that ends it if hardened */
 	bool wide;           /* indexes of 16 bits */
 	bool under_repair;   /* in a forked child: its lists are being made anew */
 
@@ -95,7 +107,8 @@ void *slab_try_alloc(struct slab_cache *cache);
 /* Gives objects of this cache back.  Aborts on one that is not allocated, or not the start of an object. */
 void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
 
-/* Gives the kept empty slab back to the page room. */
+/* Gives the kept empty slab back to the page room; of a hardened cache, the memory of all empty ones to the
+ * system. */
 void slab_cache_shrink(struct slab_cache *cache);
 
 /*

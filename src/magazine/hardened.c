@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "magazine/hardened.h"
+
+#include "check/corruption.h"
+#include "guard/guard.h"
+#include "os/os.h"
+
+struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
+uint64_t hardened_secret[2];
+
+void hardened_init(void)
+{
+	hardened_secret[0] = os_random();
+	hardened_secret[1] = os_random() | 1;
+}
+
+void hardened_enter(const struct cache *cache)
+{
+	hardened_by_id[cache->id / 8] = (struct hardened){
+		.bytes = cache->depot.slabs.traits.size,
+		.word = cache->offset,
+		.returns = cache->returns,
+	};
+}
+
+static const struct hardened *row_of(const struct cache *cache)
+{
+	return hardened_of(cache->id);
+}
+
+/* ---- what is wrong ------------------------------------------------------------------------------------- */
+
+static _Noreturn void stop(const void *object, const char *what)
+{
+	const struct cache *cache = magazine_cache(object);
+
+	corruption_abort(cache ? cache->depot.slabs.traits.name : NULL, object, what);
+}
+
+__attribute__((noinline, cold)) _Noreturn void hardened_stop_alloc(const void *object)
+{
+	stop(object, *page_mark(object) == SLAB_BACK ? "object was written to after it was freed"
+						     : "free list leads to an object that is allocated");
+}
+
+__attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *object, unsigned slack,
+								  size_t stated)
+{
+	const struct cache *cache = magazine_cache(object);
+	size_t requested = cache->depot.slabs.traits.size - slack;
+
+	if (slab_object_of(&cache->depot.slabs, object) != object)
+		stop(object, "free of a pointer that is not the start of an object");
+	if (slack < HARDENED_CANARY)
+		stop(object, "free of an object that is already free");
+	if (stated != SIZE_MAX && stated != requested)
+		stop(object, "free with a size that is not the object's");
+	stop(object, "object was written to behind its end, or the next one before its start");
+}
+
+/* ---- misses -------------------------------------------------------------------------------------------- */
+
+/* What the magazine room allocates may be guarded instead. */
+static void *hand_out(const struct hardened *row, void *object, size_t requested)
+{
+	if (!object || guard_contains(object))
+		return object;
+	return hardened_hand_out(row->bytes, object, requested);
+}
+
+static struct cache *cache_of(const struct hardened *row)
+{
+	return magazine_cache_number(vcpu_cache(row->word));
+}
+
+__attribute__((noinline)) void *hardened_alloc_missed(const struct hardened *row, size_t requested)
+{
+	return hand_out(row, magazine_alloc_requested(cache_of(row), requested), requested);
+}
+
+void *hardened_alloc_aligned(const struct hardened *row, size_t requested)
+{
+	void *object = magazine_alloc(&row->word);
+
+	return hand_out(row, object ? object : magazine_alloc_missed(cache_of(row)), requested);
+}
+
+void *hardened_try_alloc(const struct hardened *row, size_t requested)
+{
+	void *object = magazine_alloc(&row->word);
+
+	if (!object)
+		object = magazine_try_alloc_missed(cache_of(row));
+	return hand_out(row, object, requested);
+}
+
+__attribute__((noinline)) void hardened_return_missed(void *object)
+{
+	magazine_return_missed(magazine_cache(object), object);
+}
+
+/* Of a page that a heap profile watches, or of anything that is not hardened. */
+__attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated)
+{
+	struct cache *cache = page_id(object) == PAGE_WATCHED ? magazine_cache(object) : NULL;
+
+	if (!cache || !magazine_is_hardened(cache))
+		return false;
+	hardened_take_back(row_of(cache)->bytes, object, hardened_exchange_mark(object), stated);
+	magazine_return_missed(cache, object);
+	return true;
+}
+
+/* ---- objects that stay --------------------------------------------------------------------------------- */
+
+bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes)
+{
+	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
+
+	*bytes = row_of(cache)->bytes - slack;
+	return slack >= HARDENED_CANARY && (uintptr_t)object % PAGE_MARK_UNIT == 0;
+}
+
+size_t hardened_judge(const struct cache *cache, const void *object)
+{
+	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
+	size_t bytes;
+
+	if (!hardened_bytes(cache, object, &bytes) || !hardened_is_sound(object, row_of(cache)->bytes, slack))
+		hardened_stop_free(object, slack, SIZE_MAX);
+	return bytes;
+}
+
+void hardened_resize(const struct cache *cache, void *object, size_t requested)
+{
+	size_t before = hardened_judge(cache, object);
+	char *end = (char *)object + before + HARDENED_CANARY;
+
+	/* What is the program's no more is zero again, and what becomes its own does not show the canary. */
+	if (requested < before)
+		memset((char *)object + requested, 0, (size_t)(end - (char *)object) - requested);
+	else
+		*hardened_canary_at(object, before) = 0;
+	__atomic_store_n(page_mark(object), (uint16_t)(row_of(cache)->bytes - requested), __ATOMIC_RELAXED);
+	*hardened_canary_at(object, requested) = hardened_canary(object);
+}

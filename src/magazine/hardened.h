@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hardened: caches whose every object is checked as it comes and goes, without a lock.
+ *
+ * What the program has is known from a mark for each object, in metadata (slab/slab.h), so that a pointer is
+ * judged at the free itself, exactly: by the mark of the address, and by the canary that lies behind the
+ * program's bytes.  A free object is all zero, which is looked at when it is handed out again.
+ *
+ * Two words for each vCPU: objects are popped from one and pushed onto the other (magazine_return_missed),
+ * and a magazine is shuffled on its way from the second to the first.  That way is the quarantine.
+ *
+ * In hardened mode the limits that admit calls to the fast paths of malloc and free are zero, as they are
+ * before the library has started: each call comes here, and what is not hardened goes on from here.
+ *
+ * Lock-free.  An object that was popped is the caller's alone, and so is its mark.  Of two threads that free
+ * the same object at once, the exchange of the mark lets one through.
+ */
+#ifndef CPUSLAB_MAGAZINE_HARDENED_H
+#define CPUSLAB_MAGAZINE_HARDENED_H
+
+#include "check/blank.h"
+#include "magazine/magazine.h"
+
+enum { HARDENED_CANARY = 8 };
+
+/* What the functions below need of a cache. */
+struct hardened {
+	uint32_t bytes;   /* of its objects, canary included; 0 where no hardened cache has the word */
+	uint16_t word;    /* offsets of the words that allocations pop from, */
+	uint16_t returns; /* and that frees push onto */
+};
+
+/* By what the page map says of a cache's pages, which is a multiple of 8. */
+extern ARCH_INTERNAL struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
+extern ARCH_INTERNAL uint64_t hardened_secret[2];
+
+/* Before the first hardened cache is created. */
+void hardened_init(void);
+/* Of a cache that was just created, before it is used. */
+void hardened_enter(const struct cache *cache);
+
+/* The cache's row; `bytes` is 0 for one that is not hardened. */
+static inline const struct hardened *hardened_of(uint16_t id)
+{
+	return &hardened_by_id[id / 8];
+}
+
+/* Misses, and what is wrong. */
+void *hardened_alloc_missed(const struct hardened *cache, size_t requested);
+_Noreturn void hardened_stop_alloc(const void *object);
+_Noreturn void hardened_stop_free(const void *object, unsigned slack, size_t stated);
+bool hardened_free_unusual(void *object, size_t stated);
+void hardened_return_missed(void *object);
+
+/*
+ * What lies behind the program's bytes.  The first byte is not zero, to be changed by the zero that ends a
+ * string too long by one; the second one is, to end a string that is read from there.
+ */
+static inline uint64_t hardened_canary(const void *object)
+{
+	return (((uintptr_t)object ^ hardened_secret[0]) * hardened_secret[1]) << 16 | 0xa5;
+}
+
+typedef uint64_t hardened_word __attribute__((aligned(1), may_alias));
+
+static inline hardened_word *hardened_canary_at(const void *object, size_t requested)
+{
+	return (hardened_word *)((uintptr_t)object + requested);
+}
+
+/*
+ * Whether the canary is what it was, and the last bytes of the object are, which the next one may have been
+ * written before: either the canary's end or zero.
+ */
+static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigned slack)
+{
+	uint64_t canary = hardened_canary(object), tail = 0;
+
+	if (slack < 2 * HARDENED_CANARY)
+		tail = canary >> 8 * (slack - HARDENED_CANARY);
+	return *hardened_canary_at(object, bytes - slack) == canary &&
+	       *hardened_canary_at(object, bytes - HARDENED_CANARY) == tail;
+}
+
+/* Makes an object, which was just taken off a word, one of `requested` bytes. */
+static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
+								     size_t requested)
+{
+	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(was != SLAB_NEVER_OUT, 1) &&
+	    __builtin_expect(was != SLAB_BACK || !blank_is(object, bytes), 0))
+		hardened_stop_alloc(object);
+	__atomic_store_n(mark, (uint16_t)(bytes - requested), __ATOMIC_RELAXED);
+	*hardened_canary_at(object, requested) = hardened_canary(object);
+	return object;
+}
+
+/*
+ * An object of which `requested` bytes are the caller's, at least HARDENED_CANARY fewer than it has; all of
+ * them are zero.  NULL when there is no memory.  Aborts where it was written to while it was free.
+ */
+static inline __attribute__((always_inline)) void *hardened_alloc(const struct hardened *cache,
+								  size_t requested)
+{
+	void *object = magazine_alloc(&cache->word);
+
+	return __builtin_expect(object != NULL, 1) ? hardened_hand_out(cache->bytes, object, requested)
+						   : hardened_alloc_missed(cache, requested);
+}
+
+/* The checks of a free, of an object whose mark was `slack`; makes it zero. */
+static inline __attribute__((always_inline)) void hardened_take_back(uint32_t bytes, void *object,
+								     unsigned slack, size_t stated)
+{
+	size_t requested = bytes - slack;
+
+	if (__builtin_expect(slack < HARDENED_CANARY, 0) ||
+	    __builtin_expect((uintptr_t)object % PAGE_MARK_UNIT != 0, 0) ||
+	    __builtin_expect(!hardened_is_sound(object, bytes, slack), 0) ||
+	    (stated != SIZE_MAX && __builtin_expect(stated != requested, 0)))
+		hardened_stop_free(object, slack, stated);
+	blank_fill(object, requested + HARDENED_CANARY);
+}
+
+/* The race of two frees of one object: one of them finds SLAB_BACK. */
+static inline unsigned hardened_exchange_mark(const void *object)
+{
+	return __atomic_exchange_n(page_mark(object), SLAB_BACK, __ATOMIC_ACQ_REL);
+}
+
+/*
+ * Frees an object of a hardened cache, of which the caller says that it has so many bytes (SIZE_MAX when it
+ * says nothing); false where the address lies in no slab of one.  Aborts where no object that the program has
+ * starts there, where it has another size, and where the bytes behind it were written to.
+ */
+static inline __attribute__((always_inline)) bool hardened_free(void *object, size_t stated)
+{
+	uintptr_t page = page_of(object);
+
+	if (__builtin_expect(page >= page_front.end, 0))
+		return false;
+	const struct hardened *cache = hardened_of(page_front.map[page]);
+	uint32_t bytes = cache->bytes;
+
+	if (__builtin_expect(!bytes, 0))
+		return hardened_free_unusual(object, stated);
+	hardened_take_back(bytes, object, hardened_exchange_mark(object), stated);
+	if (__builtin_expect(!magazine_free(&cache->returns, object), 0))
+		hardened_return_missed(object);
+	return true;
+}
+
+/* As hardened_alloc, as aligned as the cache's objects are even if it is guarded (guard/guard.h). */
+void *hardened_alloc_aligned(const struct hardened *cache, size_t requested);
+/* As hardened_alloc, without waiting; see magazine_try_alloc_missed. */
+void *hardened_try_alloc(const struct hardened *cache, size_t requested);
+/* The caller's bytes of an object, after the checks of a free. */
+size_t hardened_judge(const struct cache *cache, const void *object);
+/* Changes how many they are. */
+void hardened_resize(const struct cache *cache, void *object, size_t requested);
+/* How many they are, without checks; false where no allocated object starts. */
+bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes);
+
+#endif

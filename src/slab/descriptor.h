@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * descriptor: what a slab's own room and the hardened path know of it.  For the rules see slab.h.
+ *
+ * Lock-free, for an object that the caller holds, or of a cache whose slabs stay for ever (type_stable).
+ */
+#ifndef CPUSLAB_SLAB_DESCRIPTOR_H
+#define CPUSLAB_SLAB_DESCRIPTOR_H
+
+#include "page/page.h"
+#include "slab/slab.h"
+
+struct slab {
+	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
+	char *base;
+	uint16_t in_use, bump, head; /* head: the first free object below bump, or NO_INDEX */
+	uint8_t bin;
+	bool is_purged; /* of a hardened cache: its pages take no memory */
+	struct slab_cache *cache;
+	union {
+		uint8_t narrow[0];
+		uint16_t wide[0];
+	} index;
+};
+
+static inline struct slab *slab_of_object(const void *object)
+{
+	uint32_t reference = __atomic_load_n(&page_front.slab_of[page_of(object)], __ATOMIC_ACQUIRE);
+
+	return reference ? metadata_block(reference) : NULL;
+}
+
+/* Exact for the starts of objects alone. */
+static inline unsigned slab_index(const struct slab_cache *cache, const struct slab *slab, const void *object)
+{
+	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);
+}
+
+#endif
