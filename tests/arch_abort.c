@@ -2,17 +2,26 @@
 /*
  * arch_abort: sections that the kernel aborts lose and double nothing.  More threads than CPUs, all on one
  * CPU, pop, push (on magazines and on lists), replace and add on the words of a table made by hand, while a
- * timer interrupts them with signals whose handler uses the same words.  It goes on until sections were
- * aborted often enough.
+ * timer interrupts them with signals whose handler uses the same words, and the main thread aborts whatever
+ * section it meets with fences.  Both come at any instruction, but not often; so every now and then a call is
+ * single-stepped for a while, which aborts its section again and again at the first one.  It goes on until
+ * each section was aborted often enough: a million times in `make soak`.
  */
 #include "check.h"
 
+#include <sys/ucontext.h>
 #include <time.h>
 
 #include "arch/arch.h"
+#include "os/os.h"
+#include "single_step.h"
 #include "vcpu/vcpu.h"
 
 enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 500, HELD = 4 };
+enum { ABORTS_EACH = 2000, SOAK_ABORTS_EACH = 1000000, STEPS = 40, STEPPED_EVERY = 20 };
+
+enum section { POP, PUSH, LIST_POP, LIST_PUSH, REPLACE, ADD, SECTIONS };
+static uint64_t aborted[SECTIONS], wanted;
 
 /* What a vCPU has. */
 enum { STACK, SPARE, COUNTER, LIST, WORDS };
@@ -65,12 +74,56 @@ static struct {
 } holders[THREADS];
 static __thread struct holder *in_handler;
 
+/*
+ * Who makes a call puts itself down as the runner.  Whoever still is afterwards was alone on the CPU, and the
+ * aborts that were counted meanwhile are those of its own section.
+ */
+static struct holder *runner;
+static __thread int steps_left, calls_unstepped;
+
+/* Steps cost far more than calls: a section that was aborted often enough gets no more of them. */
+static bool steps_now(enum section section, const struct holder *holder)
+{
+	if (holder == in_handler || __atomic_load_n(&aborted[section], __ATOMIC_RELAXED) >= wanted ||
+	    ++calls_unstepped < STEPPED_EVERY)
+		return false;
+	calls_unstepped = 0;
+	steps_left = STEPS;
+	return true;
+}
+
+static void on_step(int signal_number, siginfo_t *info, void *context)
+{
+	ucontext_t *interrupted = context;
+	(void)signal_number, (void)info;
+	if (--steps_left > 0)
+		return;
+#ifdef __x86_64__
+	interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+#endif
+}
+
+#define COUNTED(section, holder, call)                                                                       \
+	({                                                                                                   \
+		__atomic_store_n(&runner, holder, __ATOMIC_SEQ_CST);                                         \
+		uint64_t before = __atomic_load_n(&arch_section_aborts, __ATOMIC_SEQ_CST);                   \
+		if (steps_now(section, holder))                                                              \
+			step_from_here();                                                                    \
+		__auto_type result = (call);                                                                 \
+		uint64_t more = __atomic_load_n(&arch_section_aborts, __ATOMIC_SEQ_CST) - before;            \
+		if (more && __atomic_load_n(&runner, __ATOMIC_SEQ_CST) == (holder))                          \
+			__atomic_fetch_add(&aborted[section], more, __ATOMIC_RELAXED);                       \
+		result;                                                                                      \
+	})
+
 static const uint16_t stack_offset = STACK * 8, list_offset = LIST * 8;
 
 static void pop_list(struct holder *holder)
 {
 	struct linked *object =
-		holder->linked_count < HELD ? arch_list_pop(vcpu_self, front.map, &list_offset, &list) : NULL;
+		holder->linked_count < HELD
+			? COUNTED(LIST_POP, holder, arch_list_pop(vcpu_self, front.map, &list_offset, &list))
+			: NULL;
 	if (!object)
 		return;
 	CHECK(object >= linked && object < linked + linked_count, "%p is no object", (void *)object);
@@ -87,7 +140,7 @@ static void push_list(struct holder *holder)
 		return;
 	struct linked *object = holder->linked_held[--holder->linked_count];
 	CHECK(__atomic_exchange_n(&object->taken, 0, __ATOMIC_RELAXED) == 1);
-	if (arch_list_push(vcpu_self, front.map, &list_offset, &list, object)) {
+	if (COUNTED(LIST_PUSH, holder, arch_list_push(vcpu_self, front.map, &list_offset, &list, object))) {
 		holder->list_pushes++;
 	} else {
 		CHECK(__atomic_exchange_n(&object->taken, 1, __ATOMIC_RELAXED) == 0);
@@ -120,7 +173,8 @@ static void one_round(struct holder *holder, uint64_t dice, bool giving)
 	switch (dice % 6 + (giving && dice % 6 == 0)) {
 	case 0:
 		if (holder->count < HELD) {
-			struct object *object = arch_pop(vcpu_self, front.map, &stack_offset);
+			struct object *object =
+				COUNTED(POP, holder, arch_pop(vcpu_self, front.map, &stack_offset));
 			if (object) {
 				take(holder, object);
 				holder->pops++;
@@ -130,7 +184,7 @@ static void one_round(struct holder *holder, uint64_t dice, bool giving)
 	case 1:
 		if (holder->count) {
 			struct object *object = give(holder);
-			if (arch_push(vcpu_self, front.map, &stack_offset, object)) {
+			if (COUNTED(PUSH, holder, arch_push(vcpu_self, front.map, &stack_offset, object))) {
 				holder->pushes++;
 			} else {
 				take(holder, object);
@@ -142,19 +196,21 @@ static void one_round(struct holder *holder, uint64_t dice, bool giving)
 		/* The spare: taken with one replace, or put back with one. */
 		uintptr_t spare = arch_peek(vcpu_self, front.map, SPARE * 8);
 		if (spare && holder->count < HELD) {
-			if (arch_replace(vcpu_self, front.map, SPARE * 8, spare, 0)) {
+			if (COUNTED(REPLACE, holder,
+				    arch_replace(vcpu_self, front.map, SPARE * 8, spare, 0))) {
 				take(holder, (struct object *)spare);
 				holder->swaps++;
 			}
 		} else if (holder->count) {
 			struct object *object = give(holder);
-			if (!arch_replace(vcpu_self, front.map, SPARE * 8, 0, (uintptr_t)object))
+			if (!COUNTED(REPLACE, holder,
+				     arch_replace(vcpu_self, front.map, SPARE * 8, 0, (uintptr_t)object)))
 				take(holder, object);
 		}
 		break;
 	}
 	default:
-		arch_add(vcpu_self, front.map, COUNTER * 8, 3);
+		(void)COUNTED(ADD, holder, (arch_add(vcpu_self, front.map, COUNTER * 8, 3), true));
 		holder->adds++;
 	}
 }
@@ -184,6 +240,16 @@ static void *run(void *argument)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	return NULL;
+}
+
+static uint64_t least_aborted(void)
+{
+	uint64_t least = UINT64_MAX;
+	for (int section = 0; section < SECTIONS; section++) {
+		uint64_t count = __atomic_load_n(&aborted[section], __ATOMIC_RELAXED);
+		least = count < least ? count : least;
+	}
+	return least;
 }
 
 static void find(struct object *object)
@@ -234,7 +300,10 @@ int main(void)
 	/* The timer's signals are for the process: with the main thread deaf, they go to the others. */
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	struct sigaction step = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+	CHECK(sigaction(SIGTRAP, &step, NULL) == 0);
 	uint64_t aborts = arch_section_aborts;
+	wanted = check_rounds(ABORTS_EACH, SOAK_ABORTS_EACH, ABORTS_EACH);
 	pthread_t threads[THREADS];
 	for (uintptr_t i = 0; i < THREADS; i++)
 		threads[i] = check_thread(run, (void *)i);
@@ -245,12 +314,14 @@ int main(void)
 
 	timer_t timer;
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
-	struct itimerspec often = {.it_interval.tv_nsec = 100000, .it_value.tv_nsec = 100000};
+	struct itimerspec often = {.it_interval.tv_nsec = 400000, .it_value.tv_nsec = 400000};
 	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
 	CHECK(timer_settime(timer, 0, &often, NULL) == 0);
-	/* The watchdog ends it if no section is ever aborted. */
-	while (__atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - aborts < ABORTS)
-		usleep(5000);
+	/* The watchdog ends it if no section is ever aborted.  Without fences the timer's signals do it. */
+	while (__atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - aborts < ABORTS ||
+	       least_aborted() < wanted)
+		if (os_fence_sections() != 0)
+			usleep(5000);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	timer_delete(timer);
 	for (int i = 0; i < THREADS; i++)
@@ -306,7 +377,8 @@ int main(void)
 	CHECK(added == expected, "counted %llu, not %llu", (unsigned long long)added,
 	      (unsigned long long)expected);
 	CHECK(pops && pushes && swaps && full);
-	printf("%s: %llu pops, %llu aborted sections\n", check_mode(), (unsigned long long)pops,
-	       (unsigned long long)(arch_section_aborts - aborts));
+	printf("%s: %llu pops, %llu aborted sections, of each at least %llu\n", check_mode(),
+	       (unsigned long long)pops, (unsigned long long)(arch_section_aborts - aborts),
+	       (unsigned long long)least_aborted());
 	return 0;
 }

@@ -5,6 +5,7 @@
  *   fork_load fork      the child allocates, frees what it inherited, makes threads, forks again, exits
  *   fork_load nested    each child forks under an allocation load of its own
  *   fork_load threads   several threads fork at the same time
+ *   fork_load storm     as many forks as can be, of children that allocate, make a thread and exit
  *   fork_load bare      _Fork and the clone system call: no fork handler runs at all
  *   fork_load stdio     streams are opened, read and closed by other threads meanwhile: libc takes its lock
  * on the list of streams after the fork handlers of libraries, and allocates while it holds it
@@ -199,6 +200,38 @@ static void run_threads(unsigned long forks)
 	load_stop(&load);
 }
 
+static void *small_child_thread(void *unused)
+{
+	struct load_objects objects = {{NULL}, {0}};
+	uint64_t random = 99;
+	for (int i = 0; i < 30; i++)
+		load_step(&objects, &random);
+	load_release(&objects);
+	return unused;
+}
+
+/* What is in the child's way to its end is little, so that many children meet many instants. */
+static void run_storm(unsigned long forks)
+{
+	struct load load;
+	uint64_t random = 12;
+	load_start(&load, 2, load_run);
+	for (; forks; forks--) {
+		for (int i = 0; i < 20; i++)
+			load_step(&inherited, &random);
+		pid_t child = checked_fork();
+		if (child == 0) {
+			pthread_t thread = check_thread(small_child_thread, NULL);
+			load_release(&inherited);
+			small_child_thread(NULL);
+			check_join(thread);
+			exit(0);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+	}
+	load_stop(&load);
+}
+
 /* No handler ran in these children, so nothing but the heap is theirs to use: no stdio, no new threads. */
 static void run_bare(unsigned long forks)
 {
@@ -309,15 +342,16 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(unsigned long forks);
-		unsigned everyday;
+		unsigned everyday, soak;
 	} variants[] = {
-		{"fork", run_fork, 80},  {"nested", run_nested, 40}, {"threads", run_threads, 200},
-		{"bare", run_bare, 100}, {"stdio", run_stdio, 60},
+		{"fork", run_fork, 80, 6000},        {"nested", run_nested, 40, 1500},
+		{"threads", run_threads, 200, 1500}, {"bare", run_bare, 100, 1500},
+		{"stdio", run_stdio, 60, 1500},      {"storm", run_storm, 250, 100000},
 	};
 	const char *name = argc > 1 ? argv[1] : "fork";
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
 		if (strcmp(name, variants[i].name) == 0) {
-			unsigned long forks = check_rounds(variants[i].everyday, i == 0 ? 6000 : 1500, 5);
+			unsigned long forks = check_rounds(variants[i].everyday, variants[i].soak, 5);
 			check_watchdog(200);
 			variants[i].run(forks);
 			printf("%s: %lu forks\n", check_mode(), forks);
