@@ -346,7 +346,7 @@ int main(int argc, char **argv)
 	} variants[] = {
 		{"fork", run_fork, 80, 6000},        {"nested", run_nested, 40, 1500},
 		{"threads", run_threads, 200, 1500}, {"bare", run_bare, 100, 1500},
-		{"stdio", run_stdio, 60, 1500},      {"storm", run_storm, 250, 100000},
+		{"stdio", run_stdio, 60, 1500},      {"storm", run_storm, 100, 100000},
 	};
 	const char *name = argc > 1 ? argv[1] : "fork";
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
