@@ -18,7 +18,7 @@
 #include "vcpu/vcpu.h"
 
 enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 500, HELD = 4 };
-enum { ABORTS_EACH = 2000, SOAK_ABORTS_EACH = 1000000, STEPS = 40, STEPPED_EVERY = 20 };
+enum { ABORTS_EACH = 100, SOAK_ABORTS_EACH = 1000000, STEPS = 40, STEPPED_EVERY = 20 };
 
 enum section { POP, PUSH, LIST_POP, LIST_PUSH, REPLACE, ADD, SECTIONS };
 static uint64_t aborted[SECTIONS], wanted;
@@ -264,7 +264,7 @@ int main(void)
 	free(malloc(1));
 	if (!check_rseq())
 		check_skip("no restartable sequences (%s)", check_mode());
-	check_watchdog(60);
+	check_watchdog(100);
 
 	unsigned ids = vcpu_ids();
 	object_count = (size_t)ids * (EACH + 1);
