@@ -46,7 +46,7 @@ done
 kill -USR1 "$pid"
 eventually lines 2
 figures 8008 0
-$python - "$pid" "$work/json" <<'PYTHON' || fail "resident is not what smaps says"
+cat >"$work/resident.py" <<'PYTHON'
 import json, re, sys
 # The heap is the only mapping of its kind: private, anonymous, and much lower than libraries and stacks.
 heap, inside = 0, False
@@ -60,6 +60,49 @@ told = json.load(open(sys.argv[2]))["resident"]
 told = told["heap"] + told["metadata"]
 assert abs(told - heap) <= heap * 0.02, (told, heap)
 PYTHON
+resident() {
+	$python "$work/resident.py" "$pid" "$work/json" || fail "resident is not what smaps says"
+}
+resident
+crowd=$pid
+
+# Debugged, with the marks of a profile in the magazines, and some hundred objects between guard pages, which are
+# no cache's.
+at_rest() {
+	eventually lines 1
+	kill -USR1 "$pid"
+	eventually lines 2
+	figures "$@"
+	resident
+	kill -KILL "$pid"
+}
+CPUSLAB_DEBUG=FZPU begin "$build/tests/target_crowd" 2 300
+at_rest 602 0
+CPUSLAB_OPTIONS=profile:4K begin "$build/tests/target_crowd" 2 300
+at_rest 602 0
+CPUSLAB_OPTIONS=guard:100 begin "$build/tests/target_crowd" 2 300
+at_rest 602 200
+# Magazine and linked engine by turns; then large objects, and those with mappings of their own.
+begin "$build/tests/target_caches" 300 4
+figures 300 0
+resident
+LD_PRELOAD=$build/libcpuslab.so $python -c 'import time
+keep = [bytearray(n) for n in (5000, 100000, 300000, 1 << 20, 3 << 20, 40 << 20, 200 << 20)]
+print("up", flush=True); time.sleep(600)' >"$work/python" &
+pid=$!
+disown "$pid"
+begun+=("$pid")
+eventually test -s "$work/python"
+"$cpuslab" info --json -e "$pid" >"$work/json" || fail "no figures"
+resident
+$python -c 'import json, sys
+parts = json.load(sys.stdin)["bytes"]
+mapped = parts.pop("mapped")
+assert sum(parts.values()) == mapped and parts["large"] + parts["huge"] >= 244 << 20, parts' <"$work/json" ||
+	fail "large objects: $(head -c 600 "$work/json")"
+kill -KILL "$pid"
+rm "$work/python"
+pid=$crowd
 
 # ---- the forms ------------------------------------------------------------------------------------------------
 

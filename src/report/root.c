@@ -72,6 +72,7 @@ static void show_cache(void)
 	SHOW("depot.locks", depot.lock_acquires);
 #undef SHOW
 	root_show("magazine.count", offsetof(struct magazine, count), sizeof(uint16_t));
+	root_show("magazine.marks", offsetof(struct magazine, marks), sizeof(uint16_t));
 	root_show("magazine.slot", offsetof(struct magazine, slot), sizeof(void *));
 }
 

@@ -400,17 +400,22 @@ static size_t word_offset(const struct target *target, uint32_t number)
 }
 
 /*
- * Objects in a loaded magazine, from its slots above the word: the mark that ends it, the magazine's own
- * address with bit 0 set, stands in the slot after the last.
+ * A loaded magazine and how many of its slots are in use, from those above the word: its own address with bit
+ * 0 set stands in the slot after the last.  0 where none is found.
  */
-static uint16_t objects_below(const uint64_t *slots, size_t count, uint64_t word, uint64_t first_slot)
+static uint16_t slots_below(const uint64_t *slots, size_t count, uint64_t word, uint64_t first_slot,
+			    uint64_t *magazine)
 {
 	for (size_t above = 0; above < count; above++) {
 		uint64_t bottom = (slots[above] & ~1ul) + first_slot;
 
-		if ((slots[above] & 1) && bottom <= word && word - bottom <= MAGAZINE_MAX * sizeof(uint64_t))
+		if ((slots[above] & 1) && bottom <= word &&
+		    word - bottom <= MAGAZINE_MAX * sizeof(uint64_t)) {
+			*magazine = slots[above] & ~1ul;
 			return (uint16_t)((word - bottom) / sizeof(uint64_t));
+		}
 	}
+	*magazine = 0;
 	return 0;
 }
 
@@ -448,6 +453,24 @@ static void follow_lists(const struct target *target, struct pending *lists, siz
 	free(links);
 }
 
+/* Some of the slots counted so far hold no object: the marks of watched ones. */
+static void subtract_marks(const struct target *target, struct target_piece *pieces, uint16_t **counts,
+			   size_t count)
+{
+	uint16_t *marks = array(NULL, count, sizeof(*marks));
+
+	for (size_t i = 0; i < count; i++) {
+		pieces[i].address += target->at.magazine_marks.value;
+		pieces[i].buffer = &marks[i];
+		pieces[i].bytes = sizeof(*marks);
+	}
+	target_gather(target, pieces, count);
+	for (size_t i = 0; i < count; i++)
+		if (pieces[i].read && marks[i] <= *counts[i])
+			*counts[i] = (uint16_t)(*counts[i] - marks[i]);
+	free(marks);
+}
+
 static void count_magazines(struct census *census, const struct target *target, const struct area *areas,
 			    size_t area_count)
 {
@@ -456,6 +479,7 @@ static void count_magazines(struct census *census, const struct target *target, 
 	struct target_piece *pieces = array(NULL, 2 * cells, sizeof(*pieces));
 	struct pending *pending = array(NULL, cells, sizeof(*pending));
 	struct pending *lists = array(NULL, cells, sizeof(*lists));
+	uint16_t **counts = array(NULL, 2 * cells, sizeof(*counts));
 	size_t list_count = 0;
 
 	for (size_t a = 0; a < area_count; a++)
@@ -507,11 +531,18 @@ static void count_magazines(struct census *census, const struct target *target, 
 
 		if (!pieces[i].read || cell->spare > census->caches[c].capacity)
 			cell->spare = 0;
+		counts[i] = &cell->spare;
+		pieces[i].address -= target->at.magazine_count.value;
 	}
-	for (size_t i = 0; i < loaded; i++)
-		pending[i].cell->loaded = objects_below(pending[i].slots, pending[i].cache->capacity,
-							pending[i].word, target->at.magazine_slot.value);
+	for (size_t i = 0; i < loaded; i++) {
+		uint16_t *count = counts[first_loaded + i] = &pending[i].cell->loaded;
+
+		*count = slots_below(pending[i].slots, pending[i].cache->capacity, pending[i].word,
+				     target->at.magazine_slot.value, &pieces[first_loaded + i].address);
+	}
+	subtract_marks(target, pieces, counts, first_loaded + loaded);
 	follow_lists(target, lists, list_count, pieces);
+	free(counts);
 	free(slot);
 	free(lists);
 	free(pending);
