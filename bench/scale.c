@@ -8,6 +8,9 @@
  * thread owns no memory of the allocator's.  cpuslab runs twice, the second time with a vCPU slot for each
  * thread (vcpu:slot): so many vCPUs this machine does not have.  For cpuslab the slow paths and lock
  * acquisitions of a million operations are counted as well: they are exact where time is not.
+ *
+ * When all objects are freed the threads stay, with nothing to do: what is resident then is what an allocator
+ * holds for idle threads, and after malloc_trim(0) what it cannot give back.
  */
 #include "bench.h"
 
@@ -17,6 +20,7 @@
 #include <cpuslab/cpuslab.h>
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,7 +29,9 @@
 enum { THREADS_MAX = 256, OBJECTS = 1 << 14, OPERATIONS = 4000000 };
 
 struct report {
-	double nanoseconds, resident, slow_paths, lock_acquires; /* a call; bytes; a million calls, twice */
+	double nanoseconds;               /* a call */
+	double resident, idle, trimmed;   /* bytes */
+	double slow_paths, lock_acquires; /* a million calls */
 	bool counted;
 };
 
@@ -37,7 +43,11 @@ static struct member {
 	_Alignas(64) _Atomic(char *) handed;
 } members[THREADS_MAX];
 
-static pthread_barrier_t ready, warm, done, measured;
+static pthread_barrier_t ready, warm, done, measured, idle, end;
+
+/* Each thread has its part: on their stacks they would be resident memory that no allocator is to blame for.
+ */
+static char *all_objects[OBJECTS];
 
 static unsigned next_random(unsigned long *state)
 {
@@ -64,7 +74,7 @@ static void *work(void *argument)
 {
 	struct member *m = argument;
 	unsigned slots = OBJECTS / m->count, steps = OPERATIONS / 2 / m->count;
-	char *objects[OBJECTS] = {NULL};
+	char **objects = all_objects + (size_t)m->index * slots;
 	unsigned long random = m->index + 1;
 	pthread_barrier_wait(&ready);
 	replace(m, objects, slots, steps / 4, &random);
@@ -76,6 +86,8 @@ static void *work(void *argument)
 	for (unsigned i = 0; i < slots; i++)
 		free(objects[i]);
 	free(atomic_exchange(&m->handed, NULL));
+	pthread_barrier_wait(&idle);
+	pthread_barrier_wait(&end);
 	return NULL;
 }
 
@@ -100,6 +112,8 @@ int worker_scale(int argc, char **argv)
 	pthread_barrier_init(&warm, NULL, threads + 1);
 	pthread_barrier_init(&done, NULL, threads + 1);
 	pthread_barrier_init(&measured, NULL, threads + 1);
+	pthread_barrier_init(&idle, NULL, threads + 1);
+	pthread_barrier_init(&end, NULL, threads + 1);
 	for (unsigned i = 0; i < threads; i++) {
 		members[i].index = i;
 		members[i].count = threads;
@@ -125,12 +139,29 @@ int worker_scale(int argc, char **argv)
 			1e6 / operations * (double)(after.lock_acquires - before.lock_acquires);
 	}
 	pthread_barrier_wait(&measured);
+	pthread_barrier_wait(&idle);
+	report.idle = resident_bytes();
+	malloc_trim(0);
+	report.trimmed = resident_bytes();
+	pthread_barrier_wait(&end);
 	for (unsigned i = 0; i < threads; i++)
 		pthread_join(members[i].thread, NULL);
 	return session_reply(&report, sizeof(report)) ? 0 : 1;
 }
 
 /* ======== in the command ======== */
+
+/* In the order of a report's values. */
+static const struct {
+	const char *name, *unit;
+} metrics[] = {{"CPU time of a call", "ns"},
+	       {"resident", "B"},
+	       {"resident, all freed", "B"},
+	       {"resident, trimmed", "B"},
+	       {"slow paths in a million calls", "calls"},
+	       {"lock acquisitions in a million", "calls"}};
+
+enum { METRICS = sizeof(metrics) / sizeof(metrics[0]), COUNTED_ONLY = 4 };
 
 static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
@@ -143,19 +174,12 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
 		return false;
 	if (warm_up)
 		return true;
-	cell->metric = "CPU time of a call";
-	cell->unit = "ns";
-	results_add(&bench->results, cell, name, ROLE_MEASURED, r.nanoseconds);
-	cell->metric = "resident";
-	cell->unit = "B";
-	results_add(&bench->results, cell, name, ROLE_MEASURED, r.resident);
-	if (!r.counted)
-		return true;
-	cell->metric = "slow paths in a million calls";
-	cell->unit = "calls";
-	results_add(&bench->results, cell, name, ROLE_MEASURED, r.slow_paths);
-	cell->metric = "lock acquisitions in a million";
-	results_add(&bench->results, cell, name, ROLE_MEASURED, r.lock_acquires);
+	const double values[] = {r.nanoseconds, r.resident, r.idle, r.trimmed, r.slow_paths, r.lock_acquires};
+	for (unsigned i = 0; i < (r.counted ? METRICS : COUNTED_ONLY); i++) {
+		cell->metric = metrics[i].name;
+		cell->unit = metrics[i].unit;
+		results_add(&bench->results, cell, name, ROLE_MEASURED, values[i]);
+	}
 	return true;
 }
 
@@ -165,13 +189,7 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
  */
 static void add_paper(struct bench *bench, const char *parameter)
 {
-	static const struct {
-		const char *name, *unit;
-	} metrics[] = {{"CPU time of a call", "ns"},
-		       {"resident", "B"},
-		       {"slow paths in a million calls", "calls"},
-		       {"lock acquisitions in a million", "calls"}};
-	for (unsigned i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+	for (unsigned i = 0; i < METRICS; i++) {
 		struct cell cell = {"scale", "threads", "1", metrics[i].name, metrics[i].unit, BETTER_LOWER};
 		const struct series *one = results_find(&bench->results, &cell, "cpuslab");
 		cell.parameter = parameter;

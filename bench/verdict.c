@@ -5,6 +5,7 @@
 #include "statistics.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* cpuslab against one allocator in one table. */
@@ -148,7 +149,9 @@ static const struct aim {
 	double bound;
 } aims[] = {
 #define AIM(group, test, metric, ours, theirs, bound) {group, test, metric, ours, theirs, bound},
+#define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
+#undef GROWTH
 #undef AIM
 };
 
@@ -220,6 +223,63 @@ static void print_aims(const struct results *results, FILE *to)
 	}
 }
 
+/* ---- aims that hold a column against its own first row ---- */
+
+static const struct growth {
+	const char *group, *test, *metric, *column;
+	double factor, each;
+} growths[] = {
+#define AIM(group, test, metric, ours, theirs, bound)
+#define GROWTH(group, test, metric, column, factor, each) {group, test, metric, column, factor, each},
+#include "aims.def"
+#undef GROWTH
+#undef AIM
+};
+
+/* The row that is furthest beyond what the first row and the number of its name allow. */
+static unsigned worst_growth(const struct results *results, const struct growth *growth,
+			     const struct table *table, double *share)
+{
+	unsigned column = table_column(table, growth->column), worst = 0;
+	double first = median_in(results, table, 0, column);
+	*share = 0;
+	for (unsigned row = 1; row < table->parameter_count; row++) {
+		double more = strtod(table->parameters[row], NULL) - strtod(table->parameters[0], NULL);
+		double now = median_in(results, table, row, column) /
+			     (growth->factor * first + growth->each * more);
+		if (now > *share) {
+			*share = now;
+			worst = row;
+		}
+	}
+	return worst;
+}
+
+static void print_growths(const struct results *results, FILE *to)
+{
+	for (unsigned i = 0; i < sizeof(growths) / sizeof(growths[0]); i++) {
+		const struct growth *growth = &growths[i];
+		struct table table;
+		double share;
+		if (!results_table_named(results, growth->group, growth->test, growth->metric, &table))
+			continue;
+		unsigned worst = worst_growth(results, growth, &table, &share);
+		if (worst == 0)
+			continue;
+		unsigned column = table_column(&table, growth->column);
+		bool bytes = strcmp(table.cell.unit, "B") == 0;
+		double scale = bytes ? 1.0 / (1 << 20) : 1;
+		fprintf(to, "    %-7s %s: %s of %s: %.2f %s at %s, %.2f at %s (aim: at most %.2fx",
+			share <= 1 ? "reached" : "MISSED", growth->group, growth->metric, growth->column,
+			scale * median_in(results, &table, 0, column), bytes ? "MiB" : table.cell.unit,
+			table.parameters[0], scale * median_in(results, &table, worst, column),
+			table.parameters[worst], growth->factor);
+		if (growth->each > 0)
+			fprintf(to, ", and %.0f KiB for each more", growth->each / 1024);
+		fputs(")\n", to);
+	}
+}
+
 void verdict_print(const struct results *results, FILE *to)
 {
 	struct table table;
@@ -236,6 +296,7 @@ void verdict_print(const struct results *results, FILE *to)
 		    strcmp(results->peers[i].name, "glibc") != 0)
 			print_against(results, to, results->peers[i].name);
 	print_aims(results, to);
+	print_growths(results, to);
 	print_score(results, to, "glibc");
 	print_score(results, to, NULL);
 	fputs("  A tie is an interval (99 %, over the rounds) that spans 1, or a difference below 2 %.\n",

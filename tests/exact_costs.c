@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exact_costs: what fixed scripts cost in counts that no clock has a part in, each with a bound.
+ *
+ *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
+ *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
+ *   memory  page faults of a first fill and of a second one, and resident bytes while the objects are held
+ * and after they were freed system  system calls of a process that starts, runs the first script and ends,
+ * beyond those of one that only starts and ends, counted from outside
+ *
+ * Each bound is a quarter or more above what was counted when it was set: a change that costs something
+ * unseen by a clock of a few per cent is seen here.  Who makes one of them better sets it anew.
+ */
+#include "check.h"
+
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+
+enum { CALLS = 1000000, LIVE = 10000, BATCH = 1000, BATCHES = CALLS / 2 / BATCH };
+
+/* Beside each, what was counted when it was set (with a slot for each thread, where that is more). */
+enum {
+	ONE_SLOW = 3000,    /* 2425 */
+	ONE_LOCKS = 800,    /* 636 */
+	TWO_SLOW = 5000,    /* 4000 */
+	TWO_LOCKS = 5200,   /* 4177 */
+	FIRST_FAULTS = 130, /* 109 */
+	HELD = 130,         /* 111 */
+	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
+	TRIMMED = 768,      /* 488; with this test's own pages */
+#if defined(NDEBUG)
+	START_CALLS = 110, /* 82, most of them the dynamic linker's */
+#else
+	START_CALLS = 150, /* 123, with a sanitizer's */
+#endif
+	SCRIPT_CALLS = 36, /* 28 */
+};
+
+static void *objects[LIVE];
+
+static void expect_at_most(const char *what, double count, double bound)
+{
+	char text[128];
+	int length = snprintf(text, sizeof text, "%-44s %12.0f of %.0f\n", what, count, bound);
+	CHECK(write(STDOUT_FILENO, text, (size_t)length) == length);
+	CHECK(count <= bound, "%s: %.0f, and at most %.0f are allowed (%s)", what, count, bound,
+	      check_mode());
+}
+
+static size_t next_size(uint64_t *state)
+{
+	size_t dice = check_below(state, 100);
+	return 16 + check_below(state, dice < 90 ? 500 : dice < 99 ? 4000 : 60000);
+}
+
+/* A call is an allocation or a free. */
+static void replace(unsigned calls, uint64_t *state)
+{
+	for (unsigned i = 0; i < calls / 2; i++) {
+		void **object = &objects[check_below(state, LIVE)];
+		free(*object);
+		*object = malloc(next_size(state));
+		CHECK(*object);
+	}
+}
+
+static void free_all(void)
+{
+	for (unsigned i = 0; i < LIVE; i++) {
+		free(objects[i]);
+		objects[i] = NULL;
+	}
+}
+
+static void expect_costs(const char *script, struct cpuslab_counters before, double slow, double locks)
+{
+	struct cpuslab_counters after = check_counters();
+	char what[64];
+	snprintf(what, sizeof what, "%s: slow paths of a million calls", script);
+	expect_at_most(
+		what,
+		(double)(after.alloc_misses - before.alloc_misses + after.free_misses - before.free_misses),
+		slow);
+	snprintf(what, sizeof what, "%s: lock acquisitions", script);
+	expect_at_most(what, (double)(after.lock_acquires - before.lock_acquires), locks);
+}
+
+static void one(void)
+{
+	uint64_t state = 1;
+	replace(CALLS, &state); /* warm */
+	struct cpuslab_counters before = check_counters();
+	replace(CALLS, &state);
+	expect_costs("one thread", before, ONE_SLOW, ONE_LOCKS);
+}
+
+static pthread_barrier_t turn;
+
+static void *free_batches(void *unused)
+{
+	for (unsigned batch = 0; batch < 2 * BATCHES; batch++) {
+		pthread_barrier_wait(&turn);
+		for (unsigned i = 0; i < BATCH; i++)
+			free(objects[i]);
+		pthread_barrier_wait(&turn);
+	}
+	return unused;
+}
+
+static void two(void)
+{
+	struct cpuslab_counters before = {0};
+	CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+	pthread_t other = check_thread(free_batches, NULL);
+	for (unsigned batch = 0; batch < 2 * BATCHES; batch++) {
+		if (batch == BATCHES) /* warm */
+			before = check_counters();
+		for (unsigned i = 0; i < BATCH; i++)
+			CHECK((objects[i] = malloc(64)));
+		pthread_barrier_wait(&turn);
+		pthread_barrier_wait(&turn);
+	}
+	check_join(other);
+	expect_costs("two threads", before, TWO_SLOW, TWO_LOCKS);
+}
+
+static double page_faults(void)
+{
+	struct rusage usage;
+	CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+	return (double)usage.ru_minflt;
+}
+
+/* Fills the objects, each written whole; the sum of their sizes. */
+static size_t fill(void)
+{
+	uint64_t state = 2;
+	size_t sum = 0;
+	for (unsigned i = 0; i < LIVE; i++) {
+		size_t size = next_size(&state);
+		CHECK((objects[i] = malloc(size)));
+		memset(objects[i], 1, size);
+		sum += size;
+	}
+	return sum;
+}
+
+static void memory(void)
+{
+	free(malloc(1));
+	double faults = page_faults(), start = (double)check_resident();
+	double sum = (double)fill();
+	expect_at_most("faults of a first fill, of its pages, in %",
+		       100 * (page_faults() - faults) / (sum / 4096), FIRST_FAULTS);
+	expect_at_most("resident while held, of its bytes, in %",
+		       100 * ((double)check_resident() - start) / sum, HELD);
+	free_all();
+	faults = page_faults();
+	fill();
+	expect_at_most("faults of a second fill", page_faults() - faults, SECOND_FAULTS);
+	free_all();
+	malloc_trim(0);
+	expect_at_most("resident after all was freed and trimmed, in KiB",
+		       ((double)check_resident() - start) / 1024, TRIMMED);
+}
+
+/* How many system calls this program makes when it is called so. */
+static long system_calls(const char *variant)
+{
+	long stops = 0;
+	int status;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(CHECK_SKIPPED);
+		execl("/proc/self/exe", "exact_costs", variant, NULL);
+		_exit(1);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	if (WIFEXITED(status))
+		check_skip("a child cannot be traced here");
+	CHECK(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) == 0);
+	for (int deliver = 0;; stops += deliver == 0) {
+		CHECK(ptrace(PTRACE_SYSCALL, child, NULL, deliver) == 0);
+		CHECK(waitpid(child, &status, 0) == child);
+		if (!WIFSTOPPED(status))
+			break;
+		deliver = WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
+	}
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	return (stops + 1) / 2; /* one at its entry and one at its exit, which the last has not */
+}
+
+static void system_script(bool whole)
+{
+	uint64_t state = 1;
+	replace(whole ? CALLS : 2, &state);
+	free_all();
+}
+
+static void from_outside(void)
+{
+	long least = system_calls("started");
+	expect_at_most("system calls of a process that allocates once", (double)least, START_CALLS);
+	expect_at_most("system calls that the script adds", (double)(system_calls("scripted") - least),
+		       SCRIPT_CALLS);
+}
+
+/* This program again, with a decay time that no script outlasts: no clock has a part in what is counted. */
+static void again_without_decay(char **argv)
+{
+	const char *given = getenv("CPUSLAB_OPTIONS");
+	char options[256];
+	if (given && strstr(given, "decay:"))
+		return;
+	snprintf(options, sizeof options, "decay:100000,%s", given ? given : "");
+	CHECK(setenv("CPUSLAB_OPTIONS", options, 1) == 0);
+	execv("/proc/self/exe", argv);
+	CHECK(false);
+}
+
+int main(int argc, char **argv)
+{
+	const char *variant = argc > 1 ? argv[1] : "one";
+	if (!check_cpuslab() || check_valgrind())
+		check_skip("only cpuslab's own counts are known");
+	again_without_decay(argv);
+	check_pin(); /* nothing of what is counted may hang on where the scheduler puts a thread */
+	check_watchdog(100);
+	if (strcmp(variant, "one") == 0)
+		one();
+	else if (strcmp(variant, "two") == 0)
+		two();
+	else if (strcmp(variant, "memory") == 0)
+		memory();
+	else if (strcmp(variant, "system") == 0)
+		from_outside();
+	else
+		system_script(strcmp(variant, "scripted") == 0);
+	return 0;
+}
