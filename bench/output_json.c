@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The results whole, with every sample: what `compare` and a resumed run read back. */
+#include "json_string.h"
 #include "results.h"
 
 #include <ctype.h>
@@ -10,29 +11,14 @@
 
 /* ---- writing ---- */
 
-static void print_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c == '"' || c == '\\')
-			fprintf(to, "\\%c", c);
-		else if (c < ' ')
-			fprintf(to, "\\u%04x", c);
-		else
-			fputc(c, to);
-	}
-	fputc('"', to);
-}
-
 static void print_facts(FILE *to, const char *name, const struct fact *facts, unsigned count)
 {
 	fprintf(to, "\"%s\": {", name);
 	for (unsigned i = 0; i < count; i++) {
 		fputs(i ? ", " : "", to);
-		print_string(to, facts[i].name);
+		json_print_string(to, facts[i].name);
 		fputs(": ", to);
-		print_string(to, facts[i].text);
+		json_print_string(to, facts[i].text);
 	}
 	fputs("},\n", to);
 }
@@ -58,7 +44,7 @@ void output_json(const struct results *results, FILE *to)
 		fputs(i ? ",\n{" : "\n{", to);
 		for (unsigned f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
 			fprintf(to, "\"%s\": ", fields[f][0]);
-			print_string(to, fields[f][1]);
+			json_print_string(to, fields[f][1]);
 			fputs(", ", to);
 		}
 		fputs("\"samples\": [", to);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* For programs: the format of /proc/slabinfo, JSON, and the text exposition format of Prometheus. */
 #include "inspect/view.h"
+#include "json_string.h"
 
 #include <string.h>
 
@@ -36,23 +37,6 @@ void view_print_slabinfo(FILE *to, const struct view *view)
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
 
-/* Names may hold any byte; what is not ASCII goes out as it is, if it is UTF-8 it was so before. */
-static void print_quoted(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '"' || c == '\\')
-			fprintf(to, "\\%c", c);
-		else if (c < ' ')
-			fprintf(to, "\\u%04x", c);
-		else
-			fputc(c, to);
-	}
-	fputc('"', to);
-}
-
 static void print_member(FILE *to, const char *name, uint64_t value, bool last)
 {
 	fprintf(to, "\"%s\": %lu%s", name, value, last ? "" : ", ");
@@ -65,7 +49,7 @@ static void print_cache(FILE *to, const struct view *view, size_t index)
 	bool first = true;
 
 	fputs("    {\"name\": ", to);
-	print_quoted(to, cache->name);
+	json_print_string(to, cache->name);
 	fprintf(to, ", \"kind\": \"%s\", \"aliases\": [",
 		!cache->owner   ? "malloc"
 		: cache->linked ? "linked"
@@ -73,7 +57,7 @@ static void print_cache(FILE *to, const struct view *view, size_t index)
 	for (size_t h = 0; cache->aliases && h < census->handle_count; h++)
 		if (census->handles[h].cache == index) {
 			fputs(first ? "" : ", ", to);
-			print_quoted(to, census->handles[h].name);
+			json_print_string(to, census->handles[h].name);
 			first = false;
 		}
 	fputs("],\n     ", to);
@@ -112,9 +96,9 @@ void view_print_json(FILE *to, const struct view *view)
 	struct census_part parts[CENSUS_PARTS];
 
 	fprintf(to, "{\n  \"pid\": %d,\n  \"process\": ", (int)view->target->pid);
-	print_quoted(to, view->target->name);
+	json_print_string(to, view->target->name);
 	fputs(",\n  \"release\": ", to);
-	print_quoted(to, view->target->root.release);
+	json_print_string(to, view->target->root.release);
 	fprintf(to, ",\n  \"mode\": \"%s\",\n  \"vcpus\": %u,\n  \"unsettled\": %zu,\n  \"bytes\": {",
 		census->mode, census->vcpus, census->unsettled);
 	census_parts(census, parts);
