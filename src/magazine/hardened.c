@@ -23,6 +23,11 @@ void hardened_enter(const struct cache *cache)
 	};
 }
 
+static bool is_untouchable(const struct cache *cache)
+{
+	return cache->depot.slabs.traits.untouchable;
+}
+
 static const struct hardened *row_of(const struct cache *cache)
 {
 	return hardened_of(cache->id);
@@ -39,7 +44,7 @@ static _Noreturn void stop(const void *object, const char *what)
 
 __attribute__((noinline, cold)) _Noreturn void hardened_stop_alloc(const void *object)
 {
-	stop(object, *page_mark(object) == SLAB_BACK ? "object was written to after it was freed"
+	stop(object, *page_mark(object) <= SLAB_BACK ? "object was written to while it was free"
 						     : "free list leads to an object that is allocated");
 }
 
@@ -99,14 +104,39 @@ __attribute__((noinline)) void hardened_return_missed(void *object)
 	magazine_return_missed(magazine_cache(object), object);
 }
 
-/* Of a page that a heap profile watches, or of anything that is not hardened. */
+/* Without canary and zeroes: there is only the mark. */
+void *hardened_alloc_untouchable(struct cache *cache)
+{
+	void *object = magazine_alloc(&cache->offset);
+
+	if (!object)
+		object = magazine_alloc_missed(cache);
+	if (!object || guard_contains(object))
+		return object;
+	if (*page_mark(object) > SLAB_BACK)
+		hardened_stop_alloc(object);
+	__atomic_store_n(page_mark(object), (uint16_t)cache->depot.slabs.traits.size, __ATOMIC_RELAXED);
+	return object;
+}
+
+static void take_back(const struct cache *cache, void *object, size_t stated)
+{
+	unsigned slack = hardened_exchange_mark(object);
+
+	if (!is_untouchable(cache))
+		hardened_take_back(row_of(cache)->bytes, object, slack, stated);
+	else if (slack <= SLAB_BACK || (uintptr_t)object % PAGE_MARK_UNIT || (stated && stated != SIZE_MAX))
+		hardened_stop_free(object, slack, stated);
+}
+
+/* Of a page that a heap profile watches, of an object without bytes, or of anything that is not hardened. */
 __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated)
 {
-	struct cache *cache = page_id(object) == PAGE_WATCHED ? magazine_cache(object) : NULL;
+	struct cache *cache = magazine_cache(object);
 
 	if (!cache || !magazine_is_hardened(cache))
 		return false;
-	hardened_take_back(row_of(cache)->bytes, object, hardened_exchange_mark(object), stated);
+	take_back(cache, object, stated);
 	magazine_return_missed(cache, object);
 	return true;
 }
@@ -117,7 +147,7 @@ bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes
 {
 	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
 
-	*bytes = row_of(cache)->bytes - slack;
+	*bytes = cache->depot.slabs.traits.size - slack;
 	return slack >= HARDENED_CANARY && (uintptr_t)object % PAGE_MARK_UNIT == 0;
 }
 
@@ -126,7 +156,8 @@ size_t hardened_judge(const struct cache *cache, const void *object)
 	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
 	size_t bytes;
 
-	if (!hardened_bytes(cache, object, &bytes) || !hardened_is_sound(object, row_of(cache)->bytes, slack))
+	if (!hardened_bytes(cache, object, &bytes) ||
+	    (!is_untouchable(cache) && !hardened_is_sound(object, row_of(cache)->bytes, slack)))
 		hardened_stop_free(object, slack, SIZE_MAX);
 	return bytes;
 }

@@ -25,7 +25,7 @@ enum { HARDENED_CANARY = 8 };
 
 /* What the functions below need of a cache. */
 struct hardened {
-	uint32_t bytes;   /* of its objects, canary included; 0 where no hardened cache has the word */
+	uint32_t bytes;   /* of its objects, canary included; 0 where no such cache has the word */
 	uint16_t word;    /* offsets of the words that allocations pop from, */
 	uint16_t returns; /* and that frees push onto */
 };
@@ -36,7 +36,7 @@ extern ARCH_INTERNAL uint64_t hardened_secret[2];
 
 /* Before the first hardened cache is created. */
 void hardened_init(void);
-/* Of a cache that was just created, before it is used. */
+/* Of a cache that was just created, unless it is untouchable, before it is used. */
 void hardened_enter(const struct cache *cache);
 
 /* The cache's row; `bytes` is 0 for one that is not hardened. */
@@ -88,8 +88,10 @@ static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t by
 {
 	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
 
-	if (__builtin_expect(was != SLAB_NEVER_OUT, 1) &&
-	    __builtin_expect(was != SLAB_BACK || !blank_is(object, bytes), 0))
+	/* To read pages that were never written to costs a fault for each of them. */
+	bool is_due = __builtin_expect(was == SLAB_BACK, 1) || bytes <= PAGE_BYTES;
+
+	if (__builtin_expect(was > SLAB_BACK, 0) || (is_due && __builtin_expect(!blank_is(object, bytes), 0)))
 		hardened_stop_alloc(object);
 	__atomic_store_n(mark, (uint16_t)(bytes - requested), __ATOMIC_RELAXED);
 	*hardened_canary_at(object, requested) = hardened_canary(object);
@@ -153,6 +155,8 @@ static inline __attribute__((always_inline)) bool hardened_free(void *object, si
 
 /* As hardened_alloc, as aligned as the cache's objects are even if it is guarded (guard/guard.h). */
 void *hardened_alloc_aligned(const struct hardened *cache, size_t requested);
+/* An object without bytes, of a cache that is untouchable. */
+void *hardened_alloc_untouchable(struct cache *cache);
 /* As hardened_alloc, without waiting; see magazine_try_alloc_missed. */
 void *hardened_try_alloc(const struct hardened *cache, size_t requested);
 /* The caller's bytes of an object, after the checks of a free. */

@@ -52,10 +52,18 @@ static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t siz
 	return likely(object) ? object : out_of_memory();
 }
 
+static void *malloc_nothing(void)
+{
+	void *object = hardened_alloc_untouchable(&size_class_nothing);
+
+	return likely(object) ? object : out_of_memory();
+}
+
 static __attribute__((noinline)) void *malloc_hardened(size_t size)
 {
 	process_enter();
-	if (likely(size <= SIZE_CLASS_SMALL - HARDENED_CANARY)) {
+	/* Not 0, which becomes the largest number. */
+	if (likely(size - 1 < SIZE_CLASS_SMALL - HARDENED_CANARY)) {
 		const struct hardened *cache =
 			&hardened_front[(size + HARDENED_CANARY + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP];
 
@@ -67,6 +75,8 @@ static __attribute__((noinline)) void *malloc_hardened(size_t size)
 	}
 	if (unlikely(size > SIZE_CLASS_MAX - HARDENED_CANARY))
 		return malloc_large(size);
+	if (unlikely(!size))
+		return malloc_nothing();
 	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size);
 }
 

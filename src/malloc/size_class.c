@@ -8,6 +8,7 @@
 
 struct malloc_front malloc_front;
 struct cache size_classes[SIZE_CLASSES];
+struct cache size_class_nothing;
 struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 enum { NAME_BYTES = sizeof "malloc-262144" };
@@ -45,6 +46,20 @@ static void fill_hardened_front(void)
 			*hardened_of(size_classes[size_class_index(step * SIZE_CLASS_STEP)].id);
 }
 
+static void create_nothing(void)
+{
+	static const struct slab_traits traits = {
+		.name = "malloc-0",
+		.size = SIZE_CLASS_STEP,
+		.type_stable = true,
+		.hardened = true,
+		.untouchable = true,
+	};
+
+	if (!magazine_create(&size_class_nothing, &traits, capacity_of(&traits), NULL))
+		corruption_abort(traits.name, NULL, "the system gives no memory to start with");
+}
+
 void size_class_init(void)
 {
 	static char names[SIZE_CLASSES][NAME_BYTES];
@@ -69,8 +84,10 @@ void size_class_init(void)
 	}
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
 		malloc_front.offset[step] = size_classes[size_class_index(step * SIZE_CLASS_STEP)].offset;
-	if (options.hardened)
+	if (options.hardened) {
 		fill_hardened_front();
+		create_nothing();
+	}
 }
 
 void size_class_open(void)

@@ -29,7 +29,9 @@ struct malloc_front {
 };
 extern ARCH_INTERNAL struct malloc_front malloc_front;
 extern ARCH_INTERNAL struct cache size_classes[SIZE_CLASSES];
-/* The same for hardened mode, where small_limit stays zero. */
+/* In hardened mode: objects of no bytes, at addresses that nobody may access. */
+extern ARCH_INTERNAL struct cache size_class_nothing;
+/* In the place of malloc_front, whose small_limit stays zero. */
 extern ARCH_INTERNAL struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 static inline uint32_t size_class_bytes(unsigned index)

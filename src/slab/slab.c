@@ -234,7 +234,9 @@ static void shuffle(struct slab_cache *cache, struct slab *slab)
 /* Before anyone knows the slab. */
 static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 {
-	if (!zeroed)
+	if (cache->traits.untouchable)
+		(void)os_forbid(slab->base, object_bytes(cache));
+	else if (!zeroed)
 		memset(slab->base, 0, object_bytes(cache));
 	guard_end(cache, slab);
 	shuffle(cache, slab);

@@ -63,6 +63,7 @@ struct slab_traits {
 	uint16_t id;               /* what the page map says of its pages */
 	bool type_stable;          /* memory that was an object stays one until the cache is closed */
 	bool hardened;             /* and type_stable */
+	bool untouchable;          /* hardened, and nobody may access its objects, which have no bytes */
 	void (*construct)(void *); /* NULL for none */
 	struct checks *checks;     /* NULL unless its objects are debugged; they construct, then */
 };

@@ -492,7 +492,8 @@ static void string_printed(void)
 /* ---- written before the start ----------------------------------------------------------------------------
  */
 
-/* Many neighbours, of which one in the middle writes; all are freed. */
+/* Many neighbours, of which one in the middle writes; all are freed, and whatever lay free between them is
+ * used. */
 static void before(size_t size, size_t bytes)
 {
 	enum { NEIGHBOURS = 300 };
@@ -503,6 +504,7 @@ static void before(size_t size, size_t bytes)
 	WRONG(memset(hide(objects[NEIGHBOURS / 2]) - bytes, 'x', bytes));
 	for (int i = 0; i < NEIGHBOURS; i++)
 		free(objects[i]);
+	churn(size);
 }
 
 static void underflow_small_by_1(void)
