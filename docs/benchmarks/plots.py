@@ -1,11 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Plots of a run of `cpuslab bench`, for these pages: docs/benchmarks/plots.py results.json FOLDER
+"""A run of `cpuslab bench`, summed up and drawn for these pages:
 
-Writes SVG and PNG. Needs matplotlib (Debian package python3-matplotlib). The CSV beside the plots is the
-`results.csv` of the same run."""
+    docs/benchmarks/plots.py results.json FOLDER   writes FOLDER/DATE/GROUP.csv, and the plots from them
+    docs/benchmarks/plots.py FOLDER/DATE FOLDER    the plots from those tables alone
+
+A table has a line for each row and statistic (median, minimum, spread), and a column for each allocator. Plots are
+SVG and PNG. Needs matplotlib (Debian package python3-matplotlib)."""
+import csv
 import json
 import math
+import os
 import statistics
 import sys
 
@@ -18,20 +23,64 @@ COLOURS = {OURS: '#e8590c', SYSTEM: '#868e96'}
 OTHERS = ['#1c7ed6', '#0ca678', '#ae3ec9', '#e0a100', '#4263eb', '#74b816', '#e64980', '#15aabf']
 
 
+HEAD = ['test', 'parameter', 'metric', 'unit', 'statistic']
+
+
+def spread(samples):
+    """As `cpuslab bench` has it: half the range between the quartiles, over the median."""
+    ordered = sorted(samples)
+
+    def quantile(q):
+        at = q * (len(ordered) - 1)
+        below = int(at)
+        above = min(below + 1, len(ordered) - 1)
+        return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+
+    return (quantile(.75) - quantile(.25)) / 2 / quantile(.5) if len(ordered) > 1 and quantile(.5) > 0 else 0
+
+
+def sum_up(results, folder):
+    """Writes the tables of a results.json; returns their folder."""
+    run = json.load(open(results))
+    folder = os.path.join(folder, run['machine']['date'][:10])
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, 'machine.csv'), 'w', newline='') as file:
+        writer = csv.writer(file, lineterminator='\n')
+        writer.writerows(run['machine'].items())
+        writer.writerows((f'allocator {name}', text) for name, text in run['allocators'].items())
+    for group in dict.fromkeys(s['group'] for s in run['series']):
+        rows, columns = {}, {}
+        for s in run['series']:
+            if s['group'] != group:
+                continue
+            columns[s['allocator']] = None
+            row = tuple(s[name] for name in HEAD[:4])
+            for statistic, of in (('median', statistics.median), ('minimum', min), ('spread', spread)):
+                value = of(s['samples'])
+                rows.setdefault(row + (statistic,), {})[s['allocator']] = f'{value:.4g}'
+        with open(os.path.join(folder, group + '.csv'), 'w', newline='') as file:
+            writer = csv.writer(file, lineterminator='\n')
+            writer.writerow(HEAD + list(columns))
+            writer.writerows(list(row) + [values.get(name, '') for name in columns] for row, values in rows.items())
+    return folder
+
+
 class Run:
-    def __init__(self, path):
-        self.all = json.load(open(path))
-        self.machine = self.all['machine']
-        self.allocators = [name for name in self.all['allocators'] if not name.startswith('cpuslab ')]
+    def __init__(self, folder):
+        self.folder = folder
+        facts = dict(csv.reader(open(os.path.join(folder, 'machine.csv'))))
+        self.machine = {name: text for name, text in facts.items() if not name.startswith('allocator ')}
+        names = [name[len('allocator '):] for name in facts if name.startswith('allocator ')]
+        self.allocators = [name for name in names if not name.startswith('cpuslab ')]
         others = [name for name in self.allocators if name not in COLOURS]
         self.colour = dict(COLOURS, **dict(zip(others, OTHERS)))
 
-    def table(self, group, test, metric, role='measured'):
+    def table(self, group, test, metric):
         """{row: {column: median}}, in the order of measuring."""
         rows = {}
-        for s in self.all['series']:
-            if (s['group'], s['test'], s['metric'], s['role']) == (group, test, metric, role):
-                rows.setdefault(s['parameter'], {})[s['allocator']] = statistics.median(s['samples'])
+        for row in csv.DictReader(open(os.path.join(self.folder, group + '.csv'))):
+            if (row['test'], row['metric'], row['statistic']) == (test, metric, 'median'):
+                rows[row['parameter']] = {name: float(text) for name, text in row.items() if name not in HEAD and text}
         return rows
 
     def note(self):
@@ -40,7 +89,7 @@ class Run:
 
 def finish(figure, run, folder, name):
     figure.text(0.995, 0.005, run.note(), ha='right', va='bottom', fontsize=7, color='#868e96')
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    figure.tight_layout(rect=(0, 0.02, 1, 0.97 if figure.legends else 1))
     for kind in ('svg', 'png'):
         figure.savefig(f'{folder}/{name}.{kind}', dpi=144, metadata={'Date': None} if kind == 'svg' else None)
     plot.close(figure)
@@ -58,21 +107,22 @@ def kmalloc(run, folder):
     for axes, (test, metric) in zip(parts, (('1 alloc, then free', 'alloc'), ('1 alloc, then free', 'free'),
                                             ('2 pair', 'pair'))):
         rows = run.table('kmalloc', test, metric)
-        floor = run.table('kmalloc', test, metric, 'floor')
         names = [name for name in run.allocators if any(name in row for row in rows.values())]
         width = 0.86 / max(len(names), 1)
         for place, name in enumerate(names):
             at = [i - 0.43 + (place + 0.5) * width for i in range(len(rows))]
             axes.bar(at, [row.get(name, math.nan) for row in rows.values()], width * 0.92,
                      color=run.colour[name], label=name)
-        for i, size in enumerate(rows):
-            if size in floor:
-                axes.plot([i - 0.46, i + 0.46], [floor[size]['floor']] * 2, 'k--', linewidth=1)
+        for i, row in enumerate(rows.values()):
+            if 'floor' in row:
+                axes.plot([i - 0.46, i + 0.46], [row['floor']] * 2, 'k--', linewidth=1)
         axes.set_yscale('log')
+        axes.set_xlim(-0.6, len(rows) - 0.4)
         axes.set_xticks(range(len(rows)), list(rows))
         axes.set_title(f'{test}: {metric}, cycles (dashed: an empty function)', loc='left', fontsize=10)
         clean(axes)
-    parts[0].legend(ncol=5, fontsize=8, frameon=False, loc='upper left')
+    handles, labels = parts[0].get_legend_handles_labels()
+    figure.legend(handles, labels, ncol=len(labels), fontsize=8, frameon=False, loc='upper center')
     parts[-1].set_xlabel('bytes')
     finish(figure, run, folder, 'kmalloc')
 
@@ -101,7 +151,8 @@ def name_points(axes, points):
                 break
         taken.append(box)
         axes.annotate(name, (x, y), xytext=(dx, dy), textcoords='offset pixels', ha=side, fontsize=8, color=colour,
-                      fontweight='bold' if name == OURS else 'normal')
+                      fontweight='bold' if name == OURS else 'normal',
+                      bbox={'facecolor': 'white', 'edgecolor': 'none', 'pad': 0.5}, zorder=2.5)
 
 
 def programs(run, folder):
@@ -140,14 +191,16 @@ def scale(run, folder):
         axes.set_xlabel('threads')
         axes.set_ylim(bottom=0)
         clean(axes)
-    parts[1].legend(fontsize=8, frameon=False)
+    handles, labels = parts[0].get_legend_handles_labels()
+    figure.legend(handles, labels, ncol=len(labels), fontsize=8, frameon=False, loc='upper center')
     finish(figure, run, folder, 'scale')
 
 
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    run = Run(sys.argv[1])
+    source = sys.argv[1]
+    run = Run(sum_up(source, sys.argv[2]) if source.endswith('.json') else source)
     for figure in (kmalloc, programs, scale):
         figure(run, sys.argv[2])
 
