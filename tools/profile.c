@@ -129,8 +129,13 @@ static char *read_maps(pid_t pid, size_t *length)
 	if (!file)
 		return NULL;
 	do {
-		if (capacity - *length < 65536)
-			text = realloc(text, capacity += 262144);
+		if (capacity - *length < 65536) {
+			char *larger = realloc(text, capacity += 262144);
+
+			if (!larger)
+				free(text);
+			text = larger;
+		}
 		got = text ? fread(text + *length, 1, capacity - *length, file) : 0;
 		*length += got;
 	} while (got);

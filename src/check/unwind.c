@@ -34,7 +34,7 @@ static __attribute__((noinline)) bool ask_for_page(struct unwind *unwind, uintpt
 
 static inline bool read_word(struct unwind *unwind, uintptr_t address, uintptr_t *word)
 {
-	if (address % sizeof *word)
+	if (!address || address % sizeof *word)
 		return false;
 	if ((address < unwind->readable_from || address >= unwind->readable_to) &&
 	    !ask_for_page(unwind, address))
