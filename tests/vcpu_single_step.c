@@ -16,10 +16,7 @@
 
 #include <cpuslab/cache.h>
 
-#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
 
 #ifndef __x86_64__
 
@@ -29,6 +26,8 @@ int main(void)
 }
 
 #else
+
+#include "traced.h"
 
 /* ---- the traced child ------------------------------------------------------------------------------------
  */
@@ -67,9 +66,6 @@ enum { SIZE = 96, LIVE = 600, BATCH = 600 };
 
 static uint64_t *live[LIVE];
 static uint64_t *batch[BATCH];
-
-/* The tracer sees SIGTRAP with the instruction pointer behind these. */
-#define TRAP() __asm__ volatile("int3" ::: "memory")
 
 static uint64_t *stamped(uint64_t **slot)
 {
@@ -159,24 +155,24 @@ static void operate(enum operation operation)
 	switch (operation) {
 	case HIT_ALLOC:
 		free(malloc(SIZE));
-		TRAP();
+		TRACED_TRAP();
 		object = malloc(SIZE);
-		TRAP();
+		TRACED_TRAP();
 		memset(object, 1, SIZE);
 		free(object);
 		break;
 	case HIT_FREE:
 		object = malloc(SIZE);
 		memset(object, 1, SIZE);
-		TRAP();
+		TRACED_TRAP();
 		free(object);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case MISS_ALLOC:
 		malloc_trim(0);
-		TRAP();
+		TRACED_TRAP();
 		object = malloc(SIZE);
-		TRAP();
+		TRACED_TRAP();
 		memset(object, 1, SIZE);
 		free(object);
 		break;
@@ -184,9 +180,9 @@ static void operate(enum operation operation)
 		for (size_t i = 0; i < BATCH; i++)
 			stamped(&batch[i]);
 		malloc_trim(0);
-		TRAP();
+		TRACED_TRAP();
 		free(batch[0]);
-		TRAP();
+		TRACED_TRAP();
 		for (size_t i = 1; i < BATCH; i++) {
 			verify(&batch[i]);
 			free(batch[i]);
@@ -194,70 +190,70 @@ static void operate(enum operation operation)
 		break;
 	case CLASS:
 		free(malloc(20000));
-		TRAP();
+		TRACED_TRAP();
 		object = malloc(20000);
 		free(object);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case LARGE:
-		TRAP();
+		TRACED_TRAP();
 		object = malloc(1 << 20);
 		free(object);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case RESIZE:
 		object = malloc(SIZE);
 		check_stamp(object, SIZE, 4);
-		TRAP();
+		TRACED_TRAP();
 		object = realloc(object, 5 * SIZE);
-		TRAP();
+		TRACED_TRAP();
 		CHECK_STAMP(object, SIZE, 4);
 		free(object);
 		break;
 	case SPARE:
-		TRAP();
+		TRACED_TRAP();
 		for (size_t i = 0; i < BATCH; i++)
 			batch[i] = malloc(SIZE);
 		for (size_t i = 0; i < BATCH; i++)
 			free(batch[i]);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case TRIM:
 		for (size_t i = 0; i < BATCH; i++)
 			stamped(&batch[i]);
 		for (size_t i = 0; i < BATCH; i++)
 			free(batch[i]);
-		TRAP();
+		TRACED_TRAP();
 		malloc_trim(0);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case LIST_ALLOC:
 		cpuslab_cache_free(lists, cpuslab_cache_alloc(lists));
-		TRAP();
+		TRACED_TRAP();
 		object = cpuslab_cache_alloc(lists);
-		TRAP();
+		TRACED_TRAP();
 		memset(object, 1, SIZE);
 		cpuslab_cache_free(lists, object);
 		break;
 	case LIST_FREE:
 		object = cpuslab_cache_alloc(lists);
 		memset(object, 1, SIZE);
-		TRAP();
+		TRACED_TRAP();
 		cpuslab_cache_free(lists, object);
-		TRAP();
+		TRACED_TRAP();
 		break;
 	case LIST_MISS:
 		for (size_t i = 0; i < LIST_LIVE; i++) {
 			verify(&list_live[i]);
 			cpuslab_cache_free(lists, list_live[i]);
 		}
-		TRAP();
+		TRACED_TRAP();
 		for (size_t i = 0; i < LIST_LIVE; i++)
 			list_live[i] = cpuslab_cache_alloc(lists);
 		for (size_t i = 0; i < LIST_LIVE; i++)
 			cpuslab_cache_free(lists, list_live[i]);
 		cpuslab_cache_shrink(lists);
-		TRAP();
+		TRACED_TRAP();
 		for (size_t i = 0; i < LIST_LIVE; i++)
 			list_stamped(&list_live[i]);
 		break;
@@ -296,42 +292,16 @@ __attribute__((noreturn)) static void be_traced(void)
 	_exit(0);
 }
 
+static const char *traced_doing(void)
+{
+	static char text[80];
+	snprintf(text, sizeof text, "%s, round %llu", operation_names[shared->operation],
+		 (unsigned long long)shared->rounds);
+	return shared->stop ? NULL : text;
+}
+
 /* ---- the tracer ------------------------------------------------------------------------------------------
  */
-
-static pid_t child;
-
-/* Waits for the child's next stop by SIGTRAP; false when it has ended. */
-static bool wait_trap(void)
-{
-	int status;
-	for (;;) {
-		CHECK(waitpid(child, &status, 0) == child);
-		if (WIFEXITED(status) || WIFSIGNALED(status)) {
-			CHECK(shared->stop, "the child ended with wait status %#x in: %s, round %llu",
-			      (unsigned)status, operation_names[shared->operation],
-			      (unsigned long long)shared->rounds);
-			CHECK_EXITED(status, 0);
-			return false;
-		}
-		if (WSTOPSIG(status) == SIGTRAP)
-			return true;
-		CHECK(ptrace(PTRACE_CONT, child, NULL, (void *)(uintptr_t)WSTOPSIG(status)) == 0);
-	}
-}
-
-static bool go_on(void)
-{
-	CHECK(ptrace(PTRACE_CONT, child, NULL, NULL) == 0);
-	return wait_trap();
-}
-
-static uintptr_t instruction_pointer(void)
-{
-	struct user_regs_struct registers;
-	CHECK(ptrace(PTRACE_GETREGS, child, NULL, &registers) == 0);
-	return registers.rip;
-}
 
 /* Runs the operation once: to its first trap, then as `interrupt` likes, to its second trap. */
 static bool one_round(enum operation operation, bool (*interrupt)(unsigned long), unsigned long argument)
@@ -340,63 +310,6 @@ static bool one_round(enum operation operation, bool (*interrupt)(unsigned long)
 	CHECK(go_on()); /* the trap before the operation */
 	bool interrupted = interrupt(argument);
 	return interrupted;
-}
-
-/* At an int3: the operation's own end. */
-static bool at_own_trap(void)
-{
-	siginfo_t information;
-	CHECK(ptrace(PTRACE_GETSIGINFO, child, NULL, &information) == 0);
-	return information.si_code == SI_KERNEL;
-}
-
-/* As the compiler and the kernel see a section. */
-struct section {
-	uint32_t version, flags;
-	uint64_t start, length, abort;
-};
-extern const struct section first_section[] __asm__("__start___rseq_cs") __attribute__((weak));
-extern const struct section last_section[] __asm__("__stop___rseq_cs") __attribute__((weak));
-
-/* Where a section may be left other than by its end: pairs of a section's start and such an address. */
-struct exit_point {
-	uint64_t start, address;
-};
-extern const struct exit_point first_exit[] __asm__("__start___rseq_exit_point_array") __attribute__((weak));
-extern const struct exit_point last_exit[] __asm__("__stop___rseq_exit_point_array") __attribute__((weak));
-
-static void set_debug_register(unsigned number, uintptr_t value)
-{
-	size_t offset = offsetof(struct user, u_debugreg) + number * sizeof(unsigned long);
-	if (ptrace(PTRACE_POKEUSER, child, (void *)offset, (void *)value) != 0)
-		check_skip("no hardware breakpoints: %s", strerror(errno));
-}
-
-static const struct section *section_at(uintptr_t address)
-{
-	for (const struct section *section = first_section; first_section && section < last_section;
-	     section++)
-		if (address - section->start < section->length)
-			return section;
-	return NULL;
-}
-
-/* As debuggers do: a stop at a section's start, and from there in one go to its end or to one of its exits.
- */
-static void step_over(const struct section *section)
-{
-	uintptr_t targets[4] = {section->start + section->length}, control = 0;
-	unsigned breakpoints = 1;
-	for (const struct exit_point *point = first_exit; first_exit && point < last_exit; point++)
-		if (point->start == section->start && breakpoints < 4)
-			targets[breakpoints++] = point->address;
-	for (unsigned i = 0; i < breakpoints; i++) {
-		set_debug_register(i, targets[i]);
-		control |= 1ul << 2 * i;
-	}
-	set_debug_register(7, control);
-	CHECK(go_on());
-	set_debug_register(7, 0);
 }
 
 /* True when the operation had not ended after k steps. */
@@ -484,15 +397,7 @@ int main(int argc, char **argv)
 	check_watchdog(250);
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
-	child = fork();
-	CHECK(child >= 0);
-	if (child == 0)
-		be_traced();
-	int status;
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
-	      "the child cannot be traced: wait status %#x", (unsigned)status);
-	ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)PTRACE_O_EXITKILL);
+	traced_begin(be_traced);
 	if (steps)
 		run_steps();
 	else

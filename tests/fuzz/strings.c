@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The strings of CPUSLAB_OPTIONS and CPUSLAB_DEBUG: the first byte of an input says which, the rest is the
+ * string. Each is compared with what a second parser makes of it, which was written from docs/options.md and
+ * docs/debugging.md: cut into pieces, one after the other.
+ */
+#include "check.h"
+
+#include "check/request.h"
+#include "environment.h"
+#include "options/options.h"
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+enum { OPTIONS_MOST = 200, VALUE_MOST = 32 };
+static char expected[OPTIONS_MOST][VALUE_MOST];
+static struct options initial;
+
+static unsigned find_option(const char *name)
+{
+	struct option_description option;
+	unsigned i = 0;
+
+	while (options_describe(i, &option) && strcmp(option.name, name) != 0)
+		i++;
+	return i;
+}
+
+/* A number as the option table prints it; false if it is none. */
+static bool read_number(const char *text, bool bytes, char *printed)
+{
+	unsigned __int128 number = 0;
+	unsigned scale = 0;
+	const char *suffixes = "kKmMgG", *suffix;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	for (; *text >= '0' && *text <= '9'; text++) {
+		number = number * 10 + (unsigned)(*text - '0');
+		if (number > SIZE_MAX)
+			return false;
+	}
+	if (*text && bytes && (suffix = strchr(suffixes, *text))) {
+		number <<= ((suffix - suffixes) / 2 + 1) * 10;
+		text++;
+	}
+	if (*text || number > SIZE_MAX)
+		return false;
+	while (bytes && scale < 3 && number && number % 1024 == 0) {
+		number /= 1024;
+		scale++;
+	}
+	snprintf(printed, VALUE_MOST, "%llu%.1s", (unsigned long long)number, &"\0KMG"[scale]);
+	return true;
+}
+
+static bool set_expected(unsigned i, const char *value)
+{
+	struct option_description option;
+
+	CHECK(options_describe(i, &option));
+	if (strcmp(option.kind, "true or false") == 0 || strcmp(option.kind, "mode") == 0) {
+		static const char *const words[] = {"true", "false", "auto", "mm_cid", "cpu_id", "slot"};
+		bool flag = option.kind[0] == 't';
+
+		for (unsigned word = flag ? 0 : 2; word < (flag ? 2 : 6); word++)
+			if (strcmp(words[word], value) == 0) {
+				snprintf(expected[i], VALUE_MOST, "%s", value);
+				return true;
+			}
+		return false;
+	}
+	return read_number(value, strcmp(option.kind, "bytes") == 0, expected[i]);
+}
+
+/* False when it aborted. */
+static bool parse_options(const char *string)
+{
+	jmp_buf here;
+
+	if (setjmp(here)) {
+		environment_abort = NULL;
+		return false;
+	}
+	environment_abort = &here;
+	options_parse(string);
+	environment_abort = NULL;
+	return true;
+}
+
+static void fuzz_options(const char *string)
+{
+	struct option_description option;
+	unsigned bad = 0, count = 0;
+	bool stops = false;
+	char *copy = strdup(string), *token, *rest = copy;
+
+	CHECK(copy);
+	options = initial;
+	for (; options_describe(count, &option); count++) {
+		CHECK(count < OPTIONS_MOST);
+		snprintf(expected[count], VALUE_MOST, "%s", option.initial);
+	}
+	while ((token = strsep(&rest, ","))) {
+		stops |= strcmp(token, "abort_conf:true") == 0;
+		if (!*token)
+			continue;
+		char *colon = strchr(token, ':');
+
+		if (colon)
+			*colon = 0;
+		unsigned i = colon ? find_option(token) : count;
+
+		bad += i == count || !set_expected(i, colon + 1);
+	}
+	free(copy);
+	environment_lines = 0;
+	bool stopped = !parse_options(string);
+
+	CHECK(stopped == (stops && bad), "%u bad tokens", bad);
+	CHECK(environment_lines == (stopped ? 1 : bad), "%u lines about %u bad tokens", environment_lines,
+	      bad);
+	for (unsigned i = 0; i < count && !stopped; i++) {
+		CHECK(options_describe(i, &option));
+		CHECK(strcmp(option.value, expected[i]) == 0, "%s is %s, and not %s", option.name,
+		      option.value, expected[i]);
+	}
+	options = initial;
+}
+
+/* ---- debugging ------------------------------------------------------------------------------------------
+ */
+
+static bool names_it(const char *pattern, const char *name)
+{
+	const char *star = strchr(pattern, '*');
+
+	return star ? strncmp(pattern, name, (size_t)(star - pattern)) == 0 : strcmp(pattern, name) == 0;
+}
+
+static unsigned flags_of(const char *letters, bool named, bool *keeps_order)
+{
+	unsigned flags = named && !*letters ? CHECK_DEFAULT : 0;
+
+	for (; *letters; letters++) {
+		const char *known = "fFzZpPuUtTaA", *found = strchr(known, *letters);
+		static const unsigned each[] = {CHECK_CONSISTENCY, CHECK_RED_ZONE, CHECK_POISON,
+						CHECK_OWNER,       CHECK_TRACE,    CHECK_FAIL};
+
+		if (found)
+			flags |= each[(found - known) / 2];
+		else if (*letters == '-')
+			flags = 0;
+		*keeps_order |= *letters == 'o' || *letters == 'O';
+	}
+	return flags;
+}
+
+static unsigned expected_flags(const char *string, const char *name, bool *keeps_order)
+{
+	char *copy = strdup(string), *block, *rest = copy;
+	unsigned for_all = 0, for_name = 0;
+	bool found = false;
+
+	CHECK(copy);
+	*keeps_order = false;
+	while ((block = strsep(&rest, ";"))) {
+		if (!*block)
+			continue;
+		char *letters = strsep(&block, ","), *pattern;
+		unsigned flags = flags_of(letters, block != NULL, keeps_order);
+
+		if (!block)
+			for_all = flags;
+		while (block && (pattern = strsep(&block, ",")))
+			if (!found && names_it(pattern, name)) {
+				found = true;
+				for_name = flags;
+			}
+	}
+	free(copy);
+	return found ? for_name : for_all;
+}
+
+static void fuzz_debug(const char *string)
+{
+	static const char *const names[] = {"a", "ab", "malloc-112", "malloc-16", "dentry"};
+	bool keeps_order;
+
+	options = initial;
+	check_request_parse(string);
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		unsigned flags = expected_flags(string, names[i], &keeps_order);
+
+		CHECK(check_request_flags(names[i], 0) == flags, "%s: %#x, and not %#x", names[i],
+		      check_request_flags(names[i], 0), flags);
+		CHECK(check_request_flags(names[i], CHECK_POISON) == (flags | CHECK_POISON));
+		CHECK(check_request_keeps_order() == keeps_order);
+	}
+	check_request_parse("");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static bool begun;
+
+	if (!begun)
+		initial = options;
+	begun = true;
+	if (!size)
+		return 0;
+	/* Of the very length, so that a sanitizer sees a look behind its end. */
+	char *string = malloc(size);
+
+	CHECK(string);
+	memcpy(string, data + 1, size - 1);
+	string[size - 1] = 0;
+	environment_quiet = true;
+	if (data[0] % 2)
+		fuzz_options(string);
+	else
+		fuzz_debug(string);
+	environment_quiet = false;
+	free(string);
+	return 0;
+}
