@@ -328,15 +328,22 @@ static inline void cpuslab_pagelock_lock(struct cpuslab_pagelock *lock)
 	cpuslab_pagelock_lock_expecting(lock, 0);
 }
 
-/* Takes the lock if it is free and no waiter is owed it. */
-static inline bool cpuslab_pagelock_trylock(struct cpuslab_pagelock *lock)
+/* Takes the lock if it is free and no waiter is owed it; with a guess of the user flags. */
+static inline bool cpuslab_pagelock_trylock_expecting(struct cpuslab_pagelock *lock, uint8_t expected_flags)
 	CPUSLAB_TRY_ACQUIRE(true, lock) CPUSLAB_IS_A_LOCK
 {
-	bool taken = cpuslab_pagelock_lock_fast(lock, 0) || cpuslab_pagelock_trylock_slow(lock);
+	bool taken = cpuslab_pagelock_lock_fast(lock, expected_flags & CPUSLAB_PAGELOCK_FLAGS) ||
+		     cpuslab_pagelock_trylock_slow(lock);
 
 	if (taken)
 		CPUSLAB_CHECK_LOCK(lock_taken(lock, CPUSLAB_LOCK_PAGE));
 	return taken;
+}
+
+static inline bool cpuslab_pagelock_trylock(struct cpuslab_pagelock *lock)
+	CPUSLAB_TRY_ACQUIRE(true, lock) CPUSLAB_IS_A_LOCK
+{
+	return cpuslab_pagelock_trylock_expecting(lock, 0);
 }
 
 /*

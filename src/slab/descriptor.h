@@ -13,9 +13,9 @@
 struct slab {
 	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
 	char *base;
-	uint16_t in_use, bump, head; /* head: the first free object below bump, or NO_INDEX */
-	uint8_t bin;
-	bool is_purged; /* of a hardened cache: its pages take no memory */
+	uint16_t in_use, bump, head;  /* head: the first free object below bump, or NO_INDEX */
+	uint8_t bin;                  /* while it is in one */
+	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in slab.c */
 	struct slab_cache *cache;
 	union {
 		uint8_t narrow[0];

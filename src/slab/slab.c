@@ -18,7 +18,17 @@ enum {
 	ALLOCATED_WIDE = UINT16_MAX,
 	FULL_BIN = SLAB_BINS, /* of debugged caches alone */
 	IN_NO_BIN,
-	BEING_MADE, /* not the cache's yet: its constructors are running */
+};
+
+/*
+ * They change, as `bin` does, under the cache's lock alone.  Whoever has the slab's lock may read them before
+ * that: what a slab in the wrong bin needs is then decided under the cache's lock, and nobody else can make a
+ * right bin wrong.
+ */
+enum slab_flags {
+	LISTED = 0x02,
+	MAKING = 0x04, /* not the cache's yet: its constructors are running, or it waits in `made` */
+	PURGED = 0x08, /* of a hardened cache: its pages take no memory */
 };
 
 /* ---- geometry ------------------------------------------------------------------------------------------ */
@@ -103,24 +113,27 @@ static inline void link_free(struct slab *slab, unsigned i, bool wide)
 	slab->head = (uint16_t)i;
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------- */
+/* ---- lists: with the cache's lock ------------------------------------------------------------------------
+ */
+
+static bool is_listed(const struct slab *slab)
+{
+	return cpuslab_pagelock_flags(&slab->lock) & LISTED;
+}
 
 static void leave_bin(struct slab_cache *cache, struct slab *slab)
 {
-	if (slab->bin == IN_NO_BIN)
-		return;
 	if (slab->next)
 		slab->next->previous = slab->previous;
 	if (slab->previous)
 		slab->previous->next = slab->next;
 	else
 		cache->partial[slab->bin] = slab->next;
-	slab->bin = IN_NO_BIN;
 }
 
 static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
 {
-	slab->bin = (uint8_t)bin;
+	__atomic_store_n(&slab->bin, (uint8_t)bin, __ATOMIC_RELAXED);
 	slab->previous = NULL;
 	slab->next = cache->partial[bin];
 	if (slab->next)
@@ -128,26 +141,69 @@ static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
 	cache->partial[bin] = slab;
 }
 
-/* After in_use changed: the bin that the slab belongs in now. */
-static void settle(struct slab_cache *cache, struct slab *slab)
+static unsigned in_use_of(const struct slab *slab)
 {
-	bool in_none = slab->in_use == cache->objects ? !cache->traits.checks
-						      : slab->in_use == 0 && !cache->traits.type_stable;
-	unsigned bin = in_none ? IN_NO_BIN : slab->in_use * SLAB_BINS / cache->objects;
-
-	if (bin == slab->bin)
-		return;
-	leave_bin(cache, slab);
-	if (bin != IN_NO_BIN)
-		enter_bin(cache, slab, bin);
+	return __atomic_load_n(&slab->in_use, __ATOMIC_RELAXED);
 }
 
-static struct slab *fullest_partial(const struct slab_cache *cache)
+/* With the slab's lock. */
+static void set_in_use(struct slab *slab, unsigned in_use)
+{
+	__atomic_store_n(&slab->in_use, (uint16_t)in_use, __ATOMIC_RELAXED);
+}
+
+/* Where a slab belongs that has so many objects in use. */
+static unsigned bin_for(const struct slab_cache *cache, unsigned in_use)
+{
+	bool in_none =
+		in_use == cache->objects ? !cache->traits.checks : in_use == 0 && !cache->traits.type_stable;
+
+	return in_none ? IN_NO_BIN : in_use * SLAB_BINS / cache->objects;
+}
+
+/* Needs the slab's lock alone. */
+static bool is_settled(const struct slab_cache *cache, const struct slab *slab)
+{
+	return bin_for(cache, slab->in_use) ==
+	       (is_listed(slab) ? __atomic_load_n(&slab->bin, __ATOMIC_RELAXED) : (unsigned)IN_NO_BIN);
+}
+
+/* After in_use changed: into the bin that the slab belongs in now.  Returns the flags that this changes. */
+static uint8_t settle(struct slab_cache *cache, struct slab *slab)
+{
+	unsigned bin = bin_for(cache, in_use_of(slab));
+	bool was_listed = is_listed(slab);
+
+	if (was_listed && bin == slab->bin)
+		return 0;
+	if (was_listed)
+		leave_bin(cache, slab);
+	if (bin != IN_NO_BIN)
+		enter_bin(cache, slab, bin);
+	return was_listed == (bin != IN_NO_BIN) ? 0 : LISTED;
+}
+
+static bool try_lock_slab(struct slab *slab)
+{
+	return cpuslab_pagelock_trylock_expecting(&slab->lock, LISTED);
+}
+
+/*
+ * Locks a slab that has a free object; NULL where there is none.  One in which somebody is freeing at this
+ * instant is passed over: it must not be waited for with the cache's lock, and others do as well.
+ */
+static struct slab *lock_slab_with_free_object(struct slab_cache *cache)
 {
 	for (int bin = SLAB_BINS - 1; bin >= 0; bin--)
-		if (cache->partial[bin])
-			return cache->partial[bin];
-	return NULL;
+		for (struct slab *slab = cache->partial[bin]; slab; slab = slab->next)
+			if (try_lock_slab(slab))
+				return slab;
+	struct slab *slab = cache->empty;
+
+	if (!slab || !try_lock_slab(slab))
+		return NULL;
+	cache->empty = NULL;
+	return slab;
 }
 
 /* ---- slabs --------------------------------------------------------------------------------------------- */
@@ -162,13 +218,15 @@ static void adopt_made(struct slab_cache *cache)
 	while (slab) {
 		struct slab *next = slab->next;
 
-		slab->bin = IN_NO_BIN;
 		cache->slabs++;
 		cache->created++;
-		cache->allocated += slab->in_use;
-		if (slab->in_use == cache->objects)
+		if (cache->objects == 1)
 			cache->full_slabs++;
-		settle(cache, slab);
+		/*
+		 * Its object may just be being freed: then it settles by a count that is not yet changed or
+		 * already is, and whoever frees finds it in the wrong bin, or empty, and waits for this lock.
+		 */
+		cpuslab_pagelock_flip_flags(&slab->lock, settle(cache, slab) | MAKING);
 		slab = next;
 	}
 }
@@ -249,22 +307,34 @@ static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 static void purge_empty(struct slab_cache *cache)
 {
 	for (struct slab *slab = cache->partial[0]; slab; slab = slab->next) {
-		if (slab->in_use || slab->is_purged)
+		if (in_use_of(slab) || cpuslab_pagelock_flags(&slab->lock) & PURGED)
 			continue;
 		if (os_purge(slab->base, object_bytes(cache)) != 0)
 			return;
 		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
-		slab->is_purged = true;
+		cpuslab_pagelock_set_flags(&slab->lock, PURGED);
 	}
 }
 
 /* ---- slabs that come and go ---------------------------------------------------------------------------- */
 
+/* Around changes to slabs and counts without the cache's lock: a forked child must know of them. */
+static void begin_unlocked(struct slab_cache *cache)
+{
+	__atomic_fetch_add(&cache->unlocked, 1, __ATOMIC_ACQ_REL);
+}
+
+static void end_unlocked(struct slab_cache *cache)
+{
+	__atomic_fetch_sub(&cache->unlocked, 1, __ATOMIC_ACQ_REL);
+}
+
 /* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
-static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, unsigned bin,
+static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
 {
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .bin = (uint8_t)bin, .cache = cache};
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .cache = cache};
+	cpuslab_pagelock_init(&slab->lock, flags);
 	if (cache->traits.hardened)
 		harden(cache, slab, zeroed);
 	/*
@@ -276,7 +346,7 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 	return slab;
 }
 
-static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
+static struct slab *make_slab(struct slab_cache *cache, uint8_t flags)
 {
 	const struct slab_traits *traits = &cache->traits;
 	struct slab *slab = metadata_alloc(descriptor_bytes(cache));
@@ -290,7 +360,7 @@ static struct slab *make_slab(struct slab_cache *cache, unsigned bin)
 		metadata_free(slab, descriptor_bytes(cache));
 		return NULL;
 	}
-	return lay_out(cache, slab, base, bin, zeroed);
+	return lay_out(cache, slab, base, flags, zeroed);
 }
 
 static struct check_place place_of(const struct slab_cache *cache, const struct slab *slab, unsigned i)
@@ -303,7 +373,7 @@ static struct check_place place_of(const struct slab_cache *cache, const struct 
 						  (size_t)i * traits->checks->record_bytes),
 		.slab = slab->base,
 		.objects = cache->objects,
-		.used = __atomic_load_n(&slab->in_use, __ATOMIC_RELAXED),
+		.used = (uint16_t)in_use_of(slab),
 	};
 }
 
@@ -336,22 +406,23 @@ static bool has_constructor(const struct slab_cache *cache)
 static struct slab *make_constructed_slab(struct slab_cache *cache)
 {
 	cpuslab_spin_unlock(&cache->lock);
-	struct slab *slab = make_slab(cache, BEING_MADE);
+	struct slab *slab = make_slab(cache, MAKING);
 
 	if (slab)
 		construct(cache, slab);
 	lock_cache(cache);
 	if (slab)
-		slab->bin = IN_NO_BIN;
+		cpuslab_pagelock_clear_flags(&slab->lock, MAKING);
 	return slab;
 }
 
+/* A slab, locked. */
 static struct slab *create_slab(struct slab_cache *cache)
 {
-	struct slab *slab =
-		has_constructor(cache) ? make_constructed_slab(cache) : make_slab(cache, IN_NO_BIN);
+	struct slab *slab = has_constructor(cache) ? make_constructed_slab(cache) : make_slab(cache, 0);
 
 	if (slab) {
+		cpuslab_pagelock_lock(&slab->lock); /* nobody else knows it */
 		cache->slabs++;
 		cache->created++;
 		ARCH_PROBE("slab_new", (uintptr_t)cache->traits.name, cache->slabs);
@@ -377,7 +448,12 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 	}
 }
 
-/* Takes up to `count` objects of one slab, filling `end` downwards. */
+static void count_allocated(struct slab_cache *cache, uint64_t objects)
+{
+	__atomic_fetch_add(&cache->allocated, objects, __ATOMIC_RELAXED);
+}
+
+/* Takes up to `count` objects of a locked slab, filling `end` downwards. */
 static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
 			    bool wide)
 {
@@ -404,32 +480,23 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	/* The marks before the bump that makes them count: a repair must not read what was never written. */
 	__atomic_store_n(&slab->bump, (uint16_t)(slab->bump + fresh), __ATOMIC_RELEASE);
 	taken += fresh;
-	slab->in_use = (uint16_t)(slab->in_use + taken);
-	slab->is_purged = false;
+	set_in_use(slab, slab->in_use + taken);
 	return taken;
 }
 
-/* Up to `count` objects of one slab that is in no list but its bin, filling `end` downwards. */
-static unsigned take_and_settle(struct slab_cache *cache, struct slab *slab, void **end, unsigned count)
+/* Up to `count` objects of a locked slab, filling `end` downwards; unlocks it.  With the cache's lock. */
+static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, void **end, unsigned count)
 {
 	unsigned taken =
 		cache->wide ? take(cache, slab, end, count, true) : take(cache, slab, end, count, false);
 
 	if (slab->in_use == cache->objects)
 		cache->full_slabs++;
-	settle(cache, slab);
+	count_allocated(cache, taken);
+	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & PURGED;
+
+	cpuslab_pagelock_unlock_flip(&slab->lock, settle(cache, slab) | purged);
 	return taken;
-}
-
-static struct slab *slab_with_free_object(struct slab_cache *cache)
-{
-	struct slab *slab = fullest_partial(cache);
-
-	if (!slab) {
-		slab = cache->empty;
-		cache->empty = NULL;
-	}
-	return slab;
 }
 
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
@@ -438,20 +505,18 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 
 	lock_cache(cache);
 	while (taken < count) {
-		struct slab *slab = slab_with_free_object(cache);
+		struct slab *slab = lock_slab_with_free_object(cache);
 
 		if (!slab) {
-			/* What is taken must be counted before the lock may be given up. */
+			/* With something to return, no constructor need run. */
 			if (taken && has_constructor(cache))
 				break;
 			slab = create_slab(cache);
 		}
 		if (!slab)
 			break;
-
-		taken += take_and_settle(cache, slab, objects + count - taken, count - taken);
+		taken += take_and_unlock(cache, slab, objects + count - taken, count - taken);
 	}
-	cache->allocated += taken;
 	cpuslab_spin_unlock(&cache->lock);
 	if (taken < count)
 		memmove(objects, objects + count - taken, taken * sizeof *objects);
@@ -500,7 +565,7 @@ static struct slab *try_make_slab(struct slab_cache *cache)
 		push_made(&cache->unused, slab);
 		return NULL;
 	}
-	lay_out(cache, slab, base, BEING_MADE, zeroed);
+	lay_out(cache, slab, base, MAKING, zeroed);
 	if (traits->construct)
 		construct(cache, slab);
 	return slab;
@@ -520,10 +585,10 @@ void *slab_try_alloc(struct slab_cache *cache)
 	void *object = NULL;
 
 	if (try_lock_cache(cache)) {
-		struct slab *slab = slab_with_free_object(cache);
+		struct slab *slab = lock_slab_with_free_object(cache);
 
-		if (slab && take_and_settle(cache, slab, &object + 1, 1))
-			cache->allocated++;
+		if (slab)
+			(void)take_and_unlock(cache, slab, &object + 1, 1);
 		cpuslab_spin_unlock(&cache->lock);
 	} else if (__atomic_load_n(&cache->made, __ATOMIC_RELAXED)) {
 		/* While somebody holds the lock for long, one slab too many is enough. */
@@ -537,8 +602,11 @@ void *slab_try_alloc(struct slab_cache *cache)
 		return NULL;
 	/* Nobody else knows the slab; but once the caller has the object, anyone may, so it must be on the
 	 * stack. */
+	begin_unlocked(cache);
 	object = take_one(cache, slab);
+	count_allocated(cache, 1);
 	push_made(&cache->made, slab);
+	end_unlocked(cache);
 	return object;
 }
 
@@ -555,18 +623,13 @@ static inline const char *mark_free(struct slab_cache *cache, struct slab *slab,
 	if (!is_allocated(slab, i, wide))
 		return "free of an object that is already free";
 	link_free(slab, i, wide);
-	slab->in_use--;
+	set_in_use(slab, slab->in_use - 1u);
 	return NULL;
 }
 
-/* After frees into `slab`: its new bin, or the list of empty slabs to give back. */
-static void settle_freed(struct slab_cache *cache, struct slab *slab, bool was_full, struct slab **surplus)
+/* A slab that became empty, and has left its bin: it is kept, or among those to give back. */
+static void retire(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
-	if (was_full)
-		cache->full_slabs--;
-	settle(cache, slab);
-	if (slab->in_use || cache->traits.type_stable)
-		return;
 	if (!cache->empty && cache->objects > 1) {
 		/* Starts again from its lowest address. */
 		slab->bump = 0;
@@ -580,15 +643,60 @@ static void settle_freed(struct slab_cache *cache, struct slab *slab, bool was_f
 	}
 }
 
-void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
+/* Frees that are under way: the slab whose lock is held, and whether the cache's is. */
+struct freeing {
+	struct slab *slab, *surplus;
+	bool was_full, cache_is_locked;
+};
+
+/*
+ * A slab's lock before its cache's, and one slab at a time.  With the cache's lock a slab may only be tried:
+ * whoever has it may be waiting for that lock.
+ */
+static void lock_slab(struct slab_cache *cache, struct slab *slab, struct freeing *freeing)
 {
-	struct slab *surplus = NULL, *slab = NULL;
-	bool was_full = false;
+	uint8_t flags = cpuslab_pagelock_flags(&slab->lock);
+
+	freeing->slab = slab;
+	if (freeing->cache_is_locked && !cpuslab_pagelock_trylock_expecting(&slab->lock, flags)) {
+		cpuslab_spin_unlock(&cache->lock);
+		freeing->cache_is_locked = false;
+	}
+	if (!freeing->cache_is_locked)
+		cpuslab_pagelock_lock_expecting(&slab->lock, flags);
+	freeing->was_full = slab->in_use == cache->objects;
+}
+
+/*
+ * After frees into a slab.  Most leave it in the bin that it is in, and then the cache's lock is not needed.
+ * An empty slab is always settled before its own lock is given up: so one that has an object in use stays,
+ * and whoever frees that object can lock the slab.
+ */
+static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
+{
+	struct slab *slab = freeing->slab;
+	uint8_t changed = 0;
+
+	if (!slab->in_use || !is_settled(cache, slab)) {
+		if (!freeing->cache_is_locked)
+			lock_cache(cache);
+		freeing->cache_is_locked = true;
+		if (freeing->was_full)
+			cache->full_slabs--;
+		changed = settle(cache, slab);
+		if (!slab->in_use && !cache->traits.type_stable)
+			retire(cache, slab, &freeing->surplus);
+	}
+	cpuslab_pagelock_unlock_flip(&slab->lock, changed);
+}
+
+static void free_objects(struct slab_cache *cache, void *const *objects, unsigned count,
+			 struct freeing *freeing)
+{
 	enum { AHEAD = 8 };
 
 	for (unsigned n = 0; n < count && n < AHEAD; n++)
 		__builtin_prefetch(slab_of_object(objects[n]), 1);
-	lock_cache(cache);
 	for (unsigned n = 0; n < count; n++) {
 		struct slab *owner = slab_of_object(objects[n]);
 
@@ -598,22 +706,34 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 			corruption_abort(cache->traits.name, objects[n],
 					 owner ? "free of an object of another cache"
 					       : "free of an object that is already free");
-		if (owner != slab) {
-			if (slab)
-				settle_freed(cache, slab, was_full, &surplus);
-			slab = owner;
-			was_full = slab->in_use == cache->objects;
+		if (owner != freeing->slab) {
+			if (freeing->slab)
+				unlock_slab(cache, freeing);
+			lock_slab(cache, owner, freeing);
 		}
-		const char *wrong = cache->wide ? mark_free(cache, slab, objects[n], true)
-						: mark_free(cache, slab, objects[n], false);
+		const char *wrong = cache->wide ? mark_free(cache, owner, objects[n], true)
+						: mark_free(cache, owner, objects[n], false);
 		if (wrong)
 			corruption_abort(cache->traits.name, objects[n], wrong);
 	}
-	if (slab)
-		settle_freed(cache, slab, was_full, &surplus);
-	cache->allocated -= count;
-	cpuslab_spin_unlock(&cache->lock);
-	release_slabs(cache, surplus);
+	if (freeing->slab)
+		unlock_slab(cache, freeing);
+}
+
+void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
+{
+	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
+	struct freeing freeing = {.cache_is_locked = cache->traits.checks};
+
+	begin_unlocked(cache);
+	if (freeing.cache_is_locked)
+		lock_cache(cache);
+	free_objects(cache, objects, count, &freeing);
+	count_allocated(cache, -(uint64_t)count);
+	if (freeing.cache_is_locked)
+		cpuslab_spin_unlock(&cache->lock);
+	end_unlocked(cache);
+	release_slabs(cache, freeing.surplus);
 }
 
 void slab_cache_shrink(struct slab_cache *cache)
@@ -778,7 +898,7 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	*statistics = (struct slab_statistics){
 		.slabs = cache->slabs,
 		.kept_empty = cache->empty != NULL,
-		.allocated = cache->allocated,
+		.allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
 		.capacity = (uint64_t)cache->slabs * cache->objects,
 		.created = cache->created,
 		.freed = cache->freed,
@@ -795,7 +915,7 @@ void slab_watch_pages(struct slab_cache *cache, const void *address,
 	unsigned i = 0;
 
 	/* With an object allocated, and the lock, the slab stays. */
-	if (!slab || slab->cache != cache || slab->base != address || !slab->in_use) {
+	if (!slab || slab->cache != cache || slab->base != address || !in_use_of(slab)) {
 		cpuslab_spin_unlock(&cache->lock);
 		return;
 	}
@@ -822,7 +942,7 @@ void slab_watch_page(struct slab_cache *cache, const void *address)
 	const struct slab *slab = slab_of_object(address);
 
 	/* With an object allocated, and the lock, the slab stays. */
-	if (slab && slab->cache == cache && slab->in_use)
+	if (slab && slab->cache == cache && in_use_of(slab))
 		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
 	cpuslab_spin_unlock(&cache->lock);
 }
@@ -833,6 +953,7 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("slab.base", offsetof(struct slab, base), sizeof(char *));
 	show("slab.in_use", offsetof(struct slab, in_use), sizeof(uint16_t));
 	show("slab.bump", offsetof(struct slab, bump), sizeof(uint16_t));
+	show("slab.lock", offsetof(struct slab, lock), sizeof(struct cpuslab_pagelock));
 	show("slab.cache", offsetof(struct slab, cache), sizeof(struct slab_cache *));
 }
 
@@ -840,9 +961,10 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 bool slab_repair_begin(struct slab_cache *cache)
 {
-	cache->under_repair = cpuslab_spin_is_locked(&cache->lock);
+	cache->under_repair = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked;
 	if (!cache->under_repair)
 		return false;
+	cache->unlocked = 0;
 	cpuslab_spin_reset(&cache->lock);
 	memset(cache->partial, 0, sizeof cache->partial);
 	cache->empty = NULL;
@@ -851,19 +973,37 @@ bool slab_repair_begin(struct slab_cache *cache)
 	return true;
 }
 
+static void enlist(struct slab_cache *cache, struct slab *slab, unsigned bin)
+{
+	enter_bin(cache, slab, bin);
+	cpuslab_pagelock_set_flags(&slab->lock, LISTED);
+}
+
 static void count_full(struct slab_cache *cache, struct slab *slab)
 {
 	cache->full_slabs++;
 	if (cache->traits.checks)
-		enter_bin(cache, slab, FULL_BIN);
+		enlist(cache, slab, FULL_BIN);
 }
 
-/* Makes list, counts and bin of one slab anew from its marks. */
+static bool waits_in_made(const struct slab_cache *cache, const struct slab *slab)
+{
+	const struct slab *other = cache->made;
+
+	while (other && other != slab)
+		other = other->next;
+	return other;
+}
+
+/* Makes lock, list, counts and bin of one slab anew from its marks. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
+	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (MAKING | PURGED);
+
 	/* Its maker may be this very thread, which forked in a constructor: then it goes on and adds it. */
-	if (slab->bin == BEING_MADE)
+	if (flags & MAKING && !waits_in_made(cache, slab))
 		return;
+	cpuslab_pagelock_init(&slab->lock, flags);
 	slab->head = NO_INDEX;
 	slab->in_use = 0;
 	for (unsigned i = slab->bump; i-- > 0;) {
@@ -872,12 +1012,13 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 		else
 			link_free(slab, i, cache->wide);
 	}
-	slab->bin = IN_NO_BIN;
-	cache->slabs++;
 	cache->allocated += slab->in_use;
+	if (flags & MAKING)
+		return;
+	cache->slabs++;
 	if (slab->in_use <
 	    cache->objects) /* an empty one goes to the sparsest bin, and leaves it the usual way */
-		enter_bin(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
+		enlist(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
 	else
 		count_full(cache, slab);
 }

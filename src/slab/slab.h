@@ -32,13 +32,17 @@
  * A constructor runs once for each object when its slab is made, without any lock, since it may allocate;
  * nothing here writes into an object, so that what it made is there whenever the object is handed out.
  *
- * Called by the depot, in batches, from any thread.  Lock: slab_cache.lock for everything of that cache;
- * under it the page room's locks.  Lock-free: slab_of_object() and the index arithmetic, for an object that
- * the caller holds allocated; slab_cache_of() likewise; and pushing a slab on `made`.  Before anyone can free
- * an object of such a slab the slab is on that stack, so that whoever frees it has taken the slab over first.
+ * Called by the depot, in batches, from any thread.  Locks: each slab's own byte, a pagelock, for its free
+ * list and what counts with it; slab_cache.lock for lists and for which list a slab is in, which the byte's
+ * user flags tell; under that the page room's locks.  A slab's lock comes before its cache's; with the
+ * cache's a slab is only tried.  Objects are taken from a slab with both locks, and given back with its own
+ * alone, as long as it stays in its bin.  Lock-free: slab_of_object() and the index arithmetic, for an object
+ * that the caller holds allocated; slab_cache_of() likewise; and pushing a slab on `made`.  Before anyone can
+ * free an object of such a slab the slab is on that stack, so that whoever finds it in no bin, and locks the
+ * cache, has taken it over by then.
  *
- * Fork: next[], bump and the page map are the truth, each changed by single stores; lists and counts follow
- * (slab_repair).
+ * Fork: next[], bump and the page map are the truth, each changed by single stores; lists, counts and locks
+ * follow (slab_repair).
  */
 #ifndef CPUSLAB_SLAB_H
 #define CPUSLAB_SLAB_H
@@ -85,6 +89,7 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab *partial[SLAB_BINS + 1]; /* by eighths of objects allocated; the full ones if debugged */
 	struct slab *empty;                  /* the one that is kept */
 	uint32_t slabs, full_slabs;
+	uint32_t unlocked;  /* calls under way that change slabs without the lock */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t created, freed, lock_acquires;
 };
