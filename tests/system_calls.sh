@@ -1,0 +1,78 @@
+#!/bin/bash
+# docs/system-calls.md is complete: no object of the library but os.o takes a function from libc that enters the kernel,
+# what os.c can call is on the page, and so is what a traced run calls.
+set -eu
+source=$(cd "$(dirname "$0")/.." && pwd)
+page=$source/docs/system-calls.md
+objects=$CPUSLAB_BUILD/CMakeFiles/cpuslab_objects.dir/src
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+# The names in the first column of the first table.
+# shellcheck disable=SC2016 # the backquotes are the page's
+sed -n '/^| call /,/^$/p' "$page" | cut -d'|' -f2 | grep -oE '`[a-z_0-9]+`' | tr -d '`' | sort -u >"$folder/listed"
+[ "$(wc -l <"$folder/listed")" -gt 20 ]
+
+# expect_listed WHAT: names on standard input that are not on the page.
+expect_listed() {
+	local name
+	while read -r name; do
+		grep -qx "$name" "$folder/listed" || {
+			echo "$1: $name is not in docs/system-calls.md"
+			failed=1
+		}
+	done
+}
+
+undefined() {
+	nm -u "$@" | awk '$1 == "U" { print $2 }' | sort -u
+}
+
+# ---- who may enter the kernel: os.o; of the others, by what the page's second table says ---------------------
+libc=$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')
+find "$objects" -name '*.o' ! -path '*/os/os.c.o' -print0 | xargs -0 nm -u | awk '$1 == "U" { print $2 }' | sort -u >"$folder/wanted"
+nm -D --defined-only "$libc" | awk '{ print $3 }' | sed 's/@.*//' | sort -u >"$folder/libc"
+find "$objects" -name '*.o' -print0 | xargs -0 nm --defined-only | awk 'NF == 3 { print $3 }' | sort -u >"$folder/own"
+comm -12 "$folder/wanted" "$folder/libc" | comm -23 - "$folder/own" >"$folder/borrowed"
+[ -s "$folder/borrowed" ]
+while read -r name; do
+	case $name in
+	mem* | str* | stpcpy | stpncpy | snprintf | sprintf | secure_getenv | getauxval | sigfillset | __ctype_*) ;;
+	__errno_location | __libc_single_threaded | __progname | program_invocation_short_name | _dl_find_object) ;;
+	atexit | __cxa_* | __register_atfork | pthread_atfork | pthread_key_create | pthread_setspecific | ferror) ;;
+	abort | raise | fprintf | __fprintf_chk) ;;
+	__tls_get_addr | __assert_fail) ;; # builds with assertions
+	*)
+		echo "a room beside src/os calls $name, which may enter the kernel"
+		failed=1
+		;;
+	esac
+done <"$folder/borrowed"
+
+# ---- what os.c can call -----------------------------------------------------------------------------------------
+undefined "$objects/os/os.c.o" | comm -12 - "$folder/libc" |
+	grep -vxE '__errno_location|getauxval|syscall|strtoul|__isoc23_strtoul|mem[a-z]*' |
+	sed -e 's/^sigaction$/rt_sigaction/' -e 's/^sched_getcpu$/getcpu/' -e 's/^__open_2$/open/' |
+	expect_listed "src/os/os.c"
+grep -rhoE '\bSYS_[a-z_0-9]+' "$source/src" | sed 's/^SYS_//' | sort -u | expect_listed "src"
+others=$(grep -rlE '"syscall\\n"|SYS_[a-z]' "$source/src" | grep -vE '/src/os/os\.c$|/src/arch/x86_64\.h$' || true)
+[ -z "$others" ] || {
+	echo "these enter the kernel by themselves: $others"
+	failed=1
+}
+
+# ---- what a run calls -------------------------------------------------------------------------------------------
+# Programs, threads and forks need these, with or without the library.
+program='execve|brk|arch_prctl|set_tid_address|set_robust_list|pread64|newfstatat|fstat|access|ioctl|clone|clone3|wait4|alarm|exit|exit_group|lseek|pipe2|dup2|restart_syscall|rt_sigreturn|readlink|kill|tgkill'
+if strace -o "$folder/probe" true 2>/dev/null; then
+	for variant in storm; do
+		CPUSLAB_OPTIONS=profile:64K timeout 100 strace -f -qq -o "$folder/trace" \
+			"$CPUSLAB_BUILD/tests/fork_load" $variant >/dev/null
+		sed -nE 's/^[0-9]+ +([a-z_0-9]+)\(.*/\1/p' "$folder/trace" | sort -u | grep -vxE "$program" |
+			expect_listed "a traced run"
+	done
+else
+	echo "no strace here: no run was traced"
+fi
+exit $failed
