@@ -23,7 +23,7 @@ enum {
 
 /* What the compiler must not see through. */
 static void *volatile hidden;
-static volatile size_t sink;
+static volatile size_t sink, nothing;
 
 static char *hide(void *object)
 {
@@ -182,7 +182,7 @@ static void double_free_after_realloc_to_nothing(void)
 {
 	char *object = make(SMALL);
 
-	sink = realloc(object, 0) == NULL;
+	sink = realloc(object, nothing) == NULL;
 	WRONG(free(hide(object)));
 }
 
@@ -713,7 +713,7 @@ static void free_aligned_sized_misaligned(void)
 
 static void write_to_zero_size(void)
 {
-	char *object = hide(malloc(0));
+	char *object = hide(malloc(nothing));
 
 	WRONG(object[0] = 'x');
 	free(object);
@@ -721,14 +721,14 @@ static void write_to_zero_size(void)
 
 static void read_from_zero_size(void)
 {
-	const char *object = hide(malloc(0));
+	const char *object = hide(malloc(nothing));
 
 	WRONG(sink = (size_t)object[0]);
 }
 
 static void double_free_of_zero_size(void)
 {
-	char *object = hide(malloc(0));
+	char *object = hide(malloc(nothing));
 
 	free(object);
 	WRONG(free(hide(object)));
