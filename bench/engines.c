@@ -188,7 +188,7 @@ int worker_engines(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	const struct variant *variants = load_variants(&reply.count);
-	if (!variants || reply.count > VARIANTS_MAX) {
+	if (!variants || reply.count == 0 || reply.count > VARIANTS_MAX) {
 		fputs("cpuslab bench: libcpuslab-variants.so is missing\n", stderr);
 		return 1;
 	}
