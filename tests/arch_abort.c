@@ -252,6 +252,17 @@ static uint64_t least_aborted(void)
 	return least;
 }
 
+/* Magazines were full by now, and spares taken. */
+static bool met_every_case(void)
+{
+	bool full = false, swapped = false;
+	for (int i = 0; i < THREADS; i++) {
+		full |= __atomic_load_n(&holders[i].own.full, __ATOMIC_RELAXED) != 0;
+		swapped |= __atomic_load_n(&holders[i].own.swaps, __ATOMIC_RELAXED) != 0;
+	}
+	return full && swapped;
+}
+
 static void find(struct object *object)
 {
 	CHECK(object >= objects && object < objects + object_count && !object->found,
@@ -319,7 +330,7 @@ int main(void)
 	CHECK(timer_settime(timer, 0, &often, NULL) == 0);
 	/* The watchdog ends it if no section is ever aborted.  Without fences the timer's signals do it. */
 	while (__atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - aborts < ABORTS ||
-	       least_aborted() < wanted)
+	       least_aborted() < wanted || !met_every_case())
 		if (os_fence_sections() != 0)
 			usleep(5000);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
