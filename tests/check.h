@@ -106,6 +106,14 @@ static inline struct cpuslab_counters check_counters(void)
 	return counters;
 }
 
+/* Every class and cache goes through CPUSLAB_DEBUG's checks: they poison, report at length, and round less.
+ */
+static inline bool check_debugged(void)
+{
+	const char *debug = getenv("CPUSLAB_DEBUG");
+	return debug && *debug;
+}
+
 /* ---- how long to run ----------------------------------------------------------------------------------- */
 
 static inline bool check_valgrind(void)

@@ -117,6 +117,14 @@ static inline bool magazine_is_hardened(const struct cache *cache)
 /* A free to a hardened cache whose word for returns has no room, or of an object that a profile watches. */
 void magazine_return_missed(struct cache *cache, void *object);
 
+/* The bytes of a cache's objects that a program can have, what lies around them not counted. */
+static inline uint32_t magazine_object_bytes(const struct cache *cache)
+{
+	const struct slab_traits *traits = &cache->depot.slabs.traits;
+
+	return traits->checks ? traits->checks->zones.object_bytes : traits->size;
+}
+
 /* Bytes that may be used at an allocated object of any cache. */
 size_t magazine_usable(const struct cache *cache, const void *object);
 /* The same of an object that is asked for with so many bytes. */

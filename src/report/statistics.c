@@ -20,6 +20,7 @@ static void describe(struct cache *cache, struct cache_report *report)
 
 	*report = (struct cache_report){
 		.size = cache->depot.slabs.traits.size,
+		.object_bytes = magazine_object_bytes(cache),
 		.objects_per_slab = cache->depot.slabs.objects,
 		.pages_per_slab = cache->depot.slabs.pages,
 		.tunables = depot_tunables(&cache->depot),
@@ -47,6 +48,7 @@ static void describe_linked(struct linked_cache *cache, struct cache_report *rep
 	linked_statistics(cache, &statistics);
 	*report = (struct cache_report){
 		.size = cache->stride,
+		.object_bytes = cache->usable,
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = (uint32_t)((cache->list.slab_mask + 1) >> PAGE_SHIFT),
 		.live = statistics.allocated,
@@ -100,7 +102,7 @@ void report_all(struct report *report)
 	guard_statistics(&report->guarded);
 	report->lock_acquires = report->pages.lock_acquires;
 	for (unsigned next = 0; report_cache(&next, &cache);) {
-		report->live_bytes += cache.live * cache.size;
+		report->live_bytes += cache.live * cache.object_bytes;
 		report->hoarded_bytes += cache.hoarded * cache.size;
 		report->slab_bytes += cache.slabs * cache.pages_per_slab * PAGE_BYTES;
 		report->alloc_misses += cache.alloc_misses;

@@ -18,7 +18,9 @@ enum { REPORT_NAME = 256 };
 
 struct cache_report {
 	char name[REPORT_NAME]; /* the cache may be gone when this is read; a longer name is cut short */
-	uint32_t size, objects_per_slab, pages_per_slab;
+	uint32_t size;          /* from one object to the next */
+	uint32_t object_bytes;  /* of it the program's */
+	uint32_t objects_per_slab, pages_per_slab;
 	struct depot_tunables tunables;
 	uint64_t live;     /* objects that the program has */
 	uint64_t hoarded;  /* objects in magazines, loaded, spare or in the depot */
