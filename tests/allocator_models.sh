@@ -18,7 +18,7 @@ check_plants depot 'STALE LATE KEPT DRAINED UNCOUNTED'
 
 check slab 0
 check slab 0 -DCONSTRUCT=0
-check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE COUNT_LATE'
+check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE NO_LOCK EARLY UNSETTLED WAIT'
 
 check linked 0
 check linked 0 -DMIN_PARTIAL=1
@@ -36,7 +36,7 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check magazine 0 $one_vcpu
 	check magazine 0 -DCAPACITY=2 -DOBJECTS=3
 	check depot 0 -DCALLS=4 -DMAGAZINES=3 -DOBJECTS=4
-	check slab 0 -DCALLS=4 -DSLABS=3
+	check slab 0 -DTHREADS=3 -DCALLS=2 -DOBJECTS=2
 	check linked 0 -DTHREADS=3 -DCALLS=2
 	check linked 0 -DCALLS=4
 	check fork 0 -DOBJECTS=4 -DCALLS=10

@@ -2,24 +2,29 @@
 /*
  * A model of a cache's slabs, for spin: freeing against refilling against shrinking, and against allocations
  * that wait for nobody.  It mirrors src/slab/slab.c: lock_cache, try_lock_cache, adopt_made, slab_alloc_batch,
- * make_constructed_slab, slab_try_alloc, push_made, slab_free_batch, settle_freed, slab_cache_shrink,
- * release_slabs.
+ * lock_slab_with_free_object, take_and_unlock, make_constructed_slab, slab_try_alloc, push_made, lock_slab,
+ * unlock_slab, settle, retire, slab_cache_shrink, release_slabs.
  *
- * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump; what is done under
- * the lock is one step from one place where it may be given up to the next.
+ * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump.  They and in_use
+ * change with the slab's own lock, in steps, since only that lock makes them one; `place` is what bin and flags
+ * say, and changes with the cache's lock.  Objects are freed one at a time.
  *
- *   THREADS (2)  CALLS of each (3)  SLABS that memory suffices for (2)  OBJECTS of each (2)
+ *   THREADS (2)  CALLS of each (3)  SLABS that memory suffices for (2)  OBJECTS of each (3)
  *   CONSTRUCT  1: slabs are made without the lock (1)
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_PUSH_LATE   slab_try_alloc hands its object out before the slab is on the stack `made`
- *   PLANT_NO_ADOPT    slab_free_batch does not take over what is on that stack
+ *   PLANT_NO_ADOPT    whoever frees takes the cache's lock without taking over what is on that stack
  *   PLANT_KEPT        slab_cache_shrink gives the kept empty slab back, and keeps it
  *   PLANT_RELEASE     slab_free_batch takes the lock to count only after it has given a slab back
- *   PLANT_COUNT_LATE  slab_alloc_batch gives up the lock to make a slab before it has counted what it has taken
+ *   PLANT_NO_LOCK     frees do not take the slab's lock
+ *   PLANT_EARLY       frees give up the slab's lock before they take the cache's
+ *   PLANT_UNSETTLED   frees leave a slab that was full where it was
+ *   PLANT_WAIT        with the cache's lock an allocation waits for a slab's
  *
- * Checked: no object is handed out twice or out of a slab that was given back; counts are right whenever the
- * lock is free; in the end every slab is in a list, kept, full, or given back.
+ * Checked: no object is handed out twice or out of a slab that was given back; the count of slabs is right
+ * whenever the cache's lock is free; nobody waits for ever; in the end every slab is in a list, kept, full, or
+ * given back, as its marks say, and the count of objects is right.
  */
 #ifndef THREADS
 #define THREADS 2
@@ -31,7 +36,7 @@
 #define SLABS 2
 #endif
 #ifndef OBJECTS
-#define OBJECTS 2
+#define OBJECTS 3
 #endif
 #ifndef CONSTRUCT
 #define CONSTRUCT 1
@@ -39,7 +44,7 @@
 
 #define NONE	255
 
-mtype = { GONE, MAKING, MADE, PARTIAL, FULL, KEPT, SURPLUS };	/* where a slab is */
+mtype = { GONE, MAKING, MADE, PARTIAL, FULL, EMPTY, KEPT, SURPLUS };	/* where a slab is */
 mtype = { FREE, GOING, USED };					/* what an object is to the program */
 
 mtype place[SLABS] = GONE;
@@ -48,16 +53,19 @@ byte in_use[SLABS];
 mtype state[SLABS * OBJECTS] = FREE;
 byte made = NONE, after[SLABS] = NONE;	/* the stack */
 byte kept = NONE, slabs, allocated, finished;
-bool locked;
+bool locked;				/* the cache */
+bool busy[SLABS];			/* a slab's own lock */
 
 #define is_marked(s, i)	(marks[s] & (1 << (i)))
 
-/* With the lock. */
-inline settle(s)
+/* With the cache's lock, by what in_use was. */
+inline settle(s, used)
 {
 	if
-	:: in_use[s] == OBJECTS -> place[s] = FULL
-	:: else -> place[s] = PARTIAL
+	:: used == OBJECTS -> place[s] = FULL
+	:: used > 0 && used < OBJECTS -> place[s] = PARTIAL
+	/* In no list; who made it so is about to retire it. */
+	:: else -> place[s] = EMPTY
 	fi
 }
 
@@ -66,9 +74,12 @@ inline adopt_made()
 	atomic { m = made; made = NONE }
 	do
 	:: m != NONE ->
-		atomic { next = after[m]; assert(place[m] == MADE); slabs++; allocated = allocated + in_use[m]; settle(m); m = next }
+		/* Somebody may be freeing into it: the count may be an old one when it is used. */
+		atomic { next = after[m]; assert(place[m] == MADE); slabs++; used = in_use[m] }
+		atomic { settle(m, used); m = next; used = 0 }
 	:: else -> break
-	od
+	od;
+	next = NONE
 }
 
 inline lock()
@@ -81,18 +92,19 @@ inline lock()
 inline unlock()
 {
 	atomic {
-		i = 0; n = 0; m = 0;
+		i = 0; m = 0;
 		do
 		:: i < SLABS ->
 			if
-			:: place[i] == PARTIAL || place[i] == FULL || place[i] == KEPT -> m++; n = n + in_use[i]
+			:: place[i] == PARTIAL || place[i] == FULL || place[i] == KEPT || place[i] == EMPTY -> m++
 			:: else
 			fi;
+			assert(place[i] != EMPTY || busy[i]);
 			i++
 		:: else -> break
 		od;
-		assert(m == slabs && n == allocated);
-		i = 0; n = 0; m = NONE;
+		assert(m == slabs);
+		i = 0; m = NONE;
 		locked = false
 	}
 }
@@ -113,7 +125,7 @@ inline make_slab(s)
 	}
 }
 
-/* One free object of a slab; the caller sees to the lists. */
+/* One free object of a slab, with its lock, or unknown to others. */
 inline take(s)
 {
 	atomic {
@@ -123,11 +135,20 @@ inline take(s)
 		:: is_marked(s, i) -> i++
 		:: else -> break
 		od;
-		marks[s] = marks[s] | (1 << i);
-		in_use[s]++;
+		assert(i < OBJECTS);
 		object = s * OBJECTS + i;
+		used = marks[s] | (1 << i);
 		i = 0
 	}
+	atomic { marks[s] = used; used = in_use[s] }
+	atomic { in_use[s] = used + 1; used = 0 }
+}
+
+/* With both locks. */
+inline take_and_unlock(s)
+{
+	take(s);
+	atomic { allocated++; settle(s, in_use[s]); busy[s] = false }
 }
 
 inline hand_out(o)
@@ -135,19 +156,38 @@ inline hand_out(o)
 	atomic { assert(state[o] == FREE && place[o / OBJECTS] != GONE); state[o] = USED }
 }
 
-inline slab_with_free_object(s)
+/* Locks what it finds; a slab in which somebody is freeing is passed over. */
+inline lock_slab_with_free_object(s)
 {
 	atomic {
 		s = 0;
 		do
+#ifdef PLANT_WAIT
 		:: s < SLABS && place[s] != PARTIAL -> s++
+#else
+		:: s < SLABS && (place[s] != PARTIAL || busy[s]) -> s++
+#endif
 		:: else -> break
 		od;
 		if
-		:: s == SLABS -> s = kept; kept = NONE
+		:: s == SLABS ->
+			s = kept;
+			kept = NONE
+		:: else
+		fi;
+#ifndef PLANT_WAIT
+		if
+		:: s != NONE -> assert(!busy[s]); busy[s] = true
 		:: else
 		fi
+#endif
 	}
+#ifdef PLANT_WAIT
+	if
+	:: s != NONE -> atomic { !busy[s] -> busy[s] = true }
+	:: else
+	fi
+#endif
 }
 
 /* Up to two objects, as a refill takes a batch. */
@@ -157,16 +197,14 @@ inline alloc_batch()
 	first = NONE; taken = 0;
 	do
 	:: taken < 2 ->
-		slab_with_free_object(s);
+		lock_slab_with_free_object(s);
 		if
 		:: s == NONE ->
 #if CONSTRUCT
-#ifndef PLANT_COUNT_LATE
 			if
 			:: taken > 0 -> break
 			:: else
 			fi;
-#endif
 			unlock();
 			make_slab(s);
 			lock();
@@ -175,12 +213,11 @@ inline alloc_batch()
 #endif
 			if
 			:: s == NONE -> break
-			:: else -> slabs++
+			:: else -> atomic { slabs++; busy[s] = true }
 			fi
 		:: else
 		fi;
-		take(s);
-		settle(s);
+		take_and_unlock(s);
 		taken++;
 		if
 		:: first == NONE -> first = object; object = NONE
@@ -188,7 +225,6 @@ inline alloc_batch()
 		fi
 	:: else -> break
 	od;
-	allocated = allocated + taken;
 	unlock();
 	if
 	:: first != NONE -> hand_out(first)
@@ -223,9 +259,9 @@ inline try_alloc()
 	if
 	:: atomic { !locked -> locked = true }
 		adopt_made();
-		slab_with_free_object(s);
+		lock_slab_with_free_object(s);
 		if
-		:: s != NONE -> take(s); settle(s); allocated++
+		:: s != NONE -> take_and_unlock(s)
 		:: else
 		fi;
 		unlock()
@@ -239,6 +275,7 @@ inline try_alloc()
 		if
 		:: s != NONE ->
 			take(s);
+			allocated++;
 #ifdef PLANT_PUSH_LATE
 			hand_out(object);
 			push_made(s);
@@ -261,45 +298,65 @@ inline give_back(s)
 	atomic { assert(place[s] == SURPLUS && in_use[s] == 0); place[s] = GONE }
 }
 
-/* `object`, of whatever slab. */
+/* `object`, of whatever slab: the program has it, so that the slab stays. */
 inline give()
 {
 	s = object / OBJECTS;
-#ifdef PLANT_NO_ADOPT
-	atomic { !locked -> locked = true }
-#else
-	lock();
+#ifndef PLANT_NO_LOCK
+	atomic { !busy[s] -> busy[s] = true }
 #endif
 	atomic {
 		i = object % OBJECTS;
-		assert(is_marked(s, i) && (place[s] == PARTIAL || place[s] == FULL));
-		marks[s] = marks[s] - (1 << i);
-		in_use[s]--;
-		allocated--;
-		i = 0;
-		state[object] = FREE;
-		if
-		:: in_use[s] > 0 -> place[s] = PARTIAL; s = NONE
-		:: in_use[s] == 0 && kept == NONE -> place[s] = KEPT; kept = s; s = NONE
-		:: else -> place[s] = SURPLUS
-#ifndef PLANT_RELEASE
-			; slabs--
-#endif
-		fi
+		assert(is_marked(s, i));
+		assert(place[s] == PARTIAL || place[s] == FULL || place[s] == MADE || place[s] == EMPTY);
+		used = marks[s] - (1 << i);
+		i = 0
 	}
-#ifdef PLANT_RELEASE
-	locked = false;
+	atomic { marks[s] = used; used = in_use[s]; state[object] = FREE }
+	atomic { in_use[s] = used - 1; used = 0 }
 	if
-	:: s != NONE -> give_back(s); lock(); slabs--; unlock()
-	:: else
-	fi
+#ifdef PLANT_UNSETTLED
+	:: in_use[s] == 0 ->
 #else
-	unlock();
-	if
-	:: s != NONE -> give_back(s)
-	:: else
-	fi
+	:: in_use[s] == 0 || place[s] != PARTIAL ->
 #endif
+#ifdef PLANT_EARLY
+		busy[s] = false;
+#endif
+#ifdef PLANT_NO_ADOPT
+		atomic { !locked -> locked = true }
+#else
+		lock();
+#endif
+		atomic {
+			assert(place[s] != GONE && place[s] != KEPT && place[s] != MADE);
+			settle(s, in_use[s]);
+			busy[s] = false;
+			if
+			:: in_use[s] > 0 -> s = NONE
+			:: in_use[s] == 0 && kept == NONE -> place[s] = KEPT; kept = s; s = NONE
+			:: else -> place[s] = SURPLUS
+#ifndef PLANT_RELEASE
+				; slabs--
+#endif
+			fi
+		}
+#ifdef PLANT_RELEASE
+		locked = false;
+		if
+		:: s != NONE -> give_back(s); lock(); slabs--; unlock()
+		:: else
+		fi
+#else
+		unlock();
+		if
+		:: s != NONE -> give_back(s)
+		:: else
+		fi
+#endif
+	:: else -> busy[s] = false
+	fi;
+	allocated--
 }
 
 inline shrink()
@@ -309,6 +366,7 @@ inline shrink()
 		s = kept;
 		if
 		:: s != NONE ->
+			assert(!busy[s]);
 #ifndef PLANT_KEPT
 			kept = NONE;
 #endif
@@ -326,7 +384,7 @@ inline shrink()
 
 active [THREADS] proctype thread()
 {
-	byte calls = 0, s = NONE, object = NONE, first = NONE, taken = 0, i = 0, n = 0, m = NONE, next = NONE;
+	byte calls = 0, s = NONE, object = NONE, first = NONE, taken = 0, i = 0, n = 0, m = NONE, next = NONE, used = 0;
 
 	do
 	:: calls < CALLS ->
@@ -360,15 +418,18 @@ active [THREADS] proctype thread()
 		if
 		:: finished == THREADS ->
 			for (i : 0 .. SLABS - 1) {
-				assert(place[i] != MAKING && place[i] != SURPLUS);
+				assert(place[i] != MAKING && place[i] != SURPLUS && place[i] != EMPTY && !busy[i]);
+				assert((place[i] == FULL) == (in_use[i] == OBJECTS));
 				assert((place[i] == KEPT) == (kept == i));
 				n = 0;
 				for (m : 0 .. OBJECTS - 1) {
 					n = n + (state[i * OBJECTS + m] == USED -> 1 : 0);
 					assert(place[i] == GONE || (state[i * OBJECTS + m] == USED) == (is_marked(i, m) > 0))
 				}
-				assert(place[i] != GONE || n == 0)
+				assert(place[i] != GONE || n == 0);
+				allocated = allocated - n
 			}
+			assert(allocated == 0)
 		:: else
 		fi
 	}
