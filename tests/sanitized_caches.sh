@@ -62,15 +62,24 @@ for compiler in gcc clang-16; do
 	fi
 done
 
+# Valgrind 3.19 gives up on what clang 16 writes for debuggers.
+can_read() {
+	! valgrind "$1" none 2>&1 | grep -q 'debuginfo reader'
+}
+
 if command -v valgrind >/dev/null 2>&1; then
 	gcc -O1 -g -fno-builtin -I"$source/include" "$source/tests/sanitized/caches.c" -o "$scratch/plain" \
 		-L"$CPUSLAB_BUILD" -lcpuslab -pthread
-	tools=$((tools + 1))
 	# Memcheck takes seconds to note a terabyte.
 	export CPUSLAB_OPTIONS=reserve:1G
-	silent valgrind --error-exitcode=99 "$scratch/plain"
-	reports use-after-free "inside a block of size 104 free'd" valgrind --error-exitcode=99 "$scratch/plain"
-	reports uninitialised 'depends on uninitialised value' valgrind --error-exitcode=99 "$scratch/plain"
+	if can_read "$scratch/plain"; then
+		tools=$((tools + 1))
+		silent valgrind --error-exitcode=99 "$scratch/plain"
+		reports use-after-free "inside a block of size 104 free'd" \
+			valgrind --error-exitcode=99 "$scratch/plain"
+		reports uninitialised 'depends on uninitialised value' \
+			valgrind --error-exitcode=99 "$scratch/plain"
+	fi
 fi
 
 [ $tools -gt 0 ] || {

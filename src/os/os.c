@@ -174,7 +174,7 @@ unsigned os_cpus(void)
 uint64_t os_random(void)
 {
 	uint64_t number;
-	const uint64_t *start = (const uint64_t *)getauxval(AT_RANDOM);
+	const char *start = (const char *)getauxval(AT_RANDOM);
 
 	if (KEEPING_ERRNO(long, syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK)) ==
 	    sizeof number)
@@ -182,7 +182,11 @@ uint64_t os_random(void)
 	/* A sandbox without the call: what the kernel gave the process at its start, stirred. */
 	static uint64_t stirred;
 
-	return (start ? start[1] : 0) ^
+	/* 16 bytes, at any address, of which libc has used the first. */
+	number = 0;
+	if (start)
+		__builtin_memcpy(&number, start + 8, sizeof number);
+	return number ^
 	       __atomic_add_fetch(&stirred, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) * 0xbf58476d1ce4e5b9u;
 }
 
