@@ -292,12 +292,20 @@ static void shuffle(struct slab_cache *cache, struct slab *slab)
 /* Before anyone knows the slab. */
 static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 {
+	if (!zeroed && !cache->traits.untouchable)
+		memset(slab->base, 0, object_bytes(cache));
+	shuffle(cache, slab);
+}
+
+/*
+ * Once a repair can find it: pages of a slab that nobody knows become a free run in a forked child, which
+ * must be able to write to them.
+ */
+static void forbid(const struct slab_cache *cache, const struct slab *slab)
+{
 	if (cache->traits.untouchable)
 		(void)os_forbid(slab->base, object_bytes(cache));
-	else if (!zeroed)
-		memset(slab->base, 0, object_bytes(cache));
 	guard_end(cache, slab);
-	shuffle(cache, slab);
 }
 
 /*
@@ -343,6 +351,8 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 	 */
 	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
+	if (cache->traits.hardened)
+		forbid(cache, slab);
 	return slab;
 }
 
