@@ -632,6 +632,17 @@ static void free_to_slab(struct cache *cache, void *object)
 	slab_free_batch(&cache->depot.slabs, &object, 1);
 }
 
+/* Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
+ */
+static void take_back(struct cache *cache, uintptr_t offset, struct magazine *magazine, void *object,
+		      bool watched)
+{
+	push_in_hand(magazine, object);
+	if (watched && magazine->capacity >= SMALLEST_MARKED)
+		mark_in_hand(magazine);
+	install_at(cache, offset, magazine);
+}
+
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
 {
 	bool closed, watched = free_is_watched(cache, object);
@@ -687,10 +698,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			}
 		}
 	}
-	push_in_hand(magazine, object);
-	if (watched && magazine->capacity >= SMALLEST_MARKED)
-		mark_in_hand(magazine);
-	install(cache, magazine);
+	take_back(cache, cache->offset, magazine, object, watched);
 }
 
 /*
@@ -724,10 +732,7 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 			return;
 		}
 	}
-	push_in_hand(magazine, object);
-	if (watched && magazine->capacity >= SMALLEST_MARKED)
-		mark_in_hand(magazine);
-	install_at(cache, cache->returns, magazine);
+	take_back(cache, cache->returns, magazine, object, watched);
 }
 
 /* ---- several at once ----------------------------------------------------------------------------------- */
