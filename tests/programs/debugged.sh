@@ -10,17 +10,6 @@ export GIT_AUTHOR_NAME=author GIT_AUTHOR_EMAIL=author@example.org GIT_COMMITTER_
 export GIT_COMMITTER_EMAIL=author@example.org
 export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'
 
-cat >"$scratch/query.sql" <<'SQL'
-CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, note BLOB);
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
-INSERT INTO t SELECT i, 'name ' || (i * 7919 % 20011), zeroblob(i % 3000) FROM n;
-CREATE INDEX t_name ON t(name);
-DELETE FROM t WHERE id % 3 = 0;
-SELECT count(*), total(length(note)), min(name), max(name) FROM t;
-SELECT length(json_group_array(json_object('name', name))) FROM t;
-PRAGMA integrity_check;
-SQL
-
 cat >"$scratch/work.py" <<'PYTHON'
 import collections, hashlib, json, re, threading, zlib
 
@@ -49,6 +38,7 @@ git fsck --full
 git log --stat
 HISTORY
 
+write_query
 in_both sqlite3 sqlite3 -batch -bail work.db ".read $scratch/query.sql"
 in_both python3 python3 "$scratch/work.py"
 in_both git sh "$scratch/history.sh"

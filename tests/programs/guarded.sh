@@ -7,16 +7,6 @@ needs sqlite3 python3 sort
 export CPUSLAB_OPTIONS="${CPUSLAB_OPTIONS:+$CPUSLAB_OPTIONS,}guard:1000,guard_second:0"
 export SQLITE_HISTORY=/dev/null PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
 
-cat >"$scratch/query.sql" <<'SQL'
-CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, note BLOB);
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
-INSERT INTO t SELECT i, 'name ' || (i * 7919 % 20011), zeroblob(i % 3000) FROM n;
-CREATE INDEX t_name ON t(name);
-DELETE FROM t WHERE id % 3 = 0;
-SELECT count(*), total(length(note)), min(name), max(name) FROM t;
-PRAGMA integrity_check;
-SQL
-
 cat >"$scratch/work.py" <<'PYTHON'
 import hashlib, json, subprocess, threading, zlib
 
@@ -30,6 +20,7 @@ print(subprocess.run(["sort"], input=b"b\na\n", capture_output=True).stdout)
 print(hashlib.sha256(zlib.compress(text.encode())).hexdigest())
 PYTHON
 
+write_query
 in_both sqlite3 sqlite3 -batch -bail work.db ".read $scratch/query.sql"
 in_both python3 python3 "$scratch/work.py"
 

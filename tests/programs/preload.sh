@@ -37,6 +37,20 @@ needs() {
 	done
 }
 
+# write_query: $scratch/query.sql, some of everything that sqlite3 does, for runs that are not about sqlite3 alone.
+write_query() {
+	cat >"$scratch/query.sql" <<'SQL'
+CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, note BLOB);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+INSERT INTO t SELECT i, 'name ' || (i * 7919 % 20011), zeroblob(i % 3000) FROM n;
+CREATE INDEX t_name ON t(name);
+DELETE FROM t WHERE id % 3 = 0;
+SELECT count(*), total(length(note)), min(name), max(name) FROM t;
+SELECT length(json_group_array(json_object('name', name))) FROM t;
+PRAGMA integrity_check;
+SQL
+}
+
 # preloaded COMMAND...: runs it with the library in front of libc's malloc.
 preloaded() {
 	LD_PRELOAD="$library" "$@"
