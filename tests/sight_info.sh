@@ -147,7 +147,7 @@ fi
 # ---- a static program; caches that share their memory -----------------------------------------------------------
 
 library='' begin "$build/tests/target_crowd_static" 2 100
-figures 202 0 2>/dev/null || figures 202 300
+figures 202 300
 begin "$build/tests/target_caches" 100 2
 "$cpuslab" info -a "$pid" | grep -q '^sort_[0-9]* .*<- .*sort_' || fail "aliases"
 "$cpuslab" info "$pid" sort_1 | tail -n 1 | awk '{ exit !($2 == 1 && $3 == 48) }' || fail "sort_1"
