@@ -69,7 +69,8 @@ static void test_size(size_t size, size_t align, unsigned flags)
 	enum { MOST = 1200 };
 	static void *objects[MOST];
 	struct cpuslab_cache *cache = create("sizes", size, align, flags);
-	unsigned count = size * MOST > 24u << 20 ? 6 : MOST;
+	size_t fit = (6u << 20) / size;
+	unsigned count = fit < 6 ? 6 : fit < MOST ? (unsigned)fit : MOST;
 	size_t expected = align ? align : 8;
 
 	/* The line, or the part of it that holds the object. */

@@ -408,7 +408,7 @@ static unsigned run_place(enum operation operation, uintptr_t place, unsigned vi
 
 static void run(enum operation operation)
 {
-	unsigned visits = check_soak() ? 30 : 4, stops = 0, waits = 0, in_sections = 0;
+	unsigned visits = check_soak() ? 30 : 2, stops = 0, waits = 0, in_sections = 0;
 	find_places(operation);
 	for (size_t i = 0; i < (size_t)(text_end - text_start); i++) {
 		uintptr_t place = (uintptr_t)text_start + i;
