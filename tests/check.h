@@ -245,6 +245,31 @@ static inline pthread_t check_thread(void *(*function)(void *), void *argument)
 	return thread;
 }
 
+/*
+ * Waits until a thread of this process sleeps in the kernel.  It stores its gettid() at `id` when it starts,
+ * which this takes away again.
+ */
+static inline void check_until_asleep(pid_t *id)
+{
+	char path[64], text[256];
+	pid_t sleeper;
+
+	while (!(sleeper = __atomic_exchange_n(id, 0, __ATOMIC_ACQUIRE)))
+		sched_yield();
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)sleeper);
+	for (;;) {
+		int file = open(path, O_RDONLY | O_CLOEXEC);
+		CHECK(file >= 0);
+		ssize_t length = read(file, text, sizeof text - 1);
+		CHECK(length > 0);
+		close(file);
+		text[length] = 0;
+		if (strrchr(text, ')')[2] == 'S')
+			return;
+		sched_yield();
+	}
+}
+
 static inline void *check_join(pthread_t thread)
 {
 	void *result;

@@ -141,34 +141,31 @@ static struct cpuslab_pagelock watched;
 
 struct watch {
 	uint8_t mask, seen;
+	pid_t id;
 };
 
 static void *watch(void *argument)
 {
 	struct watch *what = argument;
 
+	__atomic_store_n(&what->id, gettid(), __ATOMIC_RELEASE);
 	CHECK(cpuslab_pagelock_wait(&watched, what->mask, what->seen, NULL) == 0);
 	return NULL;
 }
 
-static void until_someone_waits(void)
-{
-	while (!(__atomic_load_n(&watched.byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_WAITERS))
-		sched_yield();
-}
-
 static void watchers(void)
 {
-	struct watch unlocked = {CPUSLAB_PAGELOCK_LOCKED, CPUSLAB_PAGELOCK_LOCKED}, flag = {FLAG_A, 0};
-	struct watch either = {FLAG_B | CPUSLAB_PAGELOCK_LOCKED, CPUSLAB_PAGELOCK_LOCKED};
+	struct watch unlocked = {.mask = CPUSLAB_PAGELOCK_LOCKED, .seen = CPUSLAB_PAGELOCK_LOCKED};
+	struct watch either = {.mask = FLAG_B | CPUSLAB_PAGELOCK_LOCKED, .seen = CPUSLAB_PAGELOCK_LOCKED};
+	struct watch flag = {.mask = FLAG_A};
 	pthread_t threads[3];
 
 	/* An unlock is not missed, even if the lock is taken again at once. */
 	cpuslab_pagelock_lock(&watched);
 	threads[0] = check_thread(watch, &unlocked);
 	threads[1] = check_thread(watch, &either);
-	until_someone_waits();
-	usleep(2000);
+	check_until_asleep(&unlocked.id);
+	check_until_asleep(&either.id);
 	cpuslab_pagelock_unlock(&watched);
 	cpuslab_pagelock_lock(&watched);
 	check_join(threads[0]);
@@ -181,8 +178,7 @@ static void watchers(void)
 		cpuslab_pagelock_lock(&watched);
 		flag.seen = way == 1 ? FLAG_A : 0;
 		threads[0] = check_thread(watch, &flag);
-		until_someone_waits();
-		usleep(1000);
+		check_until_asleep(&flag.id);
 		if (way == 0)
 			cpuslab_pagelock_set_flags(&watched, FLAG_A);
 		else if (way == 1)
@@ -201,7 +197,7 @@ static void watchers(void)
 	cpuslab_pagelock_init(&watched, 0);
 	flag.seen = 0;
 	threads[0] = check_thread(watch, &flag);
-	until_someone_waits();
+	check_until_asleep(&flag.id);
 	for (int i = 0; i < 1000; i++) {
 		cpuslab_pagelock_lock(&watched);
 		CHECK(watched.byte & CPUSLAB_PAGELOCK_WAITERS);
@@ -213,9 +209,9 @@ static void watchers(void)
 
 	/* One that waits for the lock to be taken. */
 	cpuslab_pagelock_init(&watched, 0);
-	struct watch taken = {CPUSLAB_PAGELOCK_LOCKED, 0};
+	struct watch taken = {.mask = CPUSLAB_PAGELOCK_LOCKED};
 	threads[0] = check_thread(watch, &taken);
-	until_someone_waits();
+	check_until_asleep(&taken.id);
 	cpuslab_pagelock_lock(&watched);
 	check_join(threads[0]);
 	cpuslab_pagelock_unlock(&watched);

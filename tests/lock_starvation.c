@@ -151,28 +151,6 @@ static void *stand_in_page_line(void *argument)
 	return NULL;
 }
 
-/* A thread that sleeps in here has queued before. */
-static void until_it_sleeps(void)
-{
-	char path[64], text[256];
-	pid_t id;
-
-	while (!(id = __atomic_exchange_n(&newest, 0, __ATOMIC_ACQUIRE)))
-		sched_yield();
-	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
-	for (;;) {
-		int file = open(path, O_RDONLY | O_CLOEXEC);
-		CHECK(file >= 0);
-		ssize_t length = read(file, text, sizeof text - 1);
-		CHECK(length > 0);
-		close(file);
-		text[length] = 0;
-		if (strrchr(text, ')')[2] == 'S')
-			return;
-		sched_yield();
-	}
-}
-
 static void in_page_order(void)
 {
 	pthread_t threads[CROWD];
@@ -182,7 +160,7 @@ static void in_page_order(void)
 	cpuslab_pagelock_lock(&lock);
 	for (uintptr_t i = 0; i < CROWD; i++) {
 		threads[i] = check_thread(stand_in_page_line, (void *)i);
-		until_it_sleeps();
+		check_until_asleep(&newest); /* it has queued before */
 	}
 	cpuslab_pagelock_unlock(&lock);
 	for (int i = 0; i < CROWD; i++)
