@@ -151,7 +151,7 @@ static void find_parking_lot(void)
 	char path[PATH_MAX];
 	const char *given = getenv("CPUSLAB_PARKING_LOT");
 	snprintf(path, sizeof(path), "%s", given ? given : "");
-	if (!given && !launch_beside("libcpuslab_peer_parking_lot.so", path))
+	if (!given && !launch_beside("peers/libpeer_parking_lot.so", path))
 		return;
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
