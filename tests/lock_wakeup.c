@@ -26,8 +26,8 @@ static unsigned long rounds, turns;
 
 static void hold(uint64_t *random)
 {
-	/* From nothing to some 50 µs, mostly near the time that a waiter spins. */
-	for (size_t i = check_below(random, check_below(random, 8) ? 6000 : 60000); i > 0; i--)
+	/* From nothing to a little more than the time that a waiter spins (some 40 µs). */
+	for (size_t i = check_below(random, check_below(random, 8) ? 6000 : 180000); i > 0; i--)
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 

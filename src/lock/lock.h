@@ -20,13 +20,16 @@
 #include "os/os.h"
 
 /*
- * How long a waiter looks before it sleeps.  The pauses between two looks double, because each look takes the
- * cache line away from the owner, who needs it to unlock; all together they take about as long as a sleep and
- * a wakeup, so that a waiter never spends much more than twice what the better choice would have cost.  Found
- * by measurement among seven settings (`cpuslab bench locks --only contended`): fewer or shorter pauses lose
- * up to a quarter of the turns with two threads, more gain nothing.
+ * How long a waiter looks before it sleeps.  The pauses between two looks double up to a limit, because each
+ * look takes the cache line away from the owner, who needs it to unlock.  Found by measurement
+ * (`cpuslab bench locks --only contended`, docs/locks.md):
+ *
+ * - A first pause of one made two threads that do nothing but lock and unlock a fifth slower than this: the
+ *   lock changed hands, and its line CPUs, after nearly every turn.
+ * - Half as many looks cost the same threads a sixth of their turns where the owner holds the lock nearly all
+ *   of the time: a waiter that goes to sleep stops the owner by its barrier, and is woken at once.
  */
-enum { LOCK_LOOKS = 10, LOCK_PAUSES = 256 };
+enum { LOCK_LOOKS = 16, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 8 };
 
 struct lock_backoff {
 	unsigned looks, pauses;
@@ -34,7 +37,7 @@ struct lock_backoff {
 
 #define LOCK_BACKOFF                                                                                         \
 	{                                                                                                    \
-		LOCK_LOOKS, 1                                                                                \
+		LOCK_LOOKS, LOCK_FIRST_PAUSES                                                                \
 	}
 
 /* Waits a little, longer each time; false when it is time to sleep instead. */
