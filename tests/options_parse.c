@@ -66,12 +66,14 @@ static unsigned lines(const char *text)
 
 static void test_good_tokens(void)
 {
-	struct outcome o = parse("decay:250,dirty:8M,vcpu:slot,stats_at_exit:true,reserve:2G");
+	struct outcome o =
+		parse("decay:250,dirty:8M,vcpu:slot,huge_pages:never,stats_at_exit:true,reserve:2G");
 	CHECK(o.status == 0 && o.errors[0] == '\0');
 	CHECK(o.got.decay == 250);
 	CHECK(o.got.dirty == 8ul << 20);
 	CHECK(o.got.reserve == 2ul << 30);
 	CHECK(o.got.vcpu == OPTION_VCPU_SLOT);
+	CHECK(o.got.huge_pages == OPTION_HUGE_PAGES_NEVER);
 	CHECK(o.got.stats_at_exit);
 	CHECK(!o.got.abort_conf);
 }
@@ -104,6 +106,9 @@ static void test_each_bad_token_costs_one_line(void)
 		"dirty:K",
 		"vcpu:fast",
 		"vcpu:",
+		"vcpu:never",
+		"huge_pages:slot",
+		"huge_pages:",
 		"nothing:1",
 		":1",
 		"abort_conf:2",
@@ -120,7 +125,7 @@ static void test_each_bad_token_costs_one_line(void)
 		CHECK(strstr(o.errors, bad[i]) != NULL);
 		CHECK(o.got.reserve == 3072); /* the token after it counts */
 		CHECK(o.got.decay == options.decay && o.got.dirty == options.dirty &&
-		      o.got.vcpu == options.vcpu);
+		      o.got.vcpu == options.vcpu && o.got.huge_pages == options.huge_pages);
 	}
 }
 

@@ -13,14 +13,19 @@ struct options options = {
 #undef OPTION
 };
 
-enum kind { KIND_FLAG, KIND_COUNT, KIND_BYTES, KIND_MILLISECONDS, KIND_VCPU_MODE };
+enum kind { KIND_FLAG, KIND_COUNT, KIND_BYTES, KIND_MILLISECONDS, KIND_VCPU_MODE, KIND_HUGE_PAGES };
 
 /*
  * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, paid at the
  * start of every program whether or not it sets an option.
  */
-static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds", "mode"};
-static const char mode_names[][8] = {"auto", "mm_cid", "cpu_id", "slot"};
+static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds", "mode", "mode"};
+/* Of the kinds from KIND_VCPU_MODE on, in the order of their enumerations. */
+static const char mode_names[][4][8] = {{"auto", "mm_cid", "cpu_id", "slot"}, {"auto", "always", "never"}};
+static const char mode_needs[][40] = {"needs auto, mm_cid, cpu_id or slot", "needs auto, always or never"};
+_Static_assert(sizeof(enum option_vcpu) == sizeof(unsigned) &&
+		       sizeof(enum option_huge_pages) == sizeof(unsigned),
+	       "modes are stored as plain numbers");
 
 static const struct entry {
 	char name[22];
@@ -133,11 +138,11 @@ static bool parse_flag(struct span span, bool *result)
 	return *result || span_is(span, "false") || span_is(span, "0");
 }
 
-static bool parse_mode(struct span span, enum option_vcpu *result)
+static bool parse_mode(struct span span, const char (*names)[8], unsigned *result)
 {
-	for (unsigned mode = 0; mode < sizeof(mode_names) / sizeof(mode_names[0]); mode++)
-		if (span_is(span, mode_names[mode])) {
-			*result = (enum option_vcpu)mode;
+	for (unsigned mode = 0; mode < sizeof(mode_names[0]) / sizeof(mode_names[0][0]); mode++)
+		if (names[mode][0] && span_is(span, names[mode])) {
+			*result = mode;
 			return true;
 		}
 	return false;
@@ -155,10 +160,11 @@ static const char *parse_value(const struct entry *entry, struct span value)
 		memcpy(field, &flag, sizeof(flag));
 		return NULL;
 	}
-	case KIND_VCPU_MODE: {
-		enum option_vcpu mode;
-		if (!parse_mode(value, &mode))
-			return "needs auto, mm_cid, cpu_id or slot";
+	case KIND_VCPU_MODE:
+	case KIND_HUGE_PAGES: {
+		unsigned mode;
+		if (!parse_mode(value, mode_names[entry->kind - KIND_VCPU_MODE], &mode))
+			return mode_needs[entry->kind - KIND_VCPU_MODE];
 		memcpy(field, &mode, sizeof(mode));
 		return NULL;
 	}
@@ -256,10 +262,11 @@ static void print_value(char text[static 32], const struct entry *entry, const s
 	case KIND_FLAG:
 		strcpy(text, *(const bool *)field ? "true" : "false");
 		return;
-	case KIND_VCPU_MODE: {
-		enum option_vcpu mode;
+	case KIND_VCPU_MODE:
+	case KIND_HUGE_PAGES: {
+		unsigned mode;
 		memcpy(&mode, field, sizeof(mode));
-		strcpy(text, mode_names[mode]);
+		strcpy(text, mode_names[entry->kind - KIND_VCPU_MODE][mode]);
 		return;
 	}
 	case KIND_BYTES:

@@ -12,12 +12,14 @@
 #include <stddef.h>
 
 enum option_vcpu { OPTION_VCPU_AUTO, OPTION_VCPU_MM_CID, OPTION_VCPU_CPU_ID, OPTION_VCPU_SLOT };
+enum option_huge_pages { OPTION_HUGE_PAGES_AUTO, OPTION_HUGE_PAGES_ALWAYS, OPTION_HUGE_PAGES_NEVER };
 
 #define OPTION_TYPE_FLAG         bool
 #define OPTION_TYPE_COUNT        size_t
 #define OPTION_TYPE_BYTES        size_t
 #define OPTION_TYPE_MILLISECONDS size_t
 #define OPTION_TYPE_VCPU_MODE    enum option_vcpu
+#define OPTION_TYPE_HUGE_PAGES   enum option_huge_pages
 
 struct options {
 #define OPTION(name, kind, initial, text) OPTION_TYPE_##kind name;

@@ -127,6 +127,13 @@ int os_huge_pages(void *address, size_t bytes, bool wanted)
 	return STATUS(madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
 }
 
+bool os_is_resident(const void *page)
+{
+	unsigned char present = 0;
+
+	return STATUS(mincore((void *)page, OS_PAGE_BYTES, &present)) == 0 && present & 1;
+}
+
 int os_wipe_on_fork(void *address, size_t bytes)
 {
 	return STATUS(madvise(address, bytes, MADV_WIPEONFORK));

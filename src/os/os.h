@@ -41,8 +41,10 @@ int os_unmap(void *address, size_t bytes);
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
 /* Gives the pages back; they read as zero afterwards. */
 int os_purge(void *address, size_t bytes);
-/* Keeps transparent huge pages off a range (or lets them on again). */
+/* Asks for transparent huge pages in a range, or keeps them off it. */
 int os_huge_pages(void *address, size_t bytes, bool wanted);
+/* Whether a page of ours is in memory; false, too, where the system does not say. */
+bool os_is_resident(const void *page);
 /* The range reads as zero in a forked child. */
 int os_wipe_on_fork(void *address, size_t bytes);
 

@@ -3,6 +3,7 @@
 
 #include "cpuslab/lock.h"
 #include "options/options.h"
+#include "page/block.h"
 
 /*
  * Objects with a mapping of their own, found by address in an open-addressing table.
@@ -306,6 +307,7 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 		if (!address)
 			return NULL;
 	}
+	block_mapping(address, 0, bytes);
 	cpuslab_spin_lock(&huge_lock);
 	bool entered = enter((uintptr_t)address, bytes);
 
@@ -403,6 +405,9 @@ void *huge_resize(void *address, size_t wanted)
 	huge = find((uintptr_t)address);
 	size_t old = huge->bytes;
 	void *moved = old == bytes ? address : os_remap(address, old, bytes);
+
+	if (moved)
+		block_mapping(moved, old, bytes);
 
 	if (moved == address) {
 		mapped += bytes - old;

@@ -2,6 +2,7 @@
 #include "page/layout.h"
 
 #include "options/options.h"
+#include "page/block.h"
 #include "page/page.h"
 #include "page/run.h"
 
@@ -14,7 +15,6 @@ enum { ADDRESS_BITS = 47 };
 /* The heap starts on 8 MiB: a huge page's boundary, and a page's in the page map. */
 static const size_t GRAIN = 8ul << 20;
 static const size_t SMALLEST_PLAN = 8ul << 20;
-static const size_t SMALL_HEAP = 32ul << 20;
 /* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
 static const size_t HARDENED_GAP = 1ul << 30;
 
@@ -132,12 +132,11 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 
 	/*
 	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB
-	 * for a program that needs a few pages.  A heap that grows past its beginning may have them.
+	 * for a program that needs a few pages.
 	 */
-	if (growth == RESERVED) {
+	if (growth == RESERVED)
 		os_huge_pages(tables, sizes.total, false);
-		os_huge_pages(heap, plan < SMALL_HEAP ? plan : SMALL_HEAP, false);
-	}
+	block_init(growth == RESERVED);
 
 	page_front.map = (uint16_t *)map;
 	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;

@@ -6,6 +6,7 @@
 #include "arch/probe.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
+#include "page/block.h"
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/run.h"
@@ -356,6 +357,7 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
 		return RUN_NONE;
 	layout_open();
+	block_heap_grown(top);
 
 	uint32_t skipped = top;
 
@@ -425,6 +427,8 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	if (id == PAGE_LARGE) {
 		large_pages += pages;
 		large_runs++;
+		if (fresh >= BLOCK_PAGES)
+			block_large(first, pages);
 	}
 	mark(first, pages, id);
 	return address_of(first);
@@ -468,6 +472,8 @@ void page_free(void *address, size_t length)
 	uint32_t first = number_of(address), pages = (uint32_t)length;
 	uint32_t now = (uint32_t)os_milliseconds();
 
+	if (*map_at(first) == PAGE_LARGE)
+		block_large_freed(first, pages);
 	lock_pages();
 	if (*map_at(first) == PAGE_LARGE) {
 		large_pages -= pages;
@@ -523,6 +529,8 @@ bool page_large_resize(void *address, size_t wanted)
 		}
 		if (done && needed) {
 			note_use(fresh);
+			if (fresh >= BLOCK_PAGES)
+				block_large(next, needed);
 			/* The length last: a repair in between sees the old, shorter run, and marks its end.
 			 */
 			if (old > 1)
@@ -549,14 +557,18 @@ void page_purge(bool all)
 			unlock_pages();
 			break;
 		}
-		uint32_t pages = all || is_old(now) ? run->pages : surplus_of(run->pages);
+		uint32_t start = first;
+		uint32_t pages = all || is_old(now)
+					 ? run->pages
+					 : block_surplus(&first, run->pages, surplus_of(run->pages));
 
 		/* Neither free nor used while the lock is away and the system at work. */
 		in_transit += pages;
-		first = carve(first, pages, 1);
+		(void)take_span(start, first, first + pages);
 		mark(first, pages, PAGE_TRANSIT);
 		unlock_pages();
 
+		block_purge(first, pages);
 		ARCH_PROBE("purge", (uintptr_t)address_of(first), (uint64_t)pages << PAGE_SHIFT);
 		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
 

@@ -146,6 +146,11 @@ int __wrap_madvise(void *address, size_t bytes, int advice)
 	return fails(ENOMEM) ? -1 : __real_madvise(address, bytes, advice);
 }
 
+int __wrap_mincore(void *address, size_t bytes, unsigned char *present)
+{
+	return fails(ENOSYS) ? -1 : __real_mincore(address, bytes, present);
+}
+
 /* ---- the rest ----------------------------------------------------------------------------------------- */
 
 int __wrap_getrlimit(int resource, struct rlimit *limit)

@@ -31,6 +31,7 @@ FLOOR_WRAPS(int, munmap, void *, size_t);
 FLOOR_WRAPS(void *, mremap, void *, size_t, size_t, int, ...);
 FLOOR_WRAPS(int, mprotect, void *, size_t, int);
 FLOOR_WRAPS(int, madvise, void *, size_t, int);
+FLOOR_WRAPS(int, mincore, void *, size_t, unsigned char *);
 FLOOR_WRAPS(int, getrlimit, int, struct rlimit *);
 FLOOR_WRAPS(int, sched_getcpu, void);
 FLOOR_WRAPS(int, clock_gettime, clockid_t, struct timespec *);

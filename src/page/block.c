@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/block.h"
+
+#include "options/options.h"
+#include "os/os.h"
+#include "page/layout.h"
+#include "page/page.h"
+
+/* Looks at random pages, of which at most one in SPARSE may find none in memory. */
+enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8 };
+
+/* Of each block of the heap; the bytes are there from the first block that is advised on. */
+enum advice { PLAIN, ADVISED, BROKEN };
+
+static uint8_t *advice;
+
+/*
+ * Where advice ends, the system has to cut its mapping in two, and a process may have 65530 of them.  Beyond
+ * so many pieces blocks keep the advice that they have.
+ */
+enum { SMALL_BLOCKS = BLOCK_SMALL_HEAP / BLOCK_BYTES, PIECES_MOST = 4096 };
+
+static size_t seen;           /* bytes of the heap for which it was decided */
+static long pieces;           /* into which advice has cut the heap, at most */
+static uint32_t filled_pages; /* of the largest of the large objects that were filled, as far as known */
+
+static char *address_of(uint32_t block)
+{
+	return layout.heap.base + (size_t)block * BLOCK_BYTES;
+}
+
+void block_init(bool reserved)
+{
+	struct region *heap = &layout.heap;
+	size_t small = heap->planned < BLOCK_SMALL_HEAP ? heap->planned : BLOCK_SMALL_HEAP;
+
+	/* A block that is usable in part cannot be huge. */
+	if (options.huge_pages == OPTION_HUGE_PAGES_ALWAYS)
+		heap->step = BLOCK_BYTES;
+	if (!reserved) {
+		seen = options.huge_pages == OPTION_HUGE_PAGES_AUTO ? small : 0;
+		return;
+	}
+	switch (options.huge_pages) {
+	case OPTION_HUGE_PAGES_ALWAYS:
+		(void)os_huge_pages(heap->base, heap->planned, true);
+		break;
+	case OPTION_HUGE_PAGES_NEVER:
+		(void)os_huge_pages(heap->base, heap->planned, false);
+		break;
+	case OPTION_HUGE_PAGES_AUTO:
+		(void)os_huge_pages(heap->base, small, false);
+		break;
+	}
+	seen = options.huge_pages == OPTION_HUGE_PAGES_AUTO ? small : heap->planned;
+}
+
+/* Whether nearly all of so many pages is in memory, as far as a few looks tell. */
+static bool is_dense(const char *base, size_t pages, unsigned looks)
+{
+	unsigned missing = 0;
+	uint64_t place = pages;
+
+	for (unsigned i = 0; i < looks && missing <= looks / SPARSE; i++) {
+		place = place * 0x5851f42d4c957f2du + 0x14057b7ef767814fu;
+		missing += !os_is_resident(base + ((size_t)((place >> 32) * pages >> 32) << PAGE_SHIFT));
+	}
+	return missing <= looks / SPARSE;
+}
+
+/* Makes the place for what is known of blocks, which the pages that are advised then have to have. */
+static bool has_advice(void)
+{
+	if (!advice)
+		__atomic_store_n(&advice, metadata_alloc(layout.heap.planned / BLOCK_BYTES),
+				 __ATOMIC_RELEASE);
+	return advice;
+}
+
+/* Blocks of one state.  In the heap's beginning they are too few to count. */
+static void advise(uint32_t block, uint32_t count, enum advice what)
+{
+	bool was_broken = advice[block] == BROKEN, counts = block >= SMALL_BLOCKS;
+
+	if (counts && !was_broken && __atomic_load_n(&pieces, __ATOMIC_RELAXED) >= PIECES_MOST)
+		return;
+	if (os_huge_pages(address_of(block), (size_t)count * BLOCK_BYTES, what == ADVISED) != 0)
+		return;
+	for (uint32_t i = block; i < block + count; i++)
+		__atomic_store_n(&advice[i], (uint8_t)what, __ATOMIC_RELAXED);
+	if (counts)
+		__atomic_fetch_add(&pieces, was_broken ? -(long)count : 1, __ATOMIC_RELAXED);
+}
+
+void block_heap_grown(uint32_t top)
+{
+	struct region *heap = &layout.heap;
+
+	if (heap->committed <= seen)
+		return;
+	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO) {
+		/* Piece by piece, as it is mapped. */
+		(void)os_huge_pages(heap->base + seen, heap->committed - seen,
+				    options.huge_pages == OPTION_HUGE_PAGES_ALWAYS);
+		seen = heap->committed;
+		return;
+	}
+	heap->step = BLOCK_BYTES;
+
+	uint32_t first = (uint32_t)(seen / BLOCK_BYTES), end = (uint32_t)(heap->committed / BLOCK_BYTES);
+	/* What there is speaks for as much again, not for the whole of a request that is far larger. */
+	uint32_t count = end - first < top / BLOCK_PAGES ? end - first : top / BLOCK_PAGES;
+
+	seen = (size_t)end * BLOCK_BYTES;
+	if (count && is_dense(heap->base, top, HEAP_LOOKS) && has_advice())
+		advise(first, count, ADVISED);
+}
+
+/* The blocks that lie wholly in a run: from *block on; returns their number. */
+static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
+{
+	uint32_t end = (first + pages) / BLOCK_PAGES;
+
+	*block = (first + BLOCK_PAGES - 1) / BLOCK_PAGES;
+	return end > *block ? end - *block : 0;
+}
+
+void block_large(uint32_t first, uint32_t pages)
+{
+	uint32_t block, whole = whole_blocks(first, pages, &block);
+
+	if (!whole || pages / 2 > filled_pages || !has_advice())
+		return;
+	for (uint32_t end = block + whole, next; block < end; block = next) {
+		/* As many as are alike. */
+		for (next = block + 1; next < end && advice[next] == advice[block];)
+			next++;
+		if (advice[block] != ADVISED)
+			advise(block, next - block, ADVISED);
+	}
+}
+
+void block_large_freed(uint32_t first, uint32_t pages)
+{
+	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO || pages < BLOCK_PAGES)
+		return;
+
+	uint32_t filled = __atomic_load_n(&filled_pages, __ATOMIC_RELAXED);
+	bool dense = is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
+
+	/* Two threads at once: either is right. */
+	if (dense ? pages > filled : pages / 2 <= filled)
+		__atomic_store_n(&filled_pages, dense ? pages : pages / 4, __ATOMIC_RELAXED);
+}
+
+uint32_t block_surplus(uint32_t *first, uint32_t pages, uint32_t surplus)
+{
+	uint32_t block, whole = whole_blocks(*first, pages, &block);
+
+	if (!advice || !whole || advice[block] != ADVISED)
+		return surplus;
+
+	uint32_t wanted = (surplus + BLOCK_PAGES - 1) / BLOCK_PAGES;
+
+	*first = block * BLOCK_PAGES;
+	return (wanted < whole ? wanted : whole) * BLOCK_PAGES;
+}
+
+void block_purge(uint32_t first, uint32_t pages)
+{
+	const uint8_t *known = __atomic_load_n(&advice, __ATOMIC_ACQUIRE);
+	uint32_t whole_first, whole = whole_blocks(first, pages, &whole_first);
+
+	if (!known)
+		return;
+	for (uint32_t block = first / BLOCK_PAGES; block <= (first + pages - 1) / BLOCK_PAGES; block++) {
+		bool keeps = block - whole_first < whole && block >= SMALL_BLOCKS;
+
+		/* Another thread may do the same for its part of the block, which changes nothing. */
+		if (__atomic_load_n(&known[block], __ATOMIC_RELAXED) == (keeps ? BROKEN : ADVISED))
+			advise(block, 1, keeps ? ADVISED : BROKEN);
+	}
+}
+
+void block_mapping(void *address, size_t old_bytes, size_t bytes)
+{
+	/* What is advised once stays so when it moves and grows. */
+	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO) {
+		if (!old_bytes)
+			(void)os_huge_pages(address, bytes, options.huge_pages == OPTION_HUGE_PAGES_ALWAYS);
+		return;
+	}
+	/* A look at every doubling. */
+	size_t half = (size_t)1 << (63 - __builtin_clzl(bytes));
+
+	if (old_bytes && bytes >= BLOCK_SMALL_HEAP && old_bytes < half &&
+	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS))
+		(void)os_huge_pages(address, bytes, true);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * block: which blocks of 2 MiB of the heap may be huge pages.  For the page room's own files.
+ *
+ * The option huge_pages says always or never, for the whole heap.  By default, auto: the heap's first
+ * BLOCK_SMALL_HEAP bytes never are, for there a block that is used in part would be a large part of the
+ * program.  What the heap grows by after that is advised to be huge, if nearly all of the heap as it is then
+ * is resident: a program that fills what it has will fill the next block as well.  What it has not touched,
+ * and what was given back, speaks against it.  So are, wherever they lie, the blocks of a large object, if
+ * one of half its size at least was resident when it was freed.
+ *
+ * Giving back a part of an advised block would be undone by the system, which makes such blocks whole again
+ * in its own time.  So whole blocks go back where there are any, and a block of which a part goes back loses
+ * the advice, until it goes back whole.
+ */
+#ifndef CPUSLAB_BLOCK_H
+#define CPUSLAB_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "page/page.h"
+
+/* Page numbers here count from the heap's start, as in run.h. */
+enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT, BLOCK_SMALL_HEAP = 32 << 20 };
+
+/* Once, when the layout is made; `reserved` when the heap is one mapping from the start. */
+void block_init(bool reserved);
+/* After the heap may have got more usable memory; `top` of its pages have been used.  With the page lock. */
+void block_heap_grown(uint32_t top);
+/* Before a run of pages is a large object: whether it is `fresh`, with pages that are not resident yet.  With
+ * the page lock. */
+void block_large(uint32_t first, uint32_t pages);
+/* Before a large object is freed: it tells whether the program fills such. */
+void block_large_freed(uint32_t first, uint32_t pages);
+/*
+ * Which part of a free run to give back, when `surplus` of its pages are too many: whole blocks, where it has
+ * such as are advised.  Returns how many pages; *first is the run's first page, and then the part's.
+ */
+uint32_t block_surplus(uint32_t *first, uint32_t pages, uint32_t surplus);
+/* Before pages that are in transit are given back. */
+void block_purge(uint32_t first, uint32_t pages);
+/* For a mapping outside the heap that has just been made (old_bytes is 0) or enlarged. */
+void block_mapping(void *address, size_t old_bytes, size_t bytes);
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_blocks: the option huge_pages.  Always and never hold for the whole heap and for mappings outside it;
+ * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
+ * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
+ * gives it again with the whole; advises large objects once such were filled; and gives whole blocks back
+ * first.
+ *
+ * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
+ * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
+ */
+#include "check.h"
+
+#include <sys/mman.h>
+
+#include "options/options.h"
+#include "page/block.h"
+#include "page/layout.h"
+#include "page/page.h"
+
+enum { SOME_SLAB = 40000, RUN_PAGES = 16, RUN_BYTES = RUN_PAGES * PAGE_BYTES, MIB = 1 << 20 };
+
+struct mapping {
+	unsigned long start, end;
+	size_t huge_bytes;
+	bool advised, forbidden;
+};
+
+/* The next mapping of smaps; without malloc, which would change what is looked at. */
+static bool read_mapping(FILE *smaps, struct mapping *mapping)
+{
+	char line[512];
+	while (fgets(line, sizeof line, smaps)) {
+		unsigned long start, end;
+		size_t kib;
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
+			mapping->start = start;
+			mapping->end = end;
+		}
+		if (sscanf(line, "AnonHugePages: %zu kB", &kib) == 1)
+			mapping->huge_bytes = kib * 1024;
+		if (strncmp(line, "VmFlags:", 8) == 0) {
+			mapping->advised = strstr(line, " hg");
+			mapping->forbidden = strstr(line, " nh");
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of the bytes from `address` on: how many lie in advised, forbidden and huge memory (this one by mapping).
+ */
+static struct mapping look(const void *address, size_t bytes, size_t *advised, size_t *forbidden)
+{
+	static char buffer[1 << 16];
+	uintptr_t start = (uintptr_t)address, end = start + bytes;
+	struct mapping mapping = {0}, sum = {0};
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	CHECK(smaps && setvbuf(smaps, buffer, _IOFBF, sizeof buffer) == 0);
+	*advised = *forbidden = 0;
+	while (read_mapping(smaps, &mapping)) {
+		uintptr_t from = mapping.start > start ? mapping.start : start;
+		uintptr_t to = mapping.end < end ? mapping.end : end;
+		if (from >= to)
+			continue;
+		*advised += mapping.advised ? to - from : 0;
+		*forbidden += mapping.forbidden ? to - from : 0;
+		sum.huge_bytes += mapping.huge_bytes;
+	}
+	fclose(smaps);
+	return sum;
+}
+
+static size_t advised_bytes(const void *address, size_t bytes)
+{
+	size_t advised, forbidden;
+	look(address, bytes, &advised, &forbidden);
+	return advised;
+}
+
+static size_t forbidden_bytes(const void *address, size_t bytes)
+{
+	size_t advised, forbidden;
+	look(address, bytes, &advised, &forbidden);
+	return forbidden;
+}
+
+static size_t huge_page_bytes(const void *address, size_t bytes)
+{
+	size_t advised, forbidden;
+	return look(address, bytes, &advised, &forbidden).huge_bytes;
+}
+
+/* Whether advised memory becomes huge pages here and now. */
+static bool system_has_huge_pages(void)
+{
+	size_t bytes = 4ul * BLOCK_BYTES;
+	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+	madvise(memory, bytes, MADV_HUGEPAGE);
+	memset(memory, 1, bytes);
+	bool has = huge_page_bytes(memory, bytes) >= BLOCK_BYTES;
+	munmap(memory, bytes);
+	if (!has)
+		printf("no huge pages on this system: flags alone were looked at\n");
+	return has;
+}
+
+static char *block_at(unsigned block)
+{
+	return layout.heap.base + (size_t)block * BLOCK_BYTES;
+}
+
+static char *take(size_t pages, uint16_t id, bool touch)
+{
+	bool zeroed;
+	char *run = page_alloc(pages, 1, id, &zeroed);
+	CHECK(run);
+	for (size_t page = 0; touch && page < pages; page++)
+		run[page * PAGE_BYTES] = 1;
+	return run;
+}
+
+/* Grows the heap to so many bytes by runs as slabs are; none of it is ever freed. */
+static void fill_heap(size_t bytes, bool touch)
+{
+	while (page_heap_pages() * PAGE_BYTES < bytes)
+		take(RUN_PAGES, SOME_SLAB, touch);
+}
+
+/* ---- auto
+ * --------------------------------------------------------------------------------------------------- */
+
+static void expect_advice(unsigned block, bool advised)
+{
+	CHECK(advised_bytes(block_at(block), BLOCK_BYTES) == (advised ? BLOCK_BYTES : 0), "block %u", block);
+}
+
+static void test_dense(void)
+{
+	fill_heap(96ul * MIB, true);
+	CHECK(advised_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == 0);
+	CHECK(forbidden_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == BLOCK_SMALL_HEAP);
+	/* What was made usable together with the last of the beginning was not asked about alone. */
+	for (unsigned block = BLOCK_SMALL_HEAP / BLOCK_BYTES; block < 96 * MIB / BLOCK_BYTES; block++)
+		expect_advice(block, true);
+	CHECK(!system_has_huge_pages() || huge_page_bytes(block_at(16), 64ul * MIB) >= BLOCK_BYTES);
+}
+
+/* Runs of a block each, the rest of the last one left out. */
+static void test_purge(void)
+{
+	while (page_heap_pages() % BLOCK_PAGES)
+		take(1, SOME_SLAB, true);
+	char *run = take(3ul * BLOCK_PAGES, SOME_SLAB, true);
+	unsigned block = (unsigned)((run - layout.heap.base) / BLOCK_BYTES);
+	expect_advice(block, true);
+
+	/* Half of a block, one, and a quarter. */
+	page_free(run + BLOCK_BYTES / 2, BLOCK_PAGES / 2 + BLOCK_PAGES + BLOCK_PAGES / 4);
+	page_purge(true);
+	expect_advice(block, false);
+	expect_advice(block + 1, true);
+	expect_advice(block + 2, false);
+	expect_advice(block + 3, advised_bytes(block_at(block + 3), BLOCK_BYTES) != 0);
+	expect_advice(block - 1, true);
+	CHECK(forbidden_bytes(block_at(block), BLOCK_BYTES) == BLOCK_BYTES);
+
+	/* The rest: what goes back whole, with what is clean already, may be huge again only as one run. */
+	page_free(run, BLOCK_PAGES / 2);
+	page_free(run + 2ul * BLOCK_BYTES + BLOCK_BYTES / 4, BLOCK_PAGES / 4 * 3);
+	page_purge(true);
+	expect_advice(block, false);
+	char *again = take(3ul * BLOCK_PAGES, SOME_SLAB, true);
+	CHECK(again == run);
+	page_free(again, 3ul * BLOCK_PAGES);
+	page_purge(true);
+	for (unsigned i = 0; i < 3; i++)
+		expect_advice(block + i, true);
+}
+
+static void test_surplus(void)
+{
+	unsigned block = (unsigned)(page_heap_pages() / BLOCK_PAGES);
+	uint32_t first = (block - 3) * BLOCK_PAGES - 100;
+	expect_advice(block - 3, true);
+
+	uint32_t part = first;
+	CHECK(block_surplus(&part, 99, 64) == 64 && part == first);
+	CHECK(block_surplus(&part, BLOCK_PAGES, 64) == 64 && part == first);
+	CHECK(block_surplus(&part, BLOCK_PAGES + 100, 64) == BLOCK_PAGES && part == first + 100);
+	part = first;
+	CHECK(block_surplus(&part, 2 * BLOCK_PAGES + 100, BLOCK_PAGES + 1) == 2 * BLOCK_PAGES &&
+	      part == first + 100);
+	part = first;
+	CHECK(block_surplus(&part, 2 * BLOCK_PAGES + 99, 2 * BLOCK_PAGES) == BLOCK_PAGES);
+	/* In the heap's beginning nothing is advised. */
+	part = 5;
+	CHECK(block_surplus(&part, 2 * BLOCK_PAGES, 64) == 64 && part == 5);
+}
+
+/* A large object is advised where one of half its size was filled, and one that was not speaks against it. */
+static void test_large(void)
+{
+	size_t pages = 4ul * BLOCK_PAGES;
+	char *object = take(pages, PAGE_LARGE, false);
+	CHECK(advised_bytes(object, pages * PAGE_BYTES) == 0);
+	page_free(object, pages);
+	page_purge(true);
+	object = take(pages, PAGE_LARGE, true);
+	CHECK(advised_bytes(object, pages * PAGE_BYTES) == 0);
+	page_free(object, pages);
+	page_purge(true);
+
+	/* In the heap's beginning the advice goes with the memory; nobody touched this one. */
+	object = take(2 * pages, PAGE_LARGE, false);
+	CHECK(advised_bytes(object, 2 * pages * PAGE_BYTES) >= 2 * pages * PAGE_BYTES - 2ul * BLOCK_BYTES);
+	page_free(object, 2 * pages);
+	page_purge(true);
+	CHECK(advised_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == 0);
+	object = take(2 * pages, PAGE_LARGE, false);
+	CHECK(advised_bytes(object, 2 * pages * PAGE_BYTES) == 0);
+	page_free(object, 2 * pages);
+	page_purge(true);
+}
+
+static void test_mapping(void)
+{
+	bool zeroed;
+	char *mapping = huge_alloc(20ul * MIB, 1, &zeroed);
+	CHECK(mapping && advised_bytes(mapping, 20ul * MIB) == 0);
+	mapping = huge_resize(mapping, 40ul * MIB);
+	CHECK(mapping && advised_bytes(mapping, 40ul * MIB) == 0); /* it was not filled */
+	memset(mapping, 1, 40ul * MIB);
+	mapping = huge_resize(mapping, 50ul * MIB);
+	CHECK(mapping && advised_bytes(mapping, 50ul * MIB) == 0); /* not doubled */
+	mapping = huge_resize(mapping, 64ul * MIB);
+	CHECK(mapping && advised_bytes(mapping, 64ul * MIB) == 0); /* filled too little */
+	memset(mapping, 1, 64ul * MIB);
+	mapping = huge_resize(mapping, 128ul * MIB);
+	CHECK(mapping && advised_bytes(mapping, 128ul * MIB) == 128ul * MIB);
+	CHECK(huge_free(mapping));
+}
+
+/* ---- the others
+ * ----------------------------------------------------------------------------------------------- */
+
+/* What a heap grows by that nobody touches. */
+static void run_sparse(void)
+{
+	fill_heap(96ul * MIB, false);
+	CHECK(advised_bytes(layout.heap.base, 96ul * MIB) == 0);
+}
+
+/* A small heap, filled, speaks for as much again and not for more. */
+static void run_jump(void)
+{
+	fill_heap(31ul * MIB, true);
+	char *object = take(512ul * MIB / PAGE_BYTES, PAGE_LARGE, false);
+	size_t advised = advised_bytes(object, 512ul * MIB);
+	CHECK(advised && advised <= 32ul * MIB, "%zu bytes", advised);
+}
+
+static void run_everywhere(bool wanted)
+{
+	bool zeroed;
+	fill_heap(8ul * MIB, true);
+	char *mapping = huge_alloc(3ul * BLOCK_BYTES, 1, &zeroed);
+	CHECK(mapping);
+	memset(mapping, 1, 3ul * BLOCK_BYTES);
+	for (int round = 0; round < 2; round++) {
+		size_t heap = layout.heap.committed;
+		CHECK(advised_bytes(layout.heap.base, heap) == (wanted ? heap : 0));
+		CHECK(forbidden_bytes(layout.heap.base, heap) == (wanted ? 0 : heap));
+		CHECK(advised_bytes(mapping, 3ul * BLOCK_BYTES) == (wanted ? 3ul * BLOCK_BYTES : 0));
+		CHECK(forbidden_bytes(mapping, 3ul * BLOCK_BYTES) == (wanted ? 0 : 3ul * BLOCK_BYTES));
+		page_purge(true);
+	}
+	if (wanted && system_has_huge_pages())
+		CHECK(huge_page_bytes(layout.heap.base, 8ul * MIB) >= BLOCK_BYTES);
+	CHECK(wanted || huge_page_bytes(layout.heap.base, 8ul * MIB) == 0);
+}
+
+static void run_auto(void)
+{
+	test_mapping();
+	test_large();
+	test_dense();
+	test_purge();
+	test_surplus();
+}
+
+int main(int argc, char **argv)
+{
+	check_watchdog(60);
+	if (check_valgrind())
+		check_skip("valgrind makes the mappings");
+	if (access("/proc/self/smaps", R_OK) != 0)
+		check_skip("no /proc/self/smaps");
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+		check_skip("a kernel without huge pages");
+	if (argc == 1) {
+		static const char *const modes[] = {"auto", "sparse", "jump", "always", "never"};
+		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+			char text[64];
+			snprintf(text, sizeof text, "huge_pages:%s", i < 3 ? "auto" : modes[i]);
+			check_again(text, modes[i]);
+		}
+		return 0;
+	}
+	free(malloc(1)); /* starts the library */
+	if (strcmp(argv[1], "auto") == 0)
+		run_auto();
+	else if (strcmp(argv[1], "sparse") == 0)
+		run_sparse();
+	else if (strcmp(argv[1], "jump") == 0)
+		run_jump();
+	else
+		run_everywhere(strcmp(argv[1], "always") == 0);
+	return 0;
+}
