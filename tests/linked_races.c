@@ -195,16 +195,16 @@ int main(void)
 {
 	struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
 
-	check_watchdog(60);
+	check_watchdog(200);
 	free(malloc(1));
 	if (cpuslab_vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT)
 		check_skip("sections cannot be stepped through (%s)", check_mode());
 	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
 	for (unsigned i = 0; i < sizeof races / sizeof *races; i++) {
-		unsigned long k = 1, instants = 0; /* every fifth one, after a while */
+		unsigned long k = 1, instants = 0; /* every eleventh one, after a while */
 
 		while (run(&races[i], k))
-			instants++, k += k < EVERY || check_soak() ? 1 : 5;
+			instants++, k += k < EVERY || check_soak() ? 1 : 11;
 		printf("  %s: %lu instants\n", races[i].name, instants);
 		CHECK(instants > 50);
 	}
