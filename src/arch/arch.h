@@ -96,6 +96,9 @@ struct arch_self {
 /* Sections that were sent to their abort handler, all threads together. */
 extern ARCH_INTERNAL uint64_t arch_section_aborts;
 
+/* The least that arch_clear_wide and arch_is_clear_wide take. */
+enum { ARCH_WIDE_BYTES = 64 };
+
 /* CPUSLAB_GENERIC builds the portable code where there is a better one, for tests. */
 #if defined(__x86_64__) && !defined(CPUSLAB_GENERIC)
 #include "arch/x86_64.h"

@@ -18,6 +18,7 @@
 
 #define ARCH_HAS_RSEQ 1
 #define ARCH_HAS_PAIR 1
+#define ARCH_HAS_WIDE 1
 
 #define ARCH_SECTION_BEGIN                                                                                   \
 	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
@@ -264,6 +265,56 @@ static inline uint32_t arch_id(struct arch_self self)
 		"jmp " #after "\n" /* returns the process id, or -1 with errno, to vfork's caller */         \
 		".size vfork, . - vfork\n"                                                                   \
 		".popsection\n")
+
+/* Whether the two functions below may be called: they need AVX2. */
+static inline bool arch_finds_wide(void)
+{
+	__builtin_cpu_init();
+	return __builtin_cpu_supports("avx2");
+}
+
+/* Zeroes memory of ARCH_WIDE_BYTES or more; the last so many are written to twice. */
+static inline void arch_clear_wide(void *start, size_t bytes)
+{
+	char *block = start, *last = block + bytes - ARCH_WIDE_BYTES;
+
+	asm volatile("vpxor %%xmm0, %%xmm0, %%xmm0\n"
+		     "0:\n"
+		     "vmovdqu %%ymm0, (%[block])\n"
+		     "vmovdqu %%ymm0, 32(%[block])\n"
+		     "addq $64, %[block]\n"
+		     "cmpq %[last], %[block]\n"
+		     "jb 0b\n"
+		     "vmovdqu %%ymm0, (%[last])\n"
+		     "vmovdqu %%ymm0, 32(%[last])\n"
+		     "vzeroupper\n"
+		     : [block] "+r"(block)
+		     : [last] "r"(last)
+		     : "xmm0", "memory", "cc");
+}
+
+/* Whether such memory is all zero. */
+static inline bool arch_is_clear_wide(const void *start, size_t bytes)
+{
+	const char *block = start, *last = block + bytes - ARCH_WIDE_BYTES;
+	bool clear;
+
+	asm volatile("vmovdqu (%[last]), %%ymm0\n"
+		     "vmovdqu 32(%[last]), %%ymm1\n"
+		     "0:\n"
+		     "vpor (%[block]), %%ymm0, %%ymm0\n"
+		     "vpor 32(%[block]), %%ymm1, %%ymm1\n"
+		     "addq $64, %[block]\n"
+		     "cmpq %[last], %[block]\n"
+		     "jb 0b\n"
+		     "vpor %%ymm0, %%ymm1, %%ymm0\n"
+		     "vptest %%ymm0, %%ymm0\n"
+		     "vzeroupper\n"
+		     : "=@ccz"(clear), [block] "+r"(block)
+		     : [last] "r"(last)
+		     : "xmm0", "xmm1", "memory");
+	return clear;
+}
 
 /* In a loop that waits for another CPU. */
 static inline void arch_pause(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * check/blank: memory that is to be all zero.  Of objects, which start at multiples of 16 bytes and take such
- * multiples.  Pure functions of their arguments.
+ * multiples.  Nothing but the arguments, and what the processor can do, decides.
  */
 #ifndef CPUSLAB_CHECK_BLANK_H
 #define CPUSLAB_CHECK_BLANK_H
@@ -11,26 +11,68 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { BLANK_UNIT = 16, BLANK_BY_UNITS = 256 };
+#include "arch/arch.h"
+
+enum { BLANK_UNIT = 16 };
 
 typedef uint64_t blank_unit __attribute__((vector_size(BLANK_UNIT), may_alias));
 
-/* Zeroes the units that the first `bytes` bytes lie in; at least one. */
-static inline void blank_fill(void *object, size_t bytes)
-{
-	blank_unit *unit = object, *end = unit + (bytes + BLANK_UNIT - 1) / BLANK_UNIT;
+/* False until blank_init has found that the processor has wide instructions. */
+extern ARCH_INTERNAL bool blank_wide;
 
-	if (bytes > BLANK_BY_UNITS) {
-		memset(object, 0, (size_t)((char *)end - (char *)object));
-		return;
-	}
-	do
-		*unit++ = (blank_unit){0};
-	while (unit < end);
+void blank_init(void);
+
+static inline bool blank_by_wide(void)
+{
+#ifdef ARCH_HAS_WIDE
+	return __builtin_expect(blank_wide, 1);
+#else
+	return false;
+#endif
 }
 
-/* Whether `bytes` bytes, in whole units, are zero. */
-static inline bool blank_is(const void *object, size_t bytes)
+/* One, two or three units, without a branch: those of fewer than three stand for each other. */
+static inline blank_unit *blank_middle(const void *object, size_t bytes)
+{
+	return (blank_unit *)object + bytes / (2 * BLANK_UNIT);
+}
+
+static inline blank_unit *blank_last(const void *object, size_t bytes)
+{
+	return (blank_unit *)object + bytes / BLANK_UNIT - 1;
+}
+
+static inline void blank_fill_units(void *object, size_t bytes)
+{
+	blank_unit *unit = object, *end = unit + bytes / BLANK_UNIT;
+
+	while (unit < end) {
+		*unit++ = (blank_unit){0};
+		/* Else compilers make a call of memset of it, and a frame for it. */
+		__asm__("" : "+r"(unit));
+	}
+}
+
+/* Zeroes the units that the first `bytes` bytes lie in; at least one. */
+static inline __attribute__((always_inline)) void blank_fill(void *object, size_t bytes)
+{
+	size_t whole = (bytes + BLANK_UNIT - 1) & ~(size_t)(BLANK_UNIT - 1);
+
+	if (whole < ARCH_WIDE_BYTES) {
+		*(blank_unit *)object = *blank_middle(object, whole) = *blank_last(object, whole) =
+			(blank_unit){0};
+		return;
+	}
+#ifdef ARCH_HAS_WIDE
+	if (blank_by_wide()) {
+		arch_clear_wide(object, whole);
+		return;
+	}
+#endif
+	blank_fill_units(object, whole);
+}
+
+static inline bool blank_is_units(const void *object, size_t bytes)
 {
 	const blank_unit *unit = object, *end = unit + bytes / BLANK_UNIT;
 	blank_unit even = {0}, odd = {0};
@@ -43,6 +85,22 @@ static inline bool blank_is(const void *object, size_t bytes)
 		even |= *unit;
 	even |= odd;
 	return !(even[0] | even[1]);
+}
+
+/* Whether `bytes` bytes, in whole units, are zero; at least one is. */
+static inline __attribute__((always_inline)) bool blank_is(const void *object, size_t bytes)
+{
+	if (bytes < ARCH_WIDE_BYTES) {
+		blank_unit all = *(const blank_unit *)object | *blank_middle(object, bytes) |
+				 *blank_last(object, bytes);
+
+		return !(all[0] | all[1]);
+	}
+#ifdef ARCH_HAS_WIDE
+	if (blank_by_wide())
+		return arch_is_clear_wide(object, bytes);
+#endif
+	return blank_is_units(object, bytes);
 }
 
 #endif

@@ -10,14 +10,22 @@ uint64_t hardened_secret[2];
 
 void hardened_init(void)
 {
+	blank_init();
 	hardened_secret[0] = os_random();
 	hardened_secret[1] = os_random() | 1;
 }
 
+static uint32_t bytes_of(const struct cache *cache)
+{
+	return cache->depot.slabs.traits.size;
+}
+
 void hardened_enter(const struct cache *cache)
 {
+	if (bytes_of(cache) > HARDENED_ROW)
+		return;
 	hardened_by_id[cache->id / 8] = (struct hardened){
-		.bytes = cache->depot.slabs.traits.size,
+		.bytes = bytes_of(cache),
 		.word = cache->offset,
 		.returns = cache->returns,
 	};
@@ -26,11 +34,6 @@ void hardened_enter(const struct cache *cache)
 static bool is_untouchable(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.untouchable;
-}
-
-static const struct hardened *row_of(const struct cache *cache)
-{
-	return hardened_of(cache->id);
 }
 
 /* ---- what is wrong ------------------------------------------------------------------------------------- */
@@ -52,7 +55,7 @@ __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *ob
 								  size_t stated)
 {
 	const struct cache *cache = magazine_cache(object);
-	size_t requested = cache->depot.slabs.traits.size - slack;
+	size_t requested = bytes_of(cache) - slack;
 
 	if (slab_object_of(&cache->depot.slabs, object) != object)
 		stop(object, "free of a pointer that is not the start of an object");
@@ -66,37 +69,33 @@ __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *ob
 /* ---- misses -------------------------------------------------------------------------------------------- */
 
 /* What the magazine room allocates may be guarded instead. */
-static void *hand_out(const struct hardened *row, void *object, size_t requested)
+static void *hand_out(const struct cache *cache, void *object, size_t requested)
 {
 	if (!object || guard_contains(object))
 		return object;
-	return hardened_hand_out(row->bytes, object, requested);
+	/* To read pages that were never written to costs a fault for each of them. */
+	return hardened_hand_out(bytes_of(cache), object, requested, bytes_of(cache) > PAGE_BYTES);
 }
 
-static struct cache *cache_of(const struct hardened *row)
+void *hardened_alloc_any(struct cache *cache, size_t requested)
 {
-	return magazine_cache_number(vcpu_cache(row->word));
+	void *object = magazine_alloc(&cache->offset);
+
+	return hand_out(cache, object ? object : magazine_alloc_requested(cache, requested), requested);
 }
 
-__attribute__((noinline)) void *hardened_alloc_missed(const struct hardened *row, size_t requested)
+void *hardened_alloc_aligned(struct cache *cache, size_t requested)
 {
-	return hand_out(row, magazine_alloc_requested(cache_of(row), requested), requested);
+	void *object = magazine_alloc(&cache->offset);
+
+	return hand_out(cache, object ? object : magazine_alloc_missed(cache), requested);
 }
 
-void *hardened_alloc_aligned(const struct hardened *row, size_t requested)
+void *hardened_try_alloc(struct cache *cache, size_t requested)
 {
-	void *object = magazine_alloc(&row->word);
+	void *object = magazine_alloc(&cache->offset);
 
-	return hand_out(row, object ? object : magazine_alloc_missed(cache_of(row)), requested);
-}
-
-void *hardened_try_alloc(const struct hardened *row, size_t requested)
-{
-	void *object = magazine_alloc(&row->word);
-
-	if (!object)
-		object = magazine_try_alloc_missed(cache_of(row));
-	return hand_out(row, object, requested);
+	return hand_out(cache, object ? object : magazine_try_alloc_missed(cache), requested);
 }
 
 __attribute__((noinline)) void hardened_return_missed(void *object)
@@ -115,7 +114,7 @@ void *hardened_alloc_untouchable(struct cache *cache)
 		return object;
 	if (*page_mark(object) > SLAB_BACK)
 		hardened_stop_alloc(object);
-	__atomic_store_n(page_mark(object), (uint16_t)cache->depot.slabs.traits.size, __ATOMIC_RELAXED);
+	__atomic_store_n(page_mark(object), (uint16_t)bytes_of(cache), __ATOMIC_RELAXED);
 	return object;
 }
 
@@ -124,12 +123,12 @@ static void take_back(const struct cache *cache, void *object, size_t stated)
 	unsigned slack = hardened_exchange_mark(object);
 
 	if (!is_untouchable(cache))
-		hardened_take_back(row_of(cache)->bytes, object, slack, stated);
+		hardened_take_back(bytes_of(cache), object, slack, stated);
 	else if (slack <= SLAB_BACK || (uintptr_t)object % PAGE_MARK_UNIT || (stated && stated != SIZE_MAX))
 		hardened_stop_free(object, slack, stated);
 }
 
-/* Of a page that a heap profile watches, of an object without bytes, or of anything that is not hardened. */
+/* Large, without bytes, in a page that a heap profile watches; or of anything that is not hardened. */
 __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated)
 {
 	struct cache *cache = magazine_cache(object);
@@ -137,7 +136,8 @@ __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated
 	if (!cache || !magazine_is_hardened(cache))
 		return false;
 	take_back(cache, object, stated);
-	magazine_return_missed(cache, object);
+	if (page_id(object) == PAGE_WATCHED || !magazine_free(&cache->returns, object))
+		magazine_return_missed(cache, object);
 	return true;
 }
 
@@ -147,7 +147,7 @@ bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes
 {
 	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
 
-	*bytes = cache->depot.slabs.traits.size - slack;
+	*bytes = bytes_of(cache) - slack;
 	return slack >= HARDENED_CANARY && (uintptr_t)object % PAGE_MARK_UNIT == 0;
 }
 
@@ -157,7 +157,7 @@ size_t hardened_judge(const struct cache *cache, const void *object)
 	size_t bytes;
 
 	if (!hardened_bytes(cache, object, &bytes) ||
-	    (!is_untouchable(cache) && !hardened_is_sound(object, row_of(cache)->bytes, slack)))
+	    (!is_untouchable(cache) && !hardened_is_sound(object, bytes_of(cache), slack)))
 		hardened_stop_free(object, slack, SIZE_MAX);
 	return bytes;
 }
@@ -172,6 +172,6 @@ void hardened_resize(const struct cache *cache, void *object, size_t requested)
 		memset((char *)object + requested, 0, (size_t)(end - (char *)object) - requested);
 	else
 		*hardened_canary_at(object, before) = 0;
-	__atomic_store_n(page_mark(object), (uint16_t)(row_of(cache)->bytes - requested), __ATOMIC_RELAXED);
+	__atomic_store_n(page_mark(object), (uint16_t)(bytes_of(cache) - requested), __ATOMIC_RELAXED);
 	*hardened_canary_at(object, requested) = hardened_canary(object);
 }

@@ -10,7 +10,8 @@
  * and a magazine is shuffled on its way from the second to the first.  That way is the quarantine.
  *
  * In hardened mode the limits that admit calls to the fast paths of malloc and free are zero, as they are
- * before the library has started: each call comes here, and what is not hardened goes on from here.
+ * before the library has started: each call comes here, and what is not hardened goes on from here.  A hit is
+ * one function of some sixty instructions without a frame; whatever else there is to do is a tail call.
  *
  * Lock-free.  An object that was popped is the caller's alone, and so is its mark.  Of two threads that free
  * the same object at once, the exchange of the mark lets one through.
@@ -23,7 +24,8 @@
 
 enum { HARDENED_CANARY = 8 };
 
-/* What the functions below need of a cache. */
+/* What the functions below need of a cache whose objects are at most HARDENED_ROW bytes. */
+enum { HARDENED_ROW = 4096 };
 struct hardened {
 	uint32_t bytes;   /* of its objects, canary included; 0 where no such cache has the word */
 	uint16_t word;    /* offsets of the words that allocations pop from, */
@@ -39,16 +41,17 @@ void hardened_init(void);
 /* Of a cache that was just created, unless it is untouchable, before it is used. */
 void hardened_enter(const struct cache *cache);
 
-/* The cache's row; `bytes` is 0 for one that is not hardened. */
+/* The cache's row; `bytes` is 0 for one that has none. */
 static inline const struct hardened *hardened_of(uint16_t id)
 {
-	return &hardened_by_id[id / 8];
+	_Static_assert(sizeof *hardened_by_id == 8, "a row is as far from the next as their ids are");
+	return (const struct hardened *)((const char *)hardened_by_id + id);
 }
 
 /* Misses, and what is wrong. */
-void *hardened_alloc_missed(const struct hardened *cache, size_t requested);
 _Noreturn void hardened_stop_alloc(const void *object);
 _Noreturn void hardened_stop_free(const void *object, unsigned slack, size_t stated);
+/* Frees any object of a hardened cache; false where the address lies in no slab of one. */
 bool hardened_free_unusual(void *object, size_t stated);
 void hardened_return_missed(void *object);
 
@@ -82,16 +85,17 @@ static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigne
 	       *hardened_canary_at(object, bytes - HARDENED_CANARY) == tail;
 }
 
-/* Makes an object, which was just taken off a word, one of `requested` bytes. */
+/*
+ * Makes an object, which was just taken off a word, one of `requested` bytes; `fresh` ones, which were never
+ * handed out, need not be looked at.
+ */
 static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
-								     size_t requested)
+								     size_t requested, bool fresh)
 {
 	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
 
-	/* To read pages that were never written to costs a fault for each of them. */
-	bool is_due = __builtin_expect(was == SLAB_BACK, 1) || bytes <= PAGE_BYTES;
-
-	if (__builtin_expect(was > SLAB_BACK, 0) || (is_due && __builtin_expect(!blank_is(object, bytes), 0)))
+	if (__builtin_expect(was > SLAB_BACK, 0) ||
+	    (!(fresh && was == SLAB_NEVER_OUT) && __builtin_expect(!blank_is(object, bytes), 0)))
 		hardened_stop_alloc(object);
 	__atomic_store_n(mark, (uint16_t)(bytes - requested), __ATOMIC_RELAXED);
 	*hardened_canary_at(object, requested) = hardened_canary(object);
@@ -100,15 +104,17 @@ static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t by
 
 /*
  * An object of which `requested` bytes are the caller's, at least HARDENED_CANARY fewer than it has; all of
- * them are zero.  NULL when there is no memory.  Aborts where it was written to while it was free.
+ * them are zero.  NULL on a miss.  Aborts where it was written to while it was free.
  */
 static inline __attribute__((always_inline)) void *hardened_alloc(const struct hardened *cache,
 								  size_t requested)
 {
-	void *object = magazine_alloc(&cache->word);
+	/* Acquire: whoever finds a row that was entered finds what the section needs. */
+	uint32_t bytes = __atomic_load_n(&cache->bytes, __ATOMIC_ACQUIRE);
+	void *object = __builtin_expect(bytes != 0, 1) ? magazine_alloc(&cache->word) : NULL;
 
-	return __builtin_expect(object != NULL, 1) ? hardened_hand_out(cache->bytes, object, requested)
-						   : hardened_alloc_missed(cache, requested);
+	return __builtin_expect(object != NULL, 1) ? hardened_hand_out(bytes, object, requested, false)
+						   : NULL;
 }
 
 /* The checks of a free, of an object whose mark was `slack`; makes it zero. */
@@ -131,34 +137,42 @@ static inline unsigned hardened_exchange_mark(const void *object)
 	return __atomic_exchange_n(page_mark(object), SLAB_BACK, __ATOMIC_ACQ_REL);
 }
 
-/*
- * Frees an object of a hardened cache, of which the caller says that it has so many bytes (SIZE_MAX when it
- * says nothing); false where the address lies in no slab of one.  Aborts where no object that the program has
- * starts there, where it has another size, and where the bytes behind it were written to.
- */
-static inline __attribute__((always_inline)) bool hardened_free(void *object, size_t stated)
+/* The row of the cache that an address belongs to; NULL where that may be none of those in the table. */
+static inline __attribute__((always_inline)) const struct hardened *hardened_find(const void *object)
 {
 	uintptr_t page = page_of(object);
 
-	if (__builtin_expect(page >= page_front.end, 0))
-		return false;
+	/* Acquire, as in hardened_alloc. */
+	if (__builtin_expect(page >= __atomic_load_n(&page_front.end, __ATOMIC_ACQUIRE), 0))
+		return NULL;
 	const struct hardened *cache = hardened_of(page_front.map[page]);
-	uint32_t bytes = cache->bytes;
 
-	if (__builtin_expect(!bytes, 0))
-		return hardened_free_unusual(object, stated);
-	hardened_take_back(bytes, object, hardened_exchange_mark(object), stated);
-	if (__builtin_expect(!magazine_free(&cache->returns, object), 0))
-		hardened_return_missed(object);
-	return true;
+	return __builtin_expect(cache->bytes != 0, 1) ? cache : NULL;
 }
 
-/* As hardened_alloc, as aligned as the cache's objects are even if it is guarded (guard/guard.h). */
-void *hardened_alloc_aligned(const struct hardened *cache, size_t requested);
+/*
+ * Frees an object that hardened_find has a row for, of which the caller says that it has so many bytes
+ * (SIZE_MAX when it says nothing).  Aborts where no object that the program has starts there, where it has
+ * another size, and where the bytes behind it were written to.  False when there was no room for it: then it
+ * is for hardened_return_missed.
+ */
+static inline __attribute__((always_inline)) bool hardened_free(const struct hardened *cache, void *object,
+								size_t stated)
+{
+	uint32_t bytes = cache->bytes;
+
+	hardened_take_back(bytes, object, hardened_exchange_mark(object), stated);
+	return __builtin_expect(magazine_free(&cache->returns, object), 1);
+}
+
+/* The same of any hardened cache, by the slow path if need be; NULL when there is no memory. */
+void *hardened_alloc_any(struct cache *cache, size_t requested);
+/* The same, as aligned as the cache's objects are even if it is guarded (guard/guard.h). */
+void *hardened_alloc_aligned(struct cache *cache, size_t requested);
 /* An object without bytes, of a cache that is untouchable. */
 void *hardened_alloc_untouchable(struct cache *cache);
-/* As hardened_alloc, without waiting; see magazine_try_alloc_missed. */
-void *hardened_try_alloc(const struct hardened *cache, size_t requested);
+/* The same without waiting; see magazine_try_alloc_missed. */
+void *hardened_try_alloc(struct cache *cache, size_t requested);
 /* The caller's bytes of an object, after the checks of a free. */
 size_t hardened_judge(const struct cache *cache, const void *object);
 /* Changes how many they are. */

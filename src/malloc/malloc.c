@@ -41,13 +41,13 @@ static void *malloc_large(size_t size)
 /* ---- hardened mode: every allocation and free of a class ------------------------------------------------
  */
 
-/* From a class, which may be debugged instead, and as aligned as that is. */
-static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size)
+/* From a class, which may be debugged instead. */
+static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size,
+						      void *(*alloc)(struct cache *, size_t))
 {
 	struct cache *cache = &size_classes[index];
-	void *object = likely(magazine_is_hardened(cache))
-			       ? hardened_alloc_aligned(hardened_of(cache->id), size)
-			       : magazine_alloc_checked(cache, size);
+	void *object = likely(magazine_is_hardened(cache)) ? alloc(cache, size)
+							   : magazine_alloc_checked(cache, size);
 
 	return likely(object) ? object : out_of_memory();
 }
@@ -59,35 +59,37 @@ static void *malloc_nothing(void)
 	return likely(object) ? object : out_of_memory();
 }
 
-static __attribute__((noinline)) void *malloc_hardened(size_t size)
+/* Start-up, the larger classes, misses, large objects and those without bytes. */
+static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 {
 	process_enter();
-	/* Not 0, which becomes the largest number. */
-	if (likely(size - 1 < SIZE_CLASS_SMALL - HARDENED_CANARY)) {
-		const struct hardened *cache =
-			&hardened_front[(size + HARDENED_CANARY + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP];
-
-		if (likely(cache->bytes)) {
-			void *object = hardened_alloc(cache, size);
-
-			return likely(object) ? object : out_of_memory();
-		}
-	}
 	if (unlikely(size > SIZE_CLASS_MAX - HARDENED_CANARY))
 		return malloc_large(size);
 	if (unlikely(!size))
 		return malloc_nothing();
-	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size);
+	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size, hardened_alloc_any);
+}
+
+static __attribute__((noinline)) void *malloc_hardened(size_t size)
+{
+	/* Not 0, which becomes the largest number. */
+	if (likely(size - 1 < SIZE_CLASS_SMALL - HARDENED_CANARY)) {
+		void *object = hardened_alloc(
+			&hardened_front[(size + HARDENED_CANARY + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP],
+			size);
+
+		if (likely(object))
+			return object;
+	}
+	return malloc_hardened_missed(size);
 }
 
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
 /* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
  */
-static __attribute__((noinline)) void *malloc_slow(size_t size)
+static __attribute__((noinline)) void *malloc_usual(size_t size)
 {
-	if (unlikely(options.hardened))
-		return malloc_hardened(size);
 	if (unlikely(!process_enter()))
 		return out_of_memory();
 	/* It has just started. */
@@ -104,6 +106,11 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 		return likely(object) ? object : out_of_memory();
 	}
 	return malloc_large(size);
+}
+
+static void *malloc_slow(size_t size)
+{
+	return unlikely(options.hardened) ? malloc_hardened(size) : malloc_usual(size);
 }
 
 /* free() leads here from every page of a linked cache, whose word it does not know. */
@@ -133,33 +140,54 @@ static __attribute__((noinline)) void free_usual(void *object)
 		large_free(object);
 }
 
-static __attribute__((noinline)) void free_hardened(void *object)
+static __attribute__((noinline)) void free_hardened_missed(void *object)
 {
 	process_enter();
-	if (!hardened_free(object, SIZE_MAX))
-		free_usual(object);
+	hardened_return_missed(object);
+}
+
+/* Of what hardened_find has no row for.  Large objects have a size to the page. */
+static __attribute__((noinline)) void free_hardened_unusual(void *object, size_t size)
+{
+	process_enter();
+	if (hardened_free_unusual(object, size))
+		return;
+	if (guard_contains(object)) {
+		guard_free(object, size);
+		return;
+	}
+	size_t bytes = size == SIZE_MAX ? 0 : large_bytes(object);
+
+	if (bytes && bytes != large_bytes_for(size))
+		corruption_abort("large", object, "free with a size that is not the object's");
+	free_usual(object);
+}
+
+/* `size` as the caller says; SIZE_MAX when it says nothing. */
+static inline __attribute__((always_inline)) void free_hardened(void *object, size_t size)
+{
+	const struct hardened *cache = hardened_find(object);
+
+	if (unlikely(!cache))
+		free_hardened_unusual(object, size);
+	else if (unlikely(!hardened_free(cache, object, size)))
+		free_hardened_missed(object);
+}
+
+static __attribute__((noinline)) void free_unsized_hardened(void *object)
+{
+	free_hardened(object, SIZE_MAX);
+}
+
+static __attribute__((noinline)) void free_sized_hardened(void *object, size_t size)
+{
+	free_hardened(object, size);
 }
 
 static void free_slow(void *object)
 {
 	if (unlikely(options.hardened))
-		free_hardened(object);
-	else
-		free_usual(object);
-}
-
-/* Large objects have a size to the page. */
-static __attribute__((noinline)) void free_sized_hardened(void *object, size_t size)
-{
-	process_enter();
-	if (hardened_free(object, size))
-		return;
-	size_t bytes = guard_contains(object) ? 0 : large_bytes(object);
-
-	if (bytes && bytes != large_bytes_for(size))
-		corruption_abort("large", object, "free with a size that is not the object's");
-	if (guard_contains(object))
-		guard_free(object, size);
+		free_unsized_hardened(object);
 	else
 		free_usual(object);
 }
@@ -403,7 +431,7 @@ static void *aligned_hardened(size_t alignment, size_t size)
 	bool zeroed;
 
 	if (likely(index < SIZE_CLASSES))
-		return alloc_hardened(index, size);
+		return alloc_hardened(index, size, hardened_alloc_aligned);
 	void *object = large_alloc(size, alignment, &zeroed);
 
 	return object ? object : out_of_memory();

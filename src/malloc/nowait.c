@@ -14,7 +14,7 @@ static void *from_class(unsigned index, size_t size)
 	struct cache *cache = &size_classes[index];
 
 	if (magazine_is_hardened(cache))
-		return hardened_try_alloc(hardened_of(cache->id), size);
+		return hardened_try_alloc(cache, size);
 	void *object = magazine_alloc(&cache->offset);
 
 	if (object)

@@ -39,13 +39,6 @@ static uint16_t capacity_of(const struct slab_traits *traits)
 	return (uint16_t)(objects < LEAST ? LEAST : objects > MOST ? MOST : objects);
 }
 
-static void fill_hardened_front(void)
-{
-	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
-		hardened_front[step] =
-			*hardened_of(size_classes[size_class_index(step * SIZE_CLASS_STEP)].id);
-}
-
 static void create_nothing(void)
 {
 	static const struct slab_traits traits = {
@@ -84,15 +77,29 @@ void size_class_init(void)
 	}
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
 		malloc_front.offset[step] = size_classes[size_class_index(step * SIZE_CLASS_STEP)].offset;
-	if (options.hardened) {
-		fill_hardened_front();
+	if (options.hardened)
 		create_nothing();
+}
+
+static void open_hardened(void)
+{
+	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
+		struct hardened *row = &hardened_front[step];
+		const struct hardened *entered =
+			hardened_of(size_classes[size_class_index(step * SIZE_CLASS_STEP)].id);
+
+		row->word = entered->word;
+		row->returns = entered->returns;
+		/* Release: see hardened_alloc. */
+		__atomic_store_n(&row->bytes, entered->bytes, __ATOMIC_RELEASE);
 	}
 }
 
 void size_class_open(void)
 {
-	if (options.hardened)
+	if (options.hardened) {
+		open_hardened();
 		return;
+	}
 	__atomic_store_n(&malloc_front.small_limit, SIZE_CLASS_SMALL + 1, __ATOMIC_RELEASE);
 }

@@ -155,7 +155,8 @@ void layout_open(void)
 		       : mapped < usable  ? mapped
 					  : usable;
 
-	page_front.end = page_front.heap_page + pages;
+	/* Release: hardened mode comes here without a look at whether the library has started. */
+	__atomic_store_n(&page_front.end, page_front.heap_page + pages, __ATOMIC_RELEASE);
 	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
 }
 
