@@ -245,16 +245,26 @@ static void realloc_step(void *object, size_t from, size_t to)
 	free(moved);
 }
 
+/* Each byte counts: CPUSLAB_DEBUG and hardened mode guard what is behind an object's last one. */
+static bool sizes_are_exact(void)
+{
+	void *object = malloc(17);
+	bool exact = malloc_usable_size(object) == 17;
+	free(object);
+	return exact;
+}
+
 static void realloc_keeps_content_across_borders(void)
 {
 	size_t border = 0;
+	bool few = check_cpuslab() && !sizes_are_exact();
 	while (border < 300 * KIB) {
 		void *object = malloc(border + 1);
 		size_t next = malloc_usable_size(object);
 		free(object);
 		CHECK(next > border);
-		/* Where every 16 bytes are a border (glibc), a selection of them is enough. */
-		border = check_cpuslab() ? next : next + next / 256 * 16;
+		/* Where every byte is a border, or every 16 (glibc), a selection of them is enough. */
+		border = few ? next : next + next / 256 * 16;
 		realloc_step(malloc(border), border, border + 1);
 		realloc_step(malloc(border + 1), border + 1, border);
 		realloc_step(malloc(border), border, border);
@@ -431,6 +441,32 @@ static void free_keeps_errno(void)
 		void *object = realloc(malloc(10), 5 * MIB);
 		free(object);
 		CHECK(object && errno == 4321);
+	}
+}
+
+/* So that a program may look at errno after a call that had nothing to complain of. */
+static void success_keeps_errno(void)
+{
+	if (!check_cpuslab())
+		return;
+	for (unsigned i = 0; kinds[i] <= 4 * MIB; i++) {
+		size_t size = kinds[i];
+		void *object = NULL;
+		errno = 4321;
+		free(malloc(size));
+		free(calloc(2, size / 2 + 1));
+		free(aligned_alloc(64, size));
+		free(memalign(16384, size));
+		free(valloc(size));
+		free(pvalloc(size));
+		CHECK(posix_memalign(&object, 256, size) == 0);
+		CHECK(malloc_usable_size(object) >= size);
+		CHECK((object = realloc(object, 2 * size)) &&
+		      (object = reallocarray(object, 1, size / 3 + 1)));
+		CHECK(!realloc(object, 0));
+		malloc_trim(0);
+		CHECK(mallinfo2().arena > 0 && mallopt(M_MMAP_MAX, 7) == 1);
+		CHECK(errno == 4321, "errno is %d after %zu bytes", errno, size);
 	}
 }
 
@@ -625,8 +661,15 @@ static void tune(void *unused)
 		{M_ARENA_MAX, 1},
 		{M_CHECK_ACTION, 3},
 		{M_PERTURB, 0},
+		{M_PERTURB, 0x5a},
+		{M_MXFAST, 0},
+		{M_MXFAST, 160},
+		{M_TRIM_THRESHOLD, -1},
+		{-1000, 7},
 	};
 	(void)unused;
+	CHECK(mallopt(M_MXFAST, 161) == 0 && mallopt(M_MXFAST, -1) == 0,
+	      "the largest fast bin has 160 bytes");
 	for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
 		CHECK(mallopt(parameters[i][0], parameters[i][1]) == 1, "mallopt(%d, %d)", parameters[i][0],
 		      parameters[i][1]);
@@ -693,6 +736,7 @@ int main(void)
 	every_alignment_works();
 	page_allocations();
 	free_keeps_errno();
+	success_keeps_errno();
 	sized_frees_free();
 	malloc_trim_keeps_what_lives();
 	if (family) {

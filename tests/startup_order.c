@@ -14,6 +14,23 @@ enum { STAGES = 7 };
 static void *kept[STAGES];
 static unsigned stages;
 
+/* What the first call of all found in the environment, which libc itself may not know by then. */
+static void check_options(char **environment)
+{
+	const char *wanted = "";
+
+	if (!check_cpuslab())
+		return;
+	for (; *environment; environment++)
+		if (strncmp(*environment, "CPUSLAB_OPTIONS=", 16) == 0)
+			wanted = *environment + 16;
+	enum cpuslab_vcpu_mode mode = cpuslab_vcpu_mode();
+	if (strcmp(wanted, "vcpu:slot") == 0)
+		CHECK(mode == CPUSLAB_VCPU_THREAD_SLOT, "%s, and the mode is %s", wanted, check_mode());
+	if (strcmp(wanted, "vcpu:cpu_id") == 0)
+		CHECK(mode != CPUSLAB_VCPU_MM_CID, "%s, and the mode is %s", wanted, check_mode());
+}
+
 /* Each stage verifies and frees what the one before it left. */
 static void stage(void)
 {
@@ -39,10 +56,11 @@ static void stage(void)
 /* The program's own pre-initialisers run before the constructors of every library. */
 static void before_everything(int argc, char **argv, char **environment)
 {
-	(void)argc, (void)argv, (void)environment;
+	(void)argc, (void)argv;
 	free(NULL);
 	free(NULL);
 	stage();
+	check_options(environment);
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **,

@@ -39,7 +39,7 @@ comm -12 "$folder/wanted" "$folder/libc" | comm -23 - "$folder/own" >"$folder/bo
 [ -s "$folder/borrowed" ]
 while read -r name; do
 	case $name in
-	mem* | str* | stpcpy | stpncpy | snprintf | sprintf | secure_getenv | getauxval | sigfillset | __ctype_*) ;;
+	mem* | str* | stpcpy | stpncpy | snprintf | sprintf | getauxval | sigfillset | __ctype_*) ;;
 	__errno_location | __libc_single_threaded | __progname | program_invocation_short_name | _dl_find_object) ;;
 	atexit | __cxa_* | __register_atfork | pthread_atfork | pthread_key_create | pthread_setspecific | ferror) ;;
 	abort | raise | fprintf | __fprintf_chk) ;;
@@ -53,7 +53,7 @@ done <"$folder/borrowed"
 
 # ---- what os.c can call -----------------------------------------------------------------------------------------
 undefined "$objects/os/os.c.o" | comm -12 - "$folder/libc" |
-	grep -vxE '__errno_location|getauxval|syscall|strtoul|__isoc23_strtoul|mem[a-z]*' |
+	grep -vxE '__errno_location|getauxval|environ|syscall|strtoul|__isoc23_strtoul|mem[a-z]*|str[a-z]*' |
 	sed -e 's/^sigaction$/rt_sigaction/' -e 's/^sched_getcpu$/getcpu/' -e 's/^__open_2$/open/' |
 	expect_listed "src/os/os.c" || failed=1
 grep -rhoE '\bSYS_[a-z_0-9]+' "$source/src" | sed 's/^SYS_//' | sort -u | expect_listed "src" || failed=1

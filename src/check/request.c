@@ -115,7 +115,7 @@ void check_request_parse(const char *string)
 
 void check_request_init(void)
 {
-	const char *string = secure_getenv("CPUSLAB_DEBUG");
+	const char *string = os_environment("CPUSLAB_DEBUG");
 
 	if (!string)
 		return;

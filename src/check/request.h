@@ -39,7 +39,7 @@ enum check_flags {
 /* Parses a string, which must stay as it is.  What it does not understand is reported in one line on stderr.
  */
 void check_request_parse(const char *string);
-/* Reads the environment (secure_getenv, so that a set-user-id program ignores it) and parses. */
+/* Reads the environment, which a set-user-id program ignores, and parses. */
 void check_request_init(void);
 
 /* The flags that a cache gets: those that its creator asks for, and what was requested for its name. */

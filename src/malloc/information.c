@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "arch/arch.h"
 #include "malloc/large.h"
@@ -56,9 +57,35 @@ EXPORT struct mallinfo mallinfo(void)
 	};
 }
 
+enum { XML_CHARACTER = sizeof "&quot;" - 1, XML_NAME = XML_CHARACTER * REPORT_NAME };
+
+/* A name as the value of an attribute.  XML has no control characters, and knows no bytes that are not UTF-8.
+ */
+static const char *xml_name(char text[static XML_NAME], const char *name)
+{
+	char *end = text;
+
+	for (; *name; name++) {
+		const char *character = *name == '"'                 ? "&quot;"
+					: *name == '&'               ? "&amp;"
+					: *name == '<'               ? "&lt;"
+					: *name == '>'               ? "&gt;"
+					: *name < ' ' || *name > '~' ? "?"
+								     : NULL;
+
+		if (character)
+			end = stpcpy(end, character);
+		else
+			*end++ = *name;
+	}
+	*end = 0;
+	return text;
+}
+
 EXPORT int malloc_info(int options, FILE *stream)
 {
 	struct report report;
+	char name[XML_NAME];
 	struct cache_report cache;
 
 	if (options != 0) {
@@ -75,8 +102,8 @@ EXPORT int malloc_info(int options, FILE *stream)
 			"<cache name=\"%s\" size=\"%u\" live=\"%lu\" hoarded=\"%lu\" total=\"%lu\" "
 			"slabs=\"%lu\" "
 			"pages_per_slab=\"%u\" alloc_misses=\"%lu\" free_misses=\"%lu\"/>\n",
-			cache.name, cache.size, cache.live, cache.hoarded, cache.total, cache.slabs,
-			cache.pages_per_slab, cache.alloc_misses, cache.free_misses);
+			xml_name(name, cache.name), cache.size, cache.live, cache.hoarded, cache.total,
+			cache.slabs, cache.pages_per_slab, cache.alloc_misses, cache.free_misses);
 	}
 	report_all(&report);
 	fprintf(stream,
@@ -131,12 +158,15 @@ EXPORT void malloc_stats(void)
 	os_write_error(line, (size_t)length);
 }
 
-/* Every parameter of glibc's is accepted; none of them means anything here. */
+/*
+ * Every parameter of glibc's is accepted, and those that nobody knows, as glibc does; none of them means
+ * anything here.  0 where a value is outside of what mallopt(3) allows.
+ */
 EXPORT int mallopt(int parameter, int value)
 {
-	(void)parameter;
-	(void)value;
-	return 1;
+	enum { FAST_BIN_MOST = 80 * sizeof(size_t) / 4 };
+
+	return parameter != M_MXFAST || (value >= 0 && value <= FAST_BIN_MOST);
 }
 
 /* `keep` is a hint for a heap with a top; there is none here.  1 when memory went back to the system. */

@@ -231,7 +231,7 @@ void options_parse(const char *string)
 
 void options_init(void)
 {
-	const char *string = secure_getenv("CPUSLAB_OPTIONS");
+	const char *string = os_environment("CPUSLAB_OPTIONS");
 	if (string)
 		options_parse(string);
 }

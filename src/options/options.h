@@ -32,7 +32,7 @@ extern struct options options;
 /* Parses a string of options into `options`.  Reports each bad token in one line on stderr. */
 void options_parse(const char *string);
 
-/* Reads the environment (secure_getenv, so that a set-user-id program ignores it) and parses. */
+/* Reads the environment, which a set-user-id program ignores, and parses. */
 void options_init(void);
 
 /* Describes the option number `index`; false past the last.  `value` receives its present value as text. */

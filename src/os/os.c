@@ -8,6 +8,7 @@
 #include <linux/rseq.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -31,6 +32,10 @@
 		errno = saved_errno;                                                                         \
 		result;                                                                                      \
 	})
+
+/* Where the kernel laid argc, the arguments and the environment.  glibc's; other C libraries need not have
+ * it. */
+extern void *__libc_stack_end __attribute__((weak));
 
 /* 0 or a positive errno from a call that returns -1 and sets errno. */
 #define STATUS(call)                                                                                         \
@@ -156,6 +161,30 @@ size_t os_mappings_most(void)
 	size_t most = length ? strtoul(text, NULL, 10) : 0;
 
 	return most ? most : USUAL;
+}
+
+/*
+ * glibc sets `environ` as it initialises, which is after the program's own pre-initialisers and after the
+ * constructors of a library that does not need it; these may allocate.
+ */
+static char **first_environment(void)
+{
+	const intptr_t *count = &__libc_stack_end ? __libc_stack_end : NULL;
+
+	return count ? (char **)(count + 1 + *count + 1) : NULL;
+}
+
+const char *os_environment(const char *name)
+{
+	size_t length = strlen(name);
+	char **entry = environ ? environ : first_environment();
+
+	if (getauxval(AT_SECURE) || !entry)
+		return NULL;
+	for (; *entry; entry++)
+		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
 }
 
 unsigned os_possible_cpus(void)

@@ -52,6 +52,11 @@ int os_wipe_on_fork(void *address, size_t bytes);
 size_t os_limit_address_space(void);
 /* How many mappings the system lets a process have. */
 size_t os_mappings_most(void);
+/*
+ * What the user has set in the environment of the program; NULL for nothing, and in a set-user-id program.
+ * The value lies where the program may write over it.
+ */
+const char *os_environment(const char *name);
 /* An upper bound of the vCPU ids that this kernel can hand out. */
 unsigned os_possible_cpus(void);
 /* CPUs that the process may use now. */

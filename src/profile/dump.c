@@ -172,7 +172,7 @@ static void on_signal(int number)
 
 void profile_begin(void)
 {
-	const char *wish = secure_getenv("CPUSLAB_PROFILE");
+	const char *wish = os_environment("CPUSLAB_PROFILE");
 
 	if (wish && *wish && strlen(wish) < sizeof(prefix))
 		strcpy(prefix, wish);
