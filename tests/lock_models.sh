@@ -13,12 +13,14 @@ check pagelock 0 -DLIVES=2
 check pagelock 0 -DLIVES=1 -DROUNDS=2 -DSTALE=1
 check pagelock 0 -DLIVES=1 -DROUNDS=2 -DTIMED=0 -DRACES=0
 check pagelock 0 -DLIVES=1 -DWATCHER=1
-for broken in 1 2 3 5; do
+check pagelock 0 -DLIVES=1 -DTIMED=0 -DMIXED=1
+for broken in 1 2 3 5 7; do
 	check pagelock 1 -DBREAK=$broken
 done
 for broken in 4 6; do
 	check pagelock 1 -DROUNDS=2 -DBREAK=$broken
 done
+check pagelock 1 -DLIVES=1 -DROUNDS=3 -DTIMED=0 -DMIXED=1 -DBREAK=8
 
 if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check spinlock 0 -DROUNDS=4

@@ -12,7 +12,8 @@
  * 1. The WAITERS bit is set and cleared only under the guard, by or on behalf of a thread that waits for
  *    that very byte.  A waiter sets it in the same compare-and-exchange that finds LOCKED set; so an
  *    unlock either comes later in the byte's history, sees the bit, and comes for the waiter, or it comes
- *    before, and the waiter sees the lock free.
+ *    before, and the waiter sees the lock free.  It may leave the bit alone only where rule 4 has somebody
+ *    else come for it.
  * 2. A waker arrives with an address.  The lock may have been taken, unlocked and freed since the waker's
  *    unlock, so the byte is not the waker's to touch, not even to clear a stale WAITERS bit, unless it finds
  *    a waiter for that address in the queue: whoever waits keeps the memory, and cannot leave the queue
@@ -21,10 +22,12 @@
  *    an unlock and the arrival of its waker nobody can slip in ahead of an owed waiter, and a watcher for
  *    an unlock is served by whoever takes the lock, if the waker was too slow.  Whoever finds the lock free
  *    and somebody owed hands it over first: no waiter depends on a waker that has lost its CPU.
- * 4. A patient waiter is taken out of the queue by its waker and competes again; meanwhile WAITERS is clear
- *    (unless watchers need it), though others may be queued, so that passers-by lock and unlock at full
- *    speed and wake nobody else.  The debt is the woken waiter's: under the guard it either takes the lock,
- *    or queues again in front, or gives up, and in all cases sets WAITERS if others are queued.
+ * 4. A patient waiter is taken out of the queue by its waker and competes again.  Until it comes back to the
+ *    guard it stands among the `awake`, and no other is woken for that byte: WAITERS is clear (unless
+ *    somebody is owed the lock, or watches), though others are queued, or queue meanwhile, so that
+ *    passers-by lock and unlock at full speed.  The debt is the awake waiter's: under the guard it either
+ *    takes the lock, or queues again in front, or gives up, is awake no more, and in all cases sets WAITERS
+ *    if others are queued.
  * 5. What a waker does to the byte, it does before it tells the waiter; after that the lock and the
  *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
  *    checks its own state again.
@@ -44,6 +47,9 @@ enum { QUEUES = 256, QUEUE_PAGE_BYTES = OS_PAGE_BYTES };
 #else
 enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
 #endif
+
+/* Looks of a newcomer where others wait already: some microseconds. */
+enum { LOOKS_IN_A_CROWD = 4 };
 
 enum waiter_state {
 	WAITING, /* queued, awake */
@@ -66,8 +72,11 @@ struct waiters {
 
 struct queue {
 	struct cpuslab_spinlock guard;
+	uint32_t crowd; /* of those that wait for a lock, asleep or not; counted without the guard */
 	struct waiters owed, patient, watchers;
+	struct waiter *awake; /* linked through `next` */
 } __attribute__((aligned(64)));
+_Static_assert(sizeof(struct queue) == 64, "a queue is one cache line");
 
 /* Whole pages, whatever their size, so that wiping them on fork wipes nothing else. */
 static union {
@@ -125,12 +134,39 @@ static bool anyone_for(const struct queue *queue, const uint8_t *byte)
 	       first_for(&queue->watchers, byte);
 }
 
+static bool anyone_awake_for(const struct queue *queue, const uint8_t *byte)
+{
+	const struct waiter *waiter = queue->awake;
+
+	while (waiter && waiter->byte != byte)
+		waiter = waiter->next;
+	return waiter;
+}
+
+/* It has come back: rule 4. */
+static void no_more_awake(struct queue *queue, struct waiter *waiter)
+{
+	struct waiter **link = &queue->awake;
+
+	while (*link != waiter)
+		link = &(*link)->next;
+	*link = waiter->next;
+}
+
+/* Whether WAITERS must be set, so that whoever unlocks comes for those who are queued. */
+static bool needs_waker(const struct queue *queue, const uint8_t *byte)
+{
+	return first_for(&queue->owed, byte) || first_for(&queue->watchers, byte) ||
+	       (first_for(&queue->patient, byte) && !anyone_awake_for(queue, byte));
+}
+
 /* ---- waking ----------------------------------------------------------------------------------------------
  */
 
-/* Those taken out under the guard, to be told after it; linked through `next`. */
+/* Those taken out under the guard, to be told after it. */
 struct told {
-	struct waiter *woken;
+	struct waiter *watchers; /* linked through `next` */
+	struct waiter *awake;
 	struct waiter *granted;
 };
 
@@ -145,17 +181,12 @@ static void tell_all(struct told *told)
 {
 	if (told->granted)
 		tell(told->granted, GRANTED);
-	for (struct waiter *waiter = told->woken, *next; waiter; waiter = next) {
+	if (told->awake)
+		tell(told->awake, WOKEN);
+	for (struct waiter *waiter = told->watchers, *next; waiter; waiter = next) {
 		next = waiter->next;
 		tell(waiter, WOKEN);
 	}
-}
-
-static void wake_later(struct told *told, struct waiters *list, struct waiter *waiter)
-{
-	take_out(list, waiter);
-	waiter->next = told->woken;
-	told->woken = waiter;
 }
 
 /* Takes out the watchers whose bits have changed. */
@@ -163,9 +194,25 @@ static void take_out_watchers(struct queue *queue, const uint8_t *byte, uint8_t 
 {
 	for (struct waiter *watcher = queue->watchers.first, *next; watcher; watcher = next) {
 		next = watcher->next;
-		if (watcher->byte == byte && ((value ^ watcher->seen) & watcher->mask))
-			wake_later(told, &queue->watchers, watcher);
+		if (watcher->byte == byte && ((value ^ watcher->seen) & watcher->mask)) {
+			take_out(&queue->watchers, watcher);
+			watcher->next = told->watchers;
+			told->watchers = watcher;
+		}
 	}
+}
+
+/* Takes out the first patient waiter to compete again, unless another still does: rule 4. */
+static void wake_patient(struct queue *queue, const uint8_t *byte, struct told *told)
+{
+	struct waiter *patient = first_for(&queue->patient, byte);
+
+	if (!patient || anyone_awake_for(queue, byte))
+		return;
+	take_out(&queue->patient, patient);
+	patient->next = queue->awake;
+	queue->awake = patient;
+	told->awake = patient;
 }
 
 /*
@@ -176,8 +223,8 @@ static uint8_t locked_value(struct queue *queue, const uint8_t *byte, uint8_t va
 {
 	value |= CPUSLAB_PAGELOCK_LOCKED;
 	take_out_watchers(queue, byte, value, told);
-	return anyone_for(queue, byte) ? value | CPUSLAB_PAGELOCK_WAITERS
-				       : value & (uint8_t)~CPUSLAB_PAGELOCK_WAITERS;
+	return needs_waker(queue, byte) ? value | CPUSLAB_PAGELOCK_WAITERS
+					: value & (uint8_t)~CPUSLAB_PAGELOCK_WAITERS;
 }
 
 /*
@@ -209,7 +256,7 @@ static void serve_watchers(struct queue *queue, uint8_t *byte, struct told *told
 {
 	take_out_watchers(queue, byte, __atomic_load_n(byte, __ATOMIC_RELAXED), told);
 	/* Rule 2: those just taken out have not been told yet, so the memory is there. */
-	if (told->woken && !anyone_for(queue, byte))
+	if (told->watchers && !needs_waker(queue, byte))
 		__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
 }
 
@@ -228,11 +275,9 @@ __attribute__((noinline)) void cpuslab_pagelock_wake_unlocked(const uint8_t *add
 		/* Whoever took it did so under the guard, served for the unlock, and left WAITERS right. */
 		serve_watchers(queue, byte, &told);
 	} else if (!serve_free_lock(queue, byte, value, &told)) {
-		struct waiter *patient = first_for(&queue->patient, byte);
-		if (patient)
-			wake_later(&told, &queue->patient, patient);
-		/* Rule 4.  Somebody owed is queued still if a passer-by was faster. */
-		if (!first_for(&queue->owed, byte) && !first_for(&queue->watchers, byte))
+		wake_patient(queue, byte, &told);
+		/* Somebody owed is queued still if a passer-by was faster. */
+		if (!needs_waker(queue, byte))
 			__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
 	}
 done:
@@ -292,8 +337,8 @@ static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queu
 	bool left = waiter->queued;
 	if (left) {
 		take_out(list, waiter);
-		/* Rule 1: this thread still uses the lock, so the memory is there. */
-		if (!anyone_for(queue, waiter->byte))
+		/* Rule 2: this thread still uses the lock, so the memory is there. */
+		if (!needs_waker(queue, waiter->byte))
 			__atomic_fetch_and(waiter->byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS,
 					   __ATOMIC_RELAXED);
 	}
@@ -306,21 +351,29 @@ static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queu
 enum attempt { TAKEN, QUEUED, REFUSED };
 
 /*
- * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any), in front if
- * it has waited before.  Leaves WAITERS right in all cases: this is where the debt of rule 4 is paid.
+ * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any).  Leaves
+ * WAITERS right in all cases: this is where the debt of rule 4 is paid, by a waiter that was `awake`, which
+ * stays in front of the patient.
  */
 static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct waiter *waiter,
-				  struct waiters *list, bool in_front)
+				  struct waiters *list, bool awake)
 {
+	bool in_front = awake && list == &queue->patient;
 	struct told told = {0};
 	enum attempt attempt;
 
 	cpuslab_spin_lock(&queue->guard);
+	if (awake)
+		no_more_awake(queue, waiter);
 	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED), wanted;
 	for (;;) {
 		if (value & CPUSLAB_PAGELOCK_LOCKED) {
+			bool left_to_another = list == &queue->patient && anyone_awake_for(queue, byte);
+
 			attempt = list ? QUEUED : REFUSED;
-			wanted = list || anyone_for(queue, byte) ? value | CPUSLAB_PAGELOCK_WAITERS : value;
+			wanted = (list && !left_to_another) || needs_waker(queue, byte)
+					 ? value | CPUSLAB_PAGELOCK_WAITERS
+					 : value;
 		} else if (serve_free_lock(queue, byte, value, &told)) {
 			value = __atomic_load_n(byte, __ATOMIC_RELAXED);
 			continue;
@@ -345,8 +398,13 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 	return attempt;
 }
 
-/* Looks for a free lock for a short while; gives up at once where others have been waiting already. */
-static bool spin_for_lock(struct cpuslab_pagelock *lock)
+/*
+ * Looks for a free lock for a short while; where others wait already, for a very short while.  Their waker is
+ * somebody who runs or will run, and a CPU that does not look is one that they can have: measured with more
+ * threads than CPUs, one owner that is left alone gets more done than two CPUs that take the lock from each
+ * other.
+ */
+static bool spin_for_lock(struct cpuslab_pagelock *lock, const struct queue *queue)
 {
 	struct lock_backoff backoff = LOCK_BACKOFF;
 
@@ -357,26 +415,23 @@ static bool spin_for_lock(struct cpuslab_pagelock *lock)
 			return false;
 		if (!(value & CPUSLAB_PAGELOCK_LOCKED) && cpuslab_pagelock_lock_fast(lock, value))
 			return true;
+		if (backoff.looks + LOOKS_IN_A_CROWD <= LOCK_LOOKS &&
+		    __atomic_load_n(&queue->crowd, __ATOMIC_RELAXED) > 0)
+			return false;
 	} while (lock_back_off(&backoff));
 	return false;
 }
 
-static int lock_slowly(struct cpuslab_pagelock *lock, const struct timespec *deadline)
+static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct timespec *deadline)
 {
-	struct queue *queue = queue_of(&lock->byte);
-	struct waiter waiter = {.byte = &lock->byte};
+	struct waiter waiter = {.byte = byte};
 	unsigned allowed = __atomic_load_n(&unfairness, __ATOMIC_RELAXED);
 
-	if (spin_for_lock(lock))
-		return 0;
-	prepare_for_fork();
 	for (unsigned lost = 0;; lost++) {
-		bool owed = lost >= allowed;
-		struct waiters *list = owed ? &queue->owed : &queue->patient;
+		/* Among the owed, first come, first served. */
+		struct waiters *list = lost >= allowed ? &queue->owed : &queue->patient;
 
-		/* Among the owed, first come, first served; a patient one that has lost a race keeps its
-		 * place. */
-		if (take_or_queue(queue, &lock->byte, &waiter, list, lost > 0 && !owed) == TAKEN)
+		if (take_or_queue(queue, byte, &waiter, list, lost > 0) == TAKEN)
 			return 0;
 		if (!wait_until_told(&waiter, deadline) && leave_queue(&waiter, list, queue))
 			break;
@@ -384,7 +439,20 @@ static int lock_slowly(struct cpuslab_pagelock *lock, const struct timespec *dea
 			return 0;
 	}
 	/* A lock that is free is taken whatever the deadline says. */
-	return take_or_queue(queue, &lock->byte, NULL, NULL, false) == TAKEN ? 0 : ETIMEDOUT;
+	return take_or_queue(queue, byte, NULL, NULL, false) == TAKEN ? 0 : ETIMEDOUT;
+}
+
+static int lock_slowly(struct cpuslab_pagelock *lock, const struct timespec *deadline)
+{
+	struct queue *queue = queue_of(&lock->byte);
+
+	if (spin_for_lock(lock, queue))
+		return 0;
+	prepare_for_fork();
+	__atomic_fetch_add(&queue->crowd, 1, __ATOMIC_RELAXED);
+	int status = queue_for_lock(queue, &lock->byte, deadline);
+	__atomic_fetch_sub(&queue->crowd, 1, __ATOMIC_RELAXED);
+	return status;
 }
 
 __attribute__((noinline)) void cpuslab_pagelock_lock_slow(struct cpuslab_pagelock *lock)

@@ -8,13 +8,16 @@
  *
  *   THREADS   contenders (3)           ROUNDS    acquisitions of each, in each life of the memory (1)
  *   LIVES     lives of the memory (2)  RACES     lost races before the lock is owed (1)
+ *   MIXED     1: the first contender began when no race could be lost: it is owed the lock at once (0)
  *   WATCHER   1: a further thread waits for an unlock (0)
  *   TIMED     so many of the contenders may reach a deadline in every wait, at any time (1)
  *   STALE     1: WAITERS is set at the start, with nobody queued: a forked child (0)
- *   BREAK     0: the lock as it is.  1 to 6: with one of its rules left out; each must be found wanting:
+ *   BREAK     0: the lock as it is.  1 to 8: with one of its rules left out; each must be found wanting:
  *             1 a waker that finds nobody clears WAITERS; 2 unlock reads the byte again; 3 a woken waiter does
  *             not set WAITERS for the others; 4 a free lock is taken though somebody is owed it; 5 the futex
- *             sleeps without comparing; 6 the inline path takes a lock with WAITERS set
+ *             sleeps without comparing; 6 the inline path takes a lock with WAITERS set;
+ *             7 an awake waiter that has come back still counts as awake; 8 those owed the lock rely on an awake
+ *             waiter too
  *
  * Checked: one owner at a time; nobody touches freed memory; nobody sleeps for ever (invalid end state); a
  * woken waiter loses at most RACES races; nobody but those owed it before overtakes one that is owed the lock;
@@ -32,6 +35,9 @@
 #ifndef RACES
 #define RACES 1
 #endif
+#ifndef MIXED
+#define MIXED 0
+#endif
 #ifndef WATCHER
 #define WATCHER 0
 #endif
@@ -47,6 +53,7 @@
 
 #define ALL	(THREADS + WATCHER)
 #define NOBODY	255
+#define ALLOWED	(MIXED && me == 0 -> 0 : RACES)
 #define ALIVE	assert(!freed)
 
 mtype = { WAITING, PARKED, WOKEN, GRANTED };
@@ -59,10 +66,12 @@ mtype state[ALL];
 bool asleep[ALL];
 byte owed[ALL], owed_count;
 byte patient[ALL], patient_count;
+byte awake = NOBODY; /* was woken to compete again, and has not come back to the guard */
 bool watching; /* the one watcher is queued */
 byte overtaken[ALL]; /* acquisitions by others since it has been owed the lock */
 
 #define ANYONE	(owed_count + patient_count + watching > 0)
+#define NEEDS_WAKER	(owed_count + watching > 0 || (patient_count > 0 && awake == NOBODY))
 
 /* Macros, because an inline takes no array. */
 #define append(list, count, who) list[count] = who; count++
@@ -137,7 +146,7 @@ inline grant()
 	granted = owed[0];
 	take_out(owed, owed_count, granted);
 	locked = true;
-	waiters = ANYONE;
+	waiters = NEEDS_WAKER;
 	acquired(granted)
 }
 
@@ -163,8 +172,9 @@ inline wake_unlocked()
 				:: owed_count > 0 && !locked -> grant()
 				:: else ->
 					if
-					:: patient_count > 0 ->
+					:: patient_count > 0 && awake == NOBODY ->
 						woken = patient[0];
+						awake = woken;
 						take_out(patient, patient_count, woken)
 					:: else
 					fi
@@ -175,7 +185,7 @@ inline wake_unlocked()
 				d_step {
 					ALIVE;
 					if
-					:: owed_count == 0 && !watching -> waiters = false
+					:: !NEEDS_WAKER -> waiters = false
 					:: else
 					fi
 				}
@@ -215,10 +225,17 @@ inline take_or_queue(queue)
 	do
 	:: d_step {
 		ALIVE;
+#if BREAK != 7
+		awake = (awake == me -> NOBODY : awake);
+#endif
 		if
 		:: locked ->
 			if
-			:: queue || ANYONE -> waiters = true
+#if BREAK == 8
+			:: (queue && awake == NOBODY) || NEEDS_WAKER -> waiters = true
+#else
+			:: (queue && (lost >= ALLOWED || awake == NOBODY)) || NEEDS_WAKER -> waiters = true
+#endif
 			:: else
 			fi;
 #if BREAK == 3
@@ -231,8 +248,8 @@ inline take_or_queue(queue)
 			:: queue ->
 				state[me] = WAITING;
 				if
-				:: lost >= RACES -> append(owed, owed_count, me); overtaken[me] = 0
-				:: lost < RACES && lost > 0 -> prepend(patient, patient_count, me)
+				:: lost >= ALLOWED -> append(owed, owed_count, me); overtaken[me] = 0
+				:: lost < ALLOWED && lost > 0 -> prepend(patient, patient_count, me)
 				:: else -> append(patient, patient_count, me)
 				fi
 			:: else
@@ -245,7 +262,7 @@ inline take_or_queue(queue)
 			:: owed_count > 0 && granted == NOBODY && BREAK != 4 -> grant(); more = true
 			:: else ->
 				locked = true;
-				waiters = ANYONE;
+				waiters = NEEDS_WAKER;
 #if BREAK == 3
 				waiters = false;
 #endif
@@ -294,7 +311,7 @@ inline leave_queue()
 		fi;
 		i = 0;
 		if
-		:: left && !ANYONE -> waiters = false
+		:: left && !NEEDS_WAKER -> waiters = false
 		:: else
 		fi
 	}
@@ -365,7 +382,7 @@ active [THREADS] proctype contender()
 					take_or_queue(false);
 					break
 				:: !timed_out && state[me] == GRANTED -> taken = true
-				:: else -> assert(lost < RACES); lost++
+				:: else -> assert(lost < ALLOWED); lost++
 				fi
 			fi
 		od;

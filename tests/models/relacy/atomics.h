@@ -18,6 +18,7 @@ void relacy_store(volatile void *address, size_t size, uintptr_t value, int orde
 uintptr_t relacy_exchange(volatile void *address, size_t size, uintptr_t value, int order);
 bool relacy_compare_exchange(volatile void *address, size_t size, void *expected, uintptr_t desired,
 			     bool weak, int success, int failure);
+uintptr_t relacy_fetch_add(volatile void *address, size_t size, uintptr_t value, int order);
 uintptr_t relacy_fetch_or(volatile void *address, size_t size, uintptr_t value, int order);
 uintptr_t relacy_fetch_and(volatile void *address, size_t size, uintptr_t value, int order);
 uintptr_t relacy_fetch_xor(volatile void *address, size_t size, uintptr_t value, int order);
@@ -33,6 +34,9 @@ void relacy_pause(void);
 	RELACY_AS(p, relacy_exchange(p, sizeof *(p), (uintptr_t)(value), order))
 #define __atomic_compare_exchange_n(p, e, d, w, s, f)                                                        \
 	relacy_compare_exchange(p, sizeof *(p), e, (uintptr_t)(d), w, s, f)
+#define __atomic_fetch_add(p, value, order)                                                                  \
+	RELACY_AS(p, relacy_fetch_add(p, sizeof *(p), (uintptr_t)(value), order))
+#define __atomic_fetch_sub(p, value, order) __atomic_fetch_add(p, -(uintptr_t)(value), order)
 #define __atomic_fetch_or(p, value, order)                                                                   \
 	RELACY_AS(p, relacy_fetch_or(p, sizeof *(p), (uintptr_t)(value), order))
 #define __atomic_fetch_and(p, value, order)                                                                  \

@@ -190,6 +190,7 @@ bool relacy_compare_exchange(volatile void *address, size_t size, void *expected
 		return static_cast<uintptr_t>(before);                                                       \
 	}
 
+FETCH(add, +)
 FETCH(or, |)
 FETCH(and, &)
 FETCH(xor, ^)
