@@ -149,10 +149,14 @@ static bool read_sites(struct sampled *sampled)
 	size_t count = target->at.profile_sites.value;
 	uint64_t tables = 0;
 
-	/* Of the same version the site is what it is here: its layout belongs to the root record's version.
-	 */
-	if (target->at.profile_site.size != sizeof(struct profile_site) ||
-	    !read_member(target, &target->at.profile_tables, &tables) || !tables)
+	if (target->at.profile_site.size != sizeof(struct profile_site)) {
+		fprintf(stderr,
+			"cpuslab profile: process %d: its samples are not those of cpuslab " CPUSLAB_VERSION
+			": use the cpuslab command that came with its library\n",
+			(int)target->pid);
+		return false;
+	}
+	if (!read_member(target, &target->at.profile_tables, &tables) || !tables)
 		return false;
 	sampled->sites = calloc(count, sizeof(*sampled->sites));
 	if (!sampled->sites || !target_read(target, tables, sampled->sites, count * sizeof(*sampled->sites)))
@@ -171,20 +175,20 @@ static bool read_sites(struct sampled *sampled)
 
 /* ---- for people ---------------------------------------------------------------------------------------- */
 
-static double value_of(const struct sampled *sampled, const struct profile_site *site, bool total)
+static double value_of(const struct profile_site *site, bool total)
 {
 	uint64_t samples = total                           ? site->allocated
 			   : site->allocated > site->freed ? site->allocated - site->freed
 							   : 0;
 
-	return (double)(samples * site->size) / profile_probability(site->size, sampled->dump.interval);
+	return (double)(samples * site->size) / profile_probability(site->size, site->interval);
 }
 
 static void print_folded(const struct sampled *sampled, struct symbols *symbols, FILE *to, bool total)
 {
 	for (size_t i = 0; i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
-		double value = site->ready ? value_of(sampled, site, total) : 0;
+		double value = site->ready ? value_of(site, total) : 0;
 
 		if (value < 0.5)
 			continue;
@@ -228,13 +232,16 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 	enum { FUNCTIONS = 4096 };
 	struct function *functions = calloc(FUNCTIONS, sizeof(*functions));
 	size_t count = 0;
+	uint64_t widest = 0;
 	double sum = 0;
 
 	for (size_t i = 0; functions && i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
-		double value = site->ready ? value_of(sampled, site, total) : 0;
+		double value = site->ready ? value_of(site, total) : 0;
 		bool own = true;
 
+		if (site->ready && site->interval > widest)
+			widest = site->interval;
 		sum += value;
 		for (unsigned f = 0; value > 0 && f < site->frame_count; f++) {
 			char name[128];
@@ -258,8 +265,11 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 	}
 	if (functions)
 		qsort(functions, count, sizeof(*functions), by_own);
-	fprintf(to, "%s: %.1f KiB, a sample every %lu bytes%s\n      flat  flat%%       cum   cum%%\n",
-		total ? "Allocated" : "In use", sum / 1024, sampled->dump.interval,
+	fprintf(to, "%s: %.1f KiB, a sample every %lu ", total ? "Allocated" : "In use", sum / 1024,
+		sampled->dump.interval);
+	if (widest > sampled->dump.interval)
+		fprintf(to, "to %lu ", widest);
+	fprintf(to, "bytes%s\n      flat  flat%%       cum   cum%%\n",
 		sampled->lost ? ", and samples lost" : "");
 	for (size_t n = 0; n < count && n < 30; n++)
 		fprintf(to, "%9.1fK %5.1f%% %8.1fK %5.1f%%  %s\n", functions[n].own / 1024,

@@ -606,6 +606,8 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 			magazine = spare;
 		} else {
 			magazine_tick();
+			if (profile_is_on())
+				turn_profile();
 			magazine = filled_magazine(cache, magazine, spare);
 			if (!magazine)
 				return alloc_from_slab(cache);
@@ -963,22 +965,29 @@ static void watch_everything(void)
 	magazine_reclaim_all();
 }
 
-enum { TURN_MILLISECONDS = 500, TURN_SHARE = 200 };
-static uint64_t next_turn;
+/*
+ * A choice lasts longer than the one before: a program that has just begun is profiled at a pace that suits
+ * it (profile.h) after a few milliseconds.  And no walk takes more than a 200th of the time.
+ */
+enum { TURN_FIRST = 8, TURN_LAST = 500, TURN_SHARE = 200 }; /* milliseconds, and a part of them */
+static uint64_t next_turn, turn_milliseconds;
 
 static void watch_until_next_turn(uint64_t now)
 {
 	watch_everything();
 	uint64_t spent = os_milliseconds() - now, least = spent * TURN_SHARE;
+	uint64_t turn = __atomic_load_n(&turn_milliseconds, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&next_turn, now + (least > TURN_MILLISECONDS ? least : TURN_MILLISECONDS),
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&turn_milliseconds, 2 * turn < TURN_LAST ? 2 * turn : TURN_LAST, __ATOMIC_RELAXED);
+	__atomic_store_n(&next_turn, now + (least > turn ? least : turn), __ATOMIC_RELAXED);
 }
 
 static void settle_profile(void)
 {
-	if (profile_settle())
-		watch_until_next_turn(os_milliseconds());
+	if (!profile_settle())
+		return;
+	__atomic_store_n(&turn_milliseconds, TURN_FIRST, __ATOMIC_RELAXED);
+	watch_until_next_turn(os_milliseconds());
 }
 
 /*
@@ -989,7 +998,7 @@ static void turn_profile(void)
 {
 	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next_turn, __ATOMIC_RELAXED);
 
-	if (now < due || !__atomic_compare_exchange_n(&next_turn, &due, now + TURN_MILLISECONDS, false,
+	if (now < due || !__atomic_compare_exchange_n(&next_turn, &due, now + TURN_LAST, false,
 						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
 	profile_turn();

@@ -58,11 +58,9 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 /* To a heap profile, which may choose it. */
 static void note(const void *object, size_t size)
 {
-	magazine_settle_profile();
-	if (profile_is_on() && object && profile_chooses(size)) {
-		profile_allocated(object, size);
+	magazine_tick_profile();
+	if (profile_is_on() && object && profile_allocated_large(object, size))
 		profile_look();
-	}
 }
 
 void *large_alloc_mapping(size_t size)

@@ -342,6 +342,15 @@ uint64_t os_milliseconds(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+uint64_t os_cpu_nanoseconds(void)
+{
+	struct timespec now;
+
+	if (STATUS(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)))
+		return 0;
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 static int error_stream = STDERR_FILENO;
 
 void os_keep_standard_error(void)

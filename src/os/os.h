@@ -109,6 +109,8 @@ bool os_can_read(const void *address);
 
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);
+/* CPU time of all threads of the process; 0 where the system does not say. */
+uint64_t os_cpu_nanoseconds(void);
 
 /* Nanoseconds since 1970. */
 int64_t os_time_of_day(void);

@@ -10,7 +10,7 @@
 #include "os/os.h"
 #include "profile/format.h"
 
-enum { MAPS_BYTES = 4 << 20, OUTPUT_BYTES = 16 << 10, PATH_BYTES = 512, DEFAULT_INTERVAL = 512 << 10 };
+enum { MAPS_BYTES = 4 << 20, OUTPUT_BYTES = 16 << 10, PATH_BYTES = 512 };
 
 static char prefix[PATH_BYTES - 64] = "cpuslab"; /* read at start: a signal handler may not use getenv */
 
@@ -166,7 +166,7 @@ static void on_signal(int number)
 	if (profile.last_interval)
 		(void)profile_dump_new();
 	else
-		__atomic_store_n(&profile.wanted, options.profile ? options.profile : DEFAULT_INTERVAL,
+		__atomic_store_n(&profile.wanted, options.profile ? options.profile : PROFILE_INTERVAL,
 				 __ATOMIC_RELEASE);
 }
 

@@ -268,7 +268,7 @@ static uint64_t call_at(uint64_t return_address)
 
 static void put_sample(const struct profile_dump *dump, const struct profile_site *site)
 {
-	double scale = 1 / profile_probability(site->size, dump->interval);
+	double scale = 1 / profile_probability(site->size, site->interval);
 	uint64_t allocated = site->allocated, freed = site->freed;
 	uint64_t in_use = allocated > freed ? allocated - freed : 0;
 	const uint64_t values[] = {
@@ -422,6 +422,16 @@ static void add_counts(struct text *text, uint64_t objects, uint64_t bytes, uint
 	add_text(text, "] @");
 }
 
+/* Readers know one interval: what was sampled less often counts for more samples. */
+static uint64_t samples_at(uint64_t interval, const struct profile_site *site, uint64_t samples)
+{
+	if (site->interval == interval)
+		return samples;
+	return (uint64_t)((double)samples * profile_probability(site->size, interval) /
+				  profile_probability(site->size, site->interval) +
+			  0.5);
+}
+
 void profile_write_text(const struct profile_dump *dump)
 {
 	uint64_t objects = 0, bytes = 0, all_objects = 0, all_bytes = 0;
@@ -432,10 +442,13 @@ void profile_write_text(const struct profile_dump *dump)
 
 		if (!is_sampled(site))
 			continue;
-		objects += site->allocated - site->freed;
-		bytes += (site->allocated - site->freed) * site->size;
-		all_objects += site->allocated;
-		all_bytes += site->allocated * site->size;
+		uint64_t all = samples_at(dump->interval, site, site->allocated);
+		uint64_t in_use = samples_at(dump->interval, site, site->allocated - site->freed);
+
+		objects += in_use;
+		bytes += in_use * site->size;
+		all_objects += all;
+		all_bytes += all * site->size;
 	}
 	add_text(&text, "heap profile: ");
 	add_counts(&text, objects, bytes, all_objects, all_bytes);
@@ -445,12 +458,14 @@ void profile_write_text(const struct profile_dump *dump)
 	dump->put(dump->to, text.bytes, text.length);
 	for (size_t i = 0; i < dump->site_count; i++) {
 		const struct profile_site *site = &dump->sites[i];
-		uint64_t in_use = site->allocated - site->freed;
 
 		if (!is_sampled(site))
 			continue;
+		uint64_t all = samples_at(dump->interval, site, site->allocated);
+		uint64_t in_use = samples_at(dump->interval, site, site->allocated - site->freed);
+
 		text.length = 0;
-		add_counts(&text, in_use, in_use * site->size, site->allocated, site->allocated * site->size);
+		add_counts(&text, in_use, in_use * site->size, all, all * site->size);
 		for (unsigned f = 0; f < site->frame_count; f++) {
 			add_text(&text, " 0x");
 			add_digits(&text, site->frames[f], 16);

@@ -29,7 +29,7 @@ static uint64_t bound_of(size_t size, uint64_t interval)
 	static struct {
 		uint64_t check, bound;
 	} bounds[BOUNDS];
-	uint64_t key = (uint64_t)size ^ interval << 32, place = size / STEP % BOUNDS;
+	uint64_t key = (uint64_t)size ^ interval * 0x9e3779b97f4a7c15u, place = size / STEP % BOUNDS;
 	uint64_t bound = __atomic_load_n(&bounds[place].bound, __ATOMIC_RELAXED);
 
 	if ((__atomic_load_n(&bounds[place].check, __ATOMIC_RELAXED) ^ bound) == key)
@@ -42,7 +42,7 @@ static uint64_t bound_of(size_t size, uint64_t interval)
 
 uint64_t profile_bound(size_t size)
 {
-	return bound_of(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
+	return bound_of(size, __atomic_load_n(&profile.now.interval, __ATOMIC_RELAXED));
 }
 
 static uint64_t mix(uint64_t x)
@@ -52,12 +52,58 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-bool profile_chooses(size_t size)
+static uint64_t random_number(void)
 {
 	static uint64_t calls;
 
-	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^ profile.secret) <
-	       find_bound(size, __atomic_load_n(&profile.interval, __ATOMIC_RELAXED));
+	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^ profile.now.secret);
+}
+
+/* ---- pace ---------------------------------------------------------------------------------------------- */
+
+enum {
+	PACE_SAMPLES = 64, /* from one look at the clock to the next */
+	PACE_NANOSECONDS =
+		1000000000 / 4096, /* of CPU time that a sample is allowed: they take one or two thousand */
+	PACE_WIDEST = 20,          /* doublings of the interval */
+};
+
+uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds)
+{
+	uint64_t finer = asked < PROFILE_INTERVAL ? PROFILE_INTERVAL / asked : 1;
+	uint64_t fair = samples * PACE_NANOSECONDS / finer;
+
+	/* Without a clock there is no pace. */
+	if (!nanoseconds)
+		return widened;
+	if (nanoseconds / 8 > fair)
+		return widened / 4 > asked ? widened / 4 : asked;
+	for (; nanoseconds < fair && widened >> PACE_WIDEST < asked; fair /= 2)
+		widened *= 2;
+	return widened;
+}
+
+/*
+ * The loser of a race leaves the look to the winner.  Should two look after each other the second may see the
+ * first one's clock, or not yet; either way the interval is one that was found without the samples to come.
+ */
+static void look_at_pace(uint64_t least)
+{
+	uint64_t samples = __atomic_load_n(&profile.samples, __ATOMIC_RELAXED);
+	uint64_t before = __atomic_load_n(&profile.paced_samples, __ATOMIC_RELAXED);
+
+	if (samples - before < least ||
+	    !__atomic_compare_exchange_n(&profile.paced_samples, &before, samples, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return;
+	uint64_t now = os_cpu_nanoseconds();
+	uint64_t spent = now - __atomic_exchange_n(&profile.paced_at, now, __ATOMIC_RELAXED);
+	uint64_t widened = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
+	uint64_t paced = profile_pace(profile.last_interval, widened, samples - before, spent);
+
+	/* A few samples say that they are few, and not that they are many. */
+	if (samples - before >= PACE_SAMPLES || paced < widened)
+		__atomic_store_n(&profile.widened, paced, __ATOMIC_RELAXED);
 }
 
 /* ---- start and end ------------------------------------------------------------------------------------- */
@@ -88,7 +134,11 @@ bool profile_settle(void)
 	 */
 	if (profile.tables)
 		os_purge(profile.tables, sizeof(struct profile_tables));
-	profile.secret = mix(profile.secret + (uintptr_t)tables + os_milliseconds());
+	profile.now.secret = mix(profile.now.secret + (uintptr_t)tables + os_milliseconds());
+	profile.now.interval = profile.widened = wanted;
+	profile.before = profile.now;
+	profile.samples = profile.paced_samples = 0;
+	profile.paced_at = os_cpu_nanoseconds();
 	profile.lost = profile.in_use = 0;
 	profile.reach = PROFILE_PLACES;
 	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
@@ -101,7 +151,11 @@ bool profile_settle(void)
 
 void profile_turn(void)
 {
-	__atomic_store_n(&profile.secret, mix(profile.secret + os_milliseconds()), __ATOMIC_RELAXED);
+	look_at_pace(0);
+	profile.before = profile.now;
+	__atomic_store_n(&profile.now.secret, mix(profile.now.secret + os_milliseconds()), __ATOMIC_RELAXED);
+	__atomic_store_n(&profile.now.interval, __atomic_load_n(&profile.widened, __ATOMIC_RELAXED),
+			 __ATOMIC_RELAXED);
 	/* Release: who sees the new number sees what it stands for. */
 	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
 }
@@ -113,11 +167,11 @@ static void lose(void)
 	__atomic_fetch_add(&profile.lost, 1, __ATOMIC_RELAXED);
 }
 
-/* The site of a stack and a size, new if need be; NULL when the table is full. */
+/* The site of a stack, a size and an interval, new if need be; NULL when the table is full. */
 static struct profile_site *find_site(struct profile_tables *tables, const uint64_t *frames, unsigned count,
-				      size_t size)
+				      size_t size, uint64_t interval)
 {
-	uint64_t hash = size;
+	uint64_t hash = size ^ interval * 0x9e3779b97f4a7c15u;
 
 	for (unsigned i = 0; i < count; i++)
 		hash = mix(hash ^ frames[i]);
@@ -131,6 +185,7 @@ static struct profile_site *find_site(struct profile_tables *tables, const uint6
 			memcpy(site->frames, frames, count * sizeof(*frames));
 			site->frame_count = count;
 			site->size = size;
+			site->interval = interval;
 			__atomic_store_n(&site->ready, 1, __ATOMIC_RELEASE);
 			return site;
 		}
@@ -176,9 +231,9 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 }
 
 /* Bytes for which one sample stands. */
-static uint64_t weight(uint64_t size)
+static uint64_t weight(const struct profile_site *site)
 {
-	return (uint64_t)((double)size * 0x1p64 / (double)bound_of(size, profile.last_interval));
+	return (uint64_t)((double)site->size * 0x1p64 / (double)bound_of(site->size, site->interval));
 }
 
 static struct profile_object *find_object(struct profile_tables *tables, const void *object)
@@ -210,27 +265,66 @@ void profile_freed(const void *object)
 	struct profile_site *site = &tables->sites[found->site];
 
 	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_sub(&profile.in_use, weight(site->size), __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&profile.in_use, weight(site), __ATOMIC_RELAXED);
 	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
 	__atomic_fetch_sub(counter_of(tables, object), 1, __ATOMIC_RELAXED);
 }
 
-__attribute__((noinline)) void profile_allocated(const void *object, size_t size)
+/* Notes a sample, and the stack of who called two functions above. */
+static inline __attribute__((always_inline)) void note(const void *object, size_t size, uint64_t interval)
 {
 	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
 	uint64_t frames[PROFILE_FRAMES];
 	unsigned count = unwind_callers(frames, PROFILE_FRAMES);
+	struct profile_site *site = find_site(tables, frames, count, size, interval);
 
-	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */
-	profile_freed(object);
-	struct profile_site *site = find_site(tables, frames, count, size);
-
+	__atomic_fetch_add(&profile.samples, 1, __ATOMIC_RELAXED);
+	look_at_pace(PACE_SAMPLES);
 	if (!site || !enter_object(tables, object, (uint64_t)(site - tables->sites))) {
 		lose();
 		return;
 	}
 	__atomic_fetch_add(&site->allocated, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&profile.in_use, weight(size), __ATOMIC_RELAXED);
+	__atomic_fetch_add(&profile.in_use, weight(site), __ATOMIC_RELAXED);
+}
+
+/*
+ * The interval of the choice that watches an object.  While magazines are being filled anew some have marks
+ * of the choice before; no others are about.
+ */
+static uint64_t chosen_interval(const void *object, size_t size)
+{
+	uint64_t interval = __atomic_load_n(&profile.now.interval, __ATOMIC_RELAXED);
+
+	return profile.before.interval == interval || profile_watches(bound_of(size, interval), object)
+		       ? interval
+		       : profile.before.interval;
+}
+
+__attribute__((noinline)) void profile_allocated(const void *object, size_t size)
+{
+	uint64_t chosen = chosen_interval(object, size);
+	uint64_t interval = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
+
+	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */
+	profile_freed(object);
+	if (interval <= chosen)
+		interval = chosen;
+	else if ((uint64_t)((unsigned __int128)random_number() * bound_of(size, chosen) >> 64) >=
+		 bound_of(size, interval))
+		return;
+	note(object, size, interval);
+}
+
+__attribute__((noinline)) bool profile_allocated_large(const void *object, size_t size)
+{
+	uint64_t interval = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
+
+	profile_freed(object);
+	if (random_number() >= find_bound(size, interval))
+		return false;
+	note(object, size, interval);
+	return true;
 }
 
 void profile_show(void (*show)(const char *name, uintptr_t value, size_t size))

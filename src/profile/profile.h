@@ -14,6 +14,13 @@
  * fair choice: it sees who went deepest into a magazine, which of two callers that take turns is always the
  * same one.
  *
+ * The cost is bounded.  When samples come too fast for the CPU time that passes, the interval is widened: at
+ * once, by a coin for each watched object that is allocated; and at the next choice, by watching fewer.  Both
+ * depend on what was seen before alone, so that an object's chance is known when it is allocated.  Its sample
+ * is kept under the interval that was in force, and stands for as many objects as that says.  The time of the
+ * next choice must not depend on samples: a choice that happens to watch a busy address would end early, and
+ * one that happens to miss it go on.
+ *
  * How a watched object comes to the slow path each time is the engines' business.  In a magazine NULL stands
  * above it, and its page's map entry leads to a word that is always void; a slab of the linked engine that
  * has one is never put on a word; and what is debugged, or has magazines too small for a mark, has a void
@@ -40,16 +47,18 @@ enum {
 	PROFILE_SITES = 1 << 14,
 	PROFILE_OBJECTS = 1 << 18,
 	PROFILE_COUNTERS = 1 << 13,
-	PROFILE_PLACES = 4,  /* entries in a cache line, where an object's is looked for first */
-	PROFILE_WINDOW = 16, /* places in which it may lie */
+	PROFILE_PLACES = 4,           /* entries in a cache line, where an object's is looked for first */
+	PROFILE_WINDOW = 16,          /* places in which it may lie */
+	PROFILE_INTERVAL = 512 << 10, /* bytes, unless somebody asks for another */
 };
 
 /* Read from outside, too: see tools/profile.c. */
 struct profile_site {
-	uint64_t hash; /* of frames and size; 0: free */
+	uint64_t hash; /* of frames, size and interval; 0: free */
 	uint32_t ready;
 	uint32_t frame_count;
 	uint64_t size;                   /* bytes of one object */
+	uint64_t interval;               /* bytes between samples, when these were taken */
 	uint64_t allocated, freed;       /* samples */
 	uint64_t frames[PROFILE_FRAMES]; /* return addresses, the innermost first */
 };
@@ -66,16 +75,26 @@ struct profile_tables {
 	uint32_t in_use[PROFILE_COUNTERS];
 };
 
+/* Which objects are watched. */
+struct profile_choice {
+	uint64_t secret, interval;
+};
+
 struct profile_state {
-	uint64_t interval;      /* mean bytes between samples; 0: no profile runs */
+	uint64_t interval;      /* mean bytes between samples, as asked for; 0: no profile runs */
 	uint64_t last_interval; /* of the profile that runs, or ran last */
 	uint64_t wanted; /* what `interval` is to be; written by whoever wants it, in this process or from
 			    outside */
-	uint64_t secret;
-	uint64_t in_use; /* bytes, estimated */
-	uint64_t lost;   /* samples for which there was no room */
-	uint64_t reach;  /* places that hold any object's entry so far */
-	uint64_t choice; /* counts the choices of what is watched; changes after `secret` */
+	struct profile_choice now;
+	struct profile_choice before; /* whose marks may still lie in magazines */
+	uint64_t widened;             /* the interval in force, at least that of the choice */
+	uint64_t samples;             /* so far */
+	uint64_t paced_samples;       /* of them, when the pace was looked at */
+	uint64_t paced_at;            /* CPU time of the process then, in nanoseconds */
+	uint64_t in_use;              /* bytes, estimated */
+	uint64_t lost;                /* samples for which there was no room */
+	uint64_t reach;               /* places that hold any object's entry so far */
+	uint64_t choice;              /* counts the choices of what is watched; changes after `now` */
 	struct profile_tables *tables;
 };
 extern ARCH_INTERNAL struct profile_state profile;
@@ -99,25 +118,32 @@ static inline bool profile_is_due(void)
  */
 bool profile_settle(void);
 
-/* Makes another choice of what is watched. */
+/* Makes another choice of what is watched: so many objects as the pace of samples allows. */
 void profile_turn(void);
+
+/*
+ * What the interval in force becomes after `samples` in `nanoseconds` of CPU time.  Samples have about a
+ * hundredth of the time, at the usual interval or a wider one; who asks for n times as many may have them.
+ */
+uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds);
 
 /* The bound for profile_watches of objects of a size: 2^64 times the probability. */
 uint64_t profile_bound(size_t size);
 static inline bool profile_watches(uint64_t bound, const void *object)
 {
-	uint64_t x = ((uintptr_t)object ^ profile.secret) * 0x9e3779b97f4a7c15u;
+	uint64_t x = ((uintptr_t)object ^ profile.now.secret) * 0x9e3779b97f4a7c15u;
 
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93u;
 	x ^= x >> 32;
 	return x < bound;
 }
-/* For objects that are made by the call: whether this one is a sample. */
-bool profile_chooses(size_t size);
 
-/* Notes that the caller's caller gets a sampled object. */
+/* Notes that the caller's caller gets an object that is watched, if the interval in force lets it be a
+ * sample. */
 void profile_allocated(const void *object, size_t size);
+/* The same for one that no choice knows: each call decides anew.  True when it is a sample. */
+bool profile_allocated_large(const void *object, size_t size);
 /* Notes that an object is freed, if it was sampled. */
 void profile_freed(const void *object);
 
