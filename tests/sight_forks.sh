@@ -47,9 +47,10 @@ def read(pid):
         objects = cache["live"] + cache["in_vcpus"] + cache["in_depot"] + cache["free_in_slabs"]
         assert objects == cache["objects"], cache
         assert objects * cache["size"] + cache["slack_bytes"] == cache["space_bytes"], cache
-    # Four threads with 500 each; children have copies of these, and some of their own.
+    # Four threads with 500 each.  Children have copies of these, some of their own, and what lay in magazines that
+    # a thread of the parent had in hand at the fork: nobody can give that back there.
     live = sum(cache["live"] for cache in seen["caches"])
-    assert 1000 <= live <= 5000, (pid == top, live)
+    assert 1000 <= live and (live <= 5000 or pid != top), (pid == top, live)
     return True
 
 children, trouble, end = 0, {}, time.monotonic() + 60

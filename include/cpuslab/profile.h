@@ -4,11 +4,12 @@
  *
  * Off by default, and without any cost then.  While a profile runs, objects are watched with the probability
  * 1 - exp(-size / interval), and each allocation of one notes its stack; all but those by functions that must
- * not wait (cpuslab_cache_alloc_nowait and the like).  Where there would be more than about 4096 samples in a
- * second of CPU time, at the usual interval or a wider one, the interval is widened for a while; each sample
- * counts under the interval it was taken with, so that totals are right all the same.  The same can be had
- * without a change to a program: by CPUSLAB_OPTIONS (profile, profile_at_exit, profile_growth, profile_high,
- * profile_signal), and from outside by `cpuslab profile`.
+ * not wait (cpuslab_cache_alloc_nowait and the like).  At the usual interval or a larger one there are about
+ * 4096 samples in a second of CPU time at most: where there would be more the interval is widened for a
+ * while, and each sample counts under the interval that it was taken with, so that totals stay right.
+ *
+ * The same can be had without a change to a program: by CPUSLAB_OPTIONS (profile, profile_at_exit,
+ * profile_growth, profile_high, profile_signal), and from outside by `cpuslab profile`.
  */
 #ifndef CPUSLAB_PROFILE_H
 #define CPUSLAB_PROFILE_H

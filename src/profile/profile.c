@@ -64,28 +64,29 @@ static uint64_t random_number(void)
 enum {
 	PACE_SAMPLES = 64, /* from one look at the clock to the next */
 	PACE_NANOSECONDS =
-		1000000000 / 4096, /* of CPU time that a sample is allowed: they take one or two thousand */
-	PACE_WIDEST = 20,          /* doublings of the interval */
+		1000000000 / 4096, /* of CPU time for each sample, which takes one or two thousand */
+	PACE_STEP = 4,
+	PACE_WIDEST = 20, /* doublings of the interval, at one look and in all */
 };
 
 uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds)
 {
-	uint64_t finer = asked < PROFILE_INTERVAL ? PROFILE_INTERVAL / asked : 1;
-	uint64_t fair = samples * PACE_NANOSECONDS / finer;
+	uint64_t fair = samples * PACE_NANOSECONDS, most = widened << PACE_STEP;
 
-	/* Without a clock there is no pace. */
-	if (!nanoseconds)
+	/* Without a clock there is no pace; and who asks for more samples than usual is to have them. */
+	if (!nanoseconds || asked < PROFILE_INTERVAL)
 		return widened;
 	if (nanoseconds / 8 > fair)
 		return widened / 4 > asked ? widened / 4 : asked;
-	for (; nanoseconds < fair && widened >> PACE_WIDEST < asked; fair /= 2)
+	for (; nanoseconds < fair && widened < most && widened >> PACE_WIDEST < asked; fair /= 2)
 		widened *= 2;
 	return widened;
 }
 
 /*
- * The loser of a race leaves the look to the winner.  Should two look after each other the second may see the
- * first one's clock, or not yet; either way the interval is one that was found without the samples to come.
+ * The loser of a race leaves the look to the winner.  Of two who look after each other the second may have
+ * read the clock first, and find that no time has passed: a wrong step, but one step, that was taken without
+ * a look at the samples to come.
  */
 static void look_at_pace(uint64_t least)
 {

@@ -123,7 +123,7 @@ void profile_turn(void);
 
 /*
  * What the interval in force becomes after `samples` in `nanoseconds` of CPU time.  Samples have about a
- * hundredth of the time, at the usual interval or a wider one; who asks for n times as many may have them.
+ * hundredth of the time; an interval that is smaller than usual is kept, whatever it costs.
  */
 uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds);
 

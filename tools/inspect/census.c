@@ -16,6 +16,11 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static void *array(void *old, size_t count, size_t bytes)
 {
 	void *grown = reallocarray(old, count ? count : 1, bytes);
@@ -638,8 +643,6 @@ static bool read_pages(struct census *census, const struct target *target)
 		return false;
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];
-	census->slab_pages = minus(census->heap_pages, census->clean_pages + census->dirty_pages +
-							       census->transit_pages + census->large_pages);
 	census->purged *= CENSUS_PAGE;
 	uint64_t committed[REGIONS];
 
@@ -648,8 +651,9 @@ static bool read_pages(struct census *census, const struct target *target)
 	census->metadata_end =
 		target_member(regions + METADATA * at->region.size, &at->region_base) + committed[METADATA];
 	census->heap_start = target_member(regions + HEAP * at->region.size, &at->region_base);
-	census->heap_committed = committed[HEAP];
-	census->metadata_committed = committed[METADATA];
+	/* What is used was read a little later, and may have grown. */
+	census->heap_committed = larger(committed[HEAP], census->heap_pages * CENSUS_PAGE);
+	census->metadata_committed = larger(committed[METADATA], census->metadata_used);
 	/* The vCPU table and the page map's part below the heap lie in front of the map's region. */
 	uint64_t map;
 
@@ -816,6 +820,26 @@ static void add_up(struct census *census)
 	}
 }
 
+/*
+ * Pages are counted after the slabs, so that those of a slab that went back in between are counted as free,
+ * too. Here they are still the slab's: whatever else there is has the room that slabs leave, and what went
+ * back last is what is free and resident.
+ */
+static void settle_pages(struct census *census)
+{
+	uint64_t *const others[] = {&census->large_pages, &census->transit_pages, &census->clean_pages,
+				    &census->dirty_pages};
+	uint64_t room = minus(census->heap_pages, census->slab_bytes / CENSUS_PAGE);
+
+	census->slab_pages = census->heap_pages;
+	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (*others[i] > room)
+			*others[i] = room;
+		room -= *others[i];
+		census->slab_pages -= *others[i];
+	}
+}
+
 void census_parts(const struct census *census, struct census_part parts[static CENSUS_PARTS])
 {
 	uint64_t heap_used = census->heap_pages * CENSUS_PAGE;
@@ -830,12 +854,11 @@ void census_parts(const struct census *census, struct census_part parts[static C
 		{"slack", "ends of slabs too short for an object", census->slack_bytes},
 		/* Slabs on the way between the page layer and their cache. */
 		{"moving", "pages on the way from one state to another",
-		 minus(census->slab_pages * pages, census->slab_bytes) + census->transit_pages * pages},
+		 census->slab_pages * pages - census->slab_bytes + census->transit_pages * pages},
 		{"dirty", "free pages that are still resident", census->dirty_pages * pages},
 		{"returned", "free pages that went back to the system", census->clean_pages * pages},
 		{"unused", "mapped, and not used yet",
-		 minus(census->heap_committed, heap_used) +
-			 minus(census->metadata_committed, census->metadata_used)},
+		 census->heap_committed - heap_used + census->metadata_committed - census->metadata_used},
 		{"cached", "mappings that wait to be used again", census->huge_cached},
 		{"metadata", "descriptors, magazines, vCPU areas and tables",
 		 census->metadata_used + census->tables_committed},
@@ -865,6 +888,7 @@ enum target_status census_take(struct census *census, struct target *target)
 		return TARGET_CHANGED;
 	}
 	add_up(census);
+	settle_pages(census);
 	return TARGET_READY;
 }
 
