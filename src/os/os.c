@@ -23,6 +23,9 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* The library's callers promise to keep errno (free) or set it themselves (malloc): a call here may not. */
 #define KEEPING_ERRNO(type, call)                                                                            \
@@ -125,6 +128,11 @@ void *os_remap(void *address, size_t old_bytes, size_t new_bytes)
 int os_purge(void *address, size_t bytes)
 {
 	return STATUS(madvise(address, bytes, MADV_DONTNEED));
+}
+
+int os_populate(void *address, size_t bytes)
+{
+	return STATUS(madvise(address, bytes, MADV_POPULATE_WRITE));
 }
 
 int os_huge_pages(void *address, size_t bytes, bool wanted)

@@ -41,6 +41,8 @@ int os_unmap(void *address, size_t bytes);
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
 /* Gives the pages back; they read as zero afterwards. */
 int os_purge(void *address, size_t bytes);
+/* Has memory there before it is touched: one call in place of a fault for each page. */
+int os_populate(void *address, size_t bytes);
 /* Asks for transparent huge pages in a range, or keeps them off it. */
 int os_huge_pages(void *address, size_t bytes, bool wanted);
 /* Whether a page of ours is in memory; false, too, where the system does not say. */

@@ -10,11 +10,12 @@
  * A free block's first word links to the next one; taking and giving each commit by one store of the list's
  * head, so that a forked child finds the lists whole even if the lock was held.
  */
-enum { KEPT_UNITS = 64, METADATA_FLOOR = 256 << 10 };
+enum { KEPT_UNITS = 64, METADATA_FLOOR = 256 << 10, POPULATE_BYTES = 16 << 10 };
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static void **kept[KEPT_UNITS + 1];
 static size_t used;
+static size_t populated; /* up to here pages are there, or were left to be touched */
 
 static void keep(void **block, size_t units)
 {
@@ -37,6 +38,29 @@ static void **split_kept(size_t units)
 	return NULL;
 }
 
+/*
+ * A new magazine is written whole, in the middle of somebody's free: the page fault would be most of what
+ * that call takes.  So where programs have had many small blocks, the pages of the next ones come a few at a
+ * time, and one call in several pays.  What is large is not always used whole, and small programs should stay
+ * small.
+ */
+static void populate_for(size_t start, size_t end)
+{
+	size_t from = (start + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+	size_t to = (end + POPULATE_BYTES - 1) & ~(size_t)(POPULATE_BYTES - 1);
+
+	if (end <= populated || start < METADATA_FLOOR)
+		return;
+	if (end - start > KEPT_UNITS * METADATA_UNIT || to > layout.metadata.committed) {
+		populated = end;
+		return;
+	}
+	if (from < populated)
+		from = populated;
+	(void)os_populate(layout.metadata.base + from, to - from);
+	populated = to;
+}
+
 /* With the lock. */
 static void **alloc_locked(size_t units)
 {
@@ -51,6 +75,7 @@ static void **alloc_locked(size_t units)
 
 	if (!region_grow(&layout.metadata, end))
 		return split_kept(units);
+	populate_for(start, end);
 	__atomic_store_n(&used, end, __ATOMIC_RELEASE);
 	return (void **)(layout.metadata.base + start);
 }
