@@ -125,11 +125,24 @@ static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
 	return end > *block ? end - *block : 0;
 }
 
+static bool is_filled(uint32_t first, uint32_t pages)
+{
+	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
+}
+
 void block_large(uint32_t first, uint32_t pages)
 {
+	static uint32_t last, last_pages;
 	uint32_t block, whole = whole_blocks(first, pages, &block);
 
-	if (!whole || pages / 2 > filled_pages || !has_advice())
+	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO)
+		return;
+	/* The one before has had its time by now, whether or not it was freed since. */
+	if (pages / 2 > filled_pages && pages / 2 <= last_pages && is_filled(last, last_pages))
+		filled_pages = last_pages;
+	last = first;
+	last_pages = pages;
+	if (pages / 2 > filled_pages || !has_advice())
 		return;
 	for (uint32_t end = block + whole, next; block < end; block = next) {
 		/* As many as are alike. */
@@ -146,7 +159,7 @@ void block_large_freed(uint32_t first, uint32_t pages)
 		return;
 
 	uint32_t filled = __atomic_load_n(&filled_pages, __ATOMIC_RELAXED);
-	bool dense = is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
+	bool dense = is_filled(first, pages);
 
 	/* Two threads at once: either is right. */
 	if (dense ? pages > filled : pages / 2 <= filled)

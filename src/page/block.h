@@ -7,7 +7,7 @@
  * program.  What the heap grows by after that is advised to be huge, if nearly all of the heap as it is then
  * is resident: a program that fills what it has will fill the next block as well.  What it has not touched,
  * and what was given back, speaks against it.  So are, wherever they lie, the blocks of a large object, if
- * one of half its size at least was resident when it was freed.
+ * one of half its size at least was resident when it was freed, or when the next one came.
  *
  * Giving back a part of an advised block would be undone by the system, which makes such blocks whole again
  * in its own time.  So whole blocks go back where there are any, and a block of which a part goes back loses
