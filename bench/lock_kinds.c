@@ -16,6 +16,11 @@
 
 static struct {
 	struct cpuslab_pagelock page OWN_LINES;
+	/* A page lock in the first byte of a word of flags, as the kernel's. */
+	union {
+		struct cpuslab_pagelock lock;
+		volatile uint64_t flags;
+	} word OWN_LINES;
 	struct cpuslab_spinlock spin OWN_LINES;
 	struct cpuslab_spinlock demoting OWN_LINES;
 	struct cpuslab_mcs mcs OWN_LINES;
@@ -58,6 +63,14 @@ static inline void two_step_unlock(void)
 		never();
 }
 
+/* The same where the flags are a word: the load is wider than what was just stored. */
+static inline void two_step_word_unlock(void)
+{
+	__atomic_fetch_and(&locks.word.lock.byte, (uint8_t)~1, __ATOMIC_RELEASE);
+	if (__builtin_expect((locks.word.flags & CPUSLAB_PAGELOCK_WAITERS) != 0, 0))
+		never();
+}
+
 static inline void bit_lock(void)
 {
 	if (__builtin_expect(__atomic_fetch_or(&locks.bare, 1, __ATOMIC_ACQUIRE) & 1, 0))
@@ -94,6 +107,7 @@ PAIRS_OF(empty, __atomic_signal_fence(__ATOMIC_SEQ_CST), (void)0)
 PAIRS_OF(bare, bare_lock(), bare_unlock())
 PAIRS_OF(page, cpuslab_pagelock_lock(&locks.page), cpuslab_pagelock_unlock(&locks.page))
 PAIRS_OF(two_step, cpuslab_pagelock_lock(&locks.page), two_step_unlock())
+PAIRS_OF(two_step_word, cpuslab_pagelock_lock(&locks.word.lock), two_step_word_unlock())
 PAIRS_OF(bit, bit_lock(), bare_unlock())
 PAIRS_OF(spin, cpuslab_spin_lock(&locks.spin), cpuslab_spin_unlock(&locks.spin))
 PAIRS_OF(demoting, cpuslab_spin_lock(&locks.demoting), cpuslab_spin_unlock(&locks.demoting))
@@ -169,6 +183,7 @@ void lock_kinds_find(void)
 	set_kind(KIND_BARE, bare_pairs, NULL, NULL);
 	set_kind(KIND_PAGE, page_pairs, call_page_lock, call_page_unlock);
 	set_kind(KIND_TWO_STEP, two_step_pairs, NULL, NULL);
+	set_kind(KIND_TWO_STEP_WORD, two_step_word_pairs, NULL, NULL);
 	set_kind(KIND_BIT, bit_pairs, NULL, NULL);
 	set_kind(KIND_SPIN, spin_pairs, call_spin_lock, call_spin_unlock);
 	set_kind(KIND_DEMOTING, demoting_pairs, NULL, NULL);

@@ -170,9 +170,9 @@ static void *run_relay(void *argument)
 			;
 		uint64_t start = ticks();
 		for (unsigned i = 0; i < relay.length; i++) {
-			uint64_t before = ticks();
+			uint64_t before = ticks_in_order();
 			cpuslab_spin_lock(relay.lock);
-			uint64_t after = ticks();
+			uint64_t after = ticks_in_order();
 			cpuslab_spin_unlock(relay.lock);
 			*(i == 0 ? &remote : &local) += after - before;
 		}
@@ -491,9 +491,9 @@ static void run_migratory(struct lock_bench *l)
 		return;
 	}
 	if (!lock_kinds_demote())
-		results_note(&l->bench->results, "migratory locks",
-			     "this processor has no CLDEMOTE: the demoting unlock is a call for nothing, and "
-			     "cannot win here");
+		results_note(&l->bench->results, NOTE_NO_DEMOTE,
+			     "not supported by this CPU: the instruction is a NOP, and the demoting unlock a "
+			     "call for nothing");
 	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 		char parameter[RESULTS_NAME];
 		snprintf(parameter, sizeof(parameter), "k = %u", lengths[i]);

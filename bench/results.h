@@ -48,6 +48,9 @@ struct fact {
 	char name[RESULTS_NAME], text[200];
 };
 
+/* The notes that the verdict knows by name (aims.def). */
+#define NOTE_NO_DEMOTE "CLDEMOTE"
+
 struct results {
 	struct series *series;
 	unsigned count, capacity;

@@ -18,6 +18,13 @@ static inline uint64_t ticks(void)
 {
 	return __rdtsc();
 }
+
+/* Once all before it is done: else the processor reads the clock while it waits for a line of another CPU. */
+static inline uint64_t ticks_in_order(void)
+{
+	_mm_lfence();
+	return __rdtsc();
+}
 #else
 #define TICKS_UNIT "ns"
 static inline uint64_t ticks(void)
@@ -25,6 +32,11 @@ static inline uint64_t ticks(void)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t ticks_in_order(void)
+{
+	return ticks();
 }
 #endif
 

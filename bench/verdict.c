@@ -149,11 +149,43 @@ static const struct aim {
 	double bound;
 } aims[] = {
 #define AIM(group, test, metric, ours, theirs, bound) {group, test, metric, ours, theirs, bound},
+#define UNJUDGED(group, test, note)
 #define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
 #undef GROWTH
+#undef UNJUDGED
 #undef AIM
 };
+
+static const struct unjudged {
+	const char *group, *test, *note;
+} unjudged[] = {
+#define AIM(group, test, metric, ours, theirs, bound)
+#define UNJUDGED(group, test, note) {group, test, note},
+#define GROWTH(group, test, metric, column, factor, each)
+#include "aims.def"
+#undef GROWTH
+#undef UNJUDGED
+#undef AIM
+};
+
+static bool has_note(const struct results *results, const char *name)
+{
+	for (unsigned i = 0; i < results->note_count; i++)
+		if (strcmp(results->notes[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* The note that says why this machine cannot judge an aim; NULL when it can. */
+static const char *why_unjudged(const struct results *results, const struct aim *aim)
+{
+	for (unsigned i = 0; i < sizeof(unjudged) / sizeof(unjudged[0]); i++)
+		if (strcmp(unjudged[i].group, aim->group) == 0 && strcmp(unjudged[i].test, aim->test) == 0 &&
+		    has_note(results, unjudged[i].note))
+			return unjudged[i].note;
+	return NULL;
+}
 
 static bool is_better(const struct table *table, double a, double b)
 {
@@ -215,11 +247,15 @@ static void print_aims(const struct results *results, FILE *to)
 		if (!any)
 			fputs("  Aims, in the row where the ratio is worst:\n", to);
 		any = true;
-		fprintf(to, "    %-7s %5.2fx (aim: at %s %.2f)  %s: %s: %s to %s, %s, %s\n",
-			is_better(&table, aim->bound, worst) ? "MISSED" : "reached", worst,
-			table.cell.better == BETTER_LOWER ? "most" : "least", aim->bound, aim->group,
+		const char *why = why_unjudged(results, aim);
+		fprintf(to, "    %-7s %5.2fx (aim: at %s %.2f)  %s: %s: %s to %s, %s, %s%s%s\n",
+			why                                    ? "-"
+			: is_better(&table, aim->bound, worst) ? "MISSED"
+							       : "reached",
+			worst, table.cell.better == BETTER_LOWER ? "most" : "least", aim->bound, aim->group,
 			aim->test, aim->ours, strcmp(aim->theirs, "*") == 0 ? "the best other" : aim->theirs,
-			aim->metric, parameter);
+			aim->metric, parameter, why ? "; cannot be judged here, see the note on " : "",
+			why ? why : "");
 	}
 }
 
@@ -230,9 +266,11 @@ static const struct growth {
 	double factor, each;
 } growths[] = {
 #define AIM(group, test, metric, ours, theirs, bound)
+#define UNJUDGED(group, test, note)
 #define GROWTH(group, test, metric, column, factor, each) {group, test, metric, column, factor, each},
 #include "aims.def"
 #undef GROWTH
+#undef UNJUDGED
 #undef AIM
 };
 
