@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_refused: under a sandbox that refuses calls the library does all its work.  Each of rseq,
- * membarrier, madvise, mprotect and getrandom is refused alone, and all at once, by a seccomp filter that is
- * there before the program starts; and all but rseq by one that comes when the library is at work already.
+ * membarrier, madvise, mincore, mprotect and getrandom is refused alone, and all at once, by a seccomp filter
+ * that is there before the program starts; and all but rseq by one that comes when the library is at work
+ * already.
  */
 #include "load.h"
 
@@ -19,10 +20,11 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-enum { CALLS = 5, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
-static const long calls[CALLS] = {SYS_rseq, SYS_membarrier, SYS_madvise, SYS_mprotect, SYS_getrandom};
-static const char *const names[VARIANTS] = {"rseq",      "membarrier", "madvise",     "mprotect",
-					    "getrandom", "all",        "all but rseq"};
+enum { CALLS = 6, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
+static const long calls[CALLS] = {SYS_rseq,    SYS_membarrier, SYS_madvise,
+				  SYS_mincore, SYS_mprotect,   SYS_getrandom};
+static const char *const names[VARIANTS] = {"rseq",     "membarrier", "madvise", "mincore",
+					    "mprotect", "getrandom",  "all",     "all but rseq"};
 
 static bool refuses(unsigned variant, unsigned call)
 {
@@ -70,10 +72,11 @@ static void *use_heap(void *unused)
 	return unused;
 }
 
-/* More than the first step of the heap, several threads, and a child, whatever of it is refused. */
+/* More than the first step of the heap, and so much that it would grow by huge pages; several threads, and a
+ * child, whatever of it is refused. */
 static void work(void)
 {
-	enum { BLOCKS = 3000 };
+	enum { BLOCKS = 8000 };
 	static void *blocks[BLOCKS];
 	pthread_t threads[3];
 
