@@ -211,6 +211,24 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 	cp "$cpuslab" "$work/cpuslab" && chmod 755 "$work" "$work/cpuslab"
 	setpriv --reuid 65534 --clear-groups "$work/cpuslab" info "$pid" 2>"$work/error" && fail "anyone may read it"
 	grep -q 'belongs to user 0.*sudo.*setcap' "$work/error" || fail "$(cat "$work/error")"
+	# What Yama's setting says, where the right to read is missing: a root without it, and a setting in place of the
+	# system's own.
+	begin setpriv --reuid 65534 --clear-groups "$build/tests/target_crowd" 1 10
+	refused() {
+		unshare -m sh -c 'mount -t tmpfs none /proc/sys/kernel && mkdir /proc/sys/kernel/yama &&
+			echo $1 >/proc/sys/kernel/yama/ptrace_scope &&
+			exec setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$2" info "$3"' \
+			- "$1" "$work/cpuslab" "$pid" 2>"$work/error" && fail "ptrace_scope $1 and no right: it was read"
+		grep -q "$2" "$work/error" || fail "ptrace_scope $1: $(cat "$work/error")"
+	}
+	if unshare -m sh -c 'mount -t tmpfs none /proc/sys/kernel' 2>/dev/null; then
+		refused 0 'missing CAP_SYS_PTRACE'
+		refused 1 'ptrace_scope is 1, .* parents and root only: sudo .*setcap .*sysctl kernel.yama.ptrace_scope=0'
+		refused 2 'ptrace_scope is 2, .* by root only: sudo .*setcap'
+		refused 3 'ptrace_scope is 3, which forbids'
+	else
+		echo "Yama's settings were not tried: nothing can be put in their place here"
+	fi
 fi
 "$cpuslab" info $$ 2>"$work/error" && fail "bash runs on cpuslab"
 grep -q 'does not run on cpuslab' "$work/error" || fail "$(cat "$work/error")"

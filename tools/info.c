@@ -102,7 +102,7 @@ int command_info(int argc, char **argv)
 	bool inverted = false, empty = false, bytes = false;
 	size_t lines = 0;
 	struct target target;
-	struct census census = {.cache_count = 0};
+	struct census census;
 	struct view view = {.order = NULL};
 
 	for (int option; (option = getopt_long(argc, argv, "aABDehiLnN:PrST", options, NULL)) != -1;)
@@ -162,24 +162,20 @@ int command_info(int argc, char **argv)
 		default:
 			return usage(stderr);
 		}
-	if (!target_open(&target, argv[0], optind < argc ? argv[optind] : NULL))
+	if (!census_open(&census, &target, argv[0], optind < argc ? argv[optind] : NULL))
 		return 1;
 	size_t patterns = optind < argc ? (size_t)(argc - optind - 1) : 0;
-	bool done = census_take(&census, &target) == TARGET_READY;
+	bool done;
 
-	if (!done) {
-		fprintf(stderr, "cpuslab info: process %d: %s\n", (int)target.pid, target.trouble);
+	(void)census_residents(&census, &target);
+	view_select(&view, &census, &target, argv + optind + 1, patterns, empty);
+	view_sort(&view, sorting, inverted);
+	if (patterns && !view.count) {
+		fprintf(stderr, "cpuslab info: no cache of that name%s\n",
+			empty ? "" : " has slabs (-e for those without)");
+		done = false;
 	} else {
-		(void)census_residents(&census, &target);
-		view_select(&view, &census, &target, argv + optind + 1, patterns, empty);
-		view_sort(&view, sorting, inverted);
-		if (patterns && !view.count) {
-			fprintf(stderr, "cpuslab info: no cache of that name%s\n",
-				empty ? "" : " has slabs (-e for those without)");
-			done = false;
-		} else {
-			done = print(&view, form, lines, bytes);
-		}
+		done = print(&view, form, lines, bytes);
 	}
 	free(view.order);
 	census_free(&census);

@@ -312,7 +312,7 @@ int command_map(int argc, char **argv)
 {
 	const char *svg = NULL, *png = NULL;
 	struct target target;
-	struct census census = {.cache_count = 0};
+	struct census census;
 	struct picture picture;
 
 	setlocale(LC_CTYPE, "");
@@ -331,16 +331,13 @@ int command_map(int argc, char **argv)
 		}
 	if (argc - optind > 1)
 		return usage(stderr);
-	if (!target_open(&target, argv[0], argv[optind]))
+	if (!census_open(&census, &target, argv[0], argv[optind]))
 		return 1;
-	bool done = census_take(&census, &target) == TARGET_READY;
-
-	picture.blocks = done ? (census.heap_pages + BLOCK_PAGES - 1) / BLOCK_PAGES : 0;
+	picture.blocks = (census.heap_pages + BLOCK_PAGES - 1) / BLOCK_PAGES;
 	picture.cells = calloc(picture.blocks * CELLS + 1, sizeof(*picture.cells));
-	if (!done)
-		fprintf(stderr, "cpuslab map: process %d: %s\n", (int)target.pid, target.trouble);
-	done = done && picture.cells && read_kinds(&picture, &census, &target) &&
-	       read_slabs(&picture, &census, &target);
+	bool done = picture.cells && read_kinds(&picture, &census, &target) &&
+		    read_slabs(&picture, &census, &target);
+
 	if (done && !read_residents(&picture, &census, &target))
 		for (size_t c = 0; c < picture.blocks * CELLS; c++)
 			picture.cells[c].resident = CELL_PAGES; /* not told: as if all were there */

@@ -892,6 +892,19 @@ enum target_status census_take(struct census *census, struct target *target)
 	return TARGET_READY;
 }
 
+bool census_open(struct census *census, struct target *target, const char *command, const char *text)
+{
+	*census = (struct census){0};
+	if (!target_open(target, command, text))
+		return false;
+	if (census_take(census, target) == TARGET_READY)
+		return true;
+	fprintf(stderr, "cpuslab %s: process %d: %s\n", command, (int)target->pid, target->trouble);
+	census_free(census);
+	target_detach(target);
+	return false;
+}
+
 void census_free(struct census *census)
 {
 	free(census->caches);

@@ -86,6 +86,11 @@ struct census {
 
 /* Reads everything but the residents.  `census` is zeroed before the first time; its arrays are reused. */
 enum target_status census_take(struct census *census, struct target *target);
+/*
+ * For a command line: attaches to the process that `text` names, as target_open() does, and takes its census.
+ * False with a message on standard error; else both are the caller's to free and to detach.
+ */
+bool census_open(struct census *census, struct target *target, const char *command, const char *text);
 /* Reads /proc/PID/smaps for what of the heap, the metadata and the mappings is resident. */
 bool census_residents(struct census *census, const struct target *target);
 void census_free(struct census *census);
