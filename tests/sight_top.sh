@@ -95,12 +95,24 @@ tmux kill-server
 begin "$build/tests/target_crowd" 1 100
 TERM_IN=vt100 start --no-colour
 eventually shows "^[> ] *$pid .* target_crowd"
-for _ in $(seq 50); do
-	# Ours may not be the only one on this machine.
-	! shows "^> *$pid " || break
+# Ours may not be the only one on this machine; they are in the order of their numbers.
+chosen() {
+	screen | sed -n 's/^> *\([0-9]*\) .*/\1/p'
+}
+# elsewhere NUMBER: another one than that is chosen.
+elsewhere() {
+	local now
+	now=$(chosen)
+	[ -n "$now" ] && [ "$now" != "$1" ]
+}
+eventually elsewhere none
+while elsewhere "$pid"; do
+	before=$(chosen)
+	[ "$before" != "$pid" ] || break
 	press Down
-	sleep 0.2
+	eventually elsewhere "$before"
 done
+eventually shows "^> *$pid "
 press Enter
 eventually shows "process $pid,"
 ! screen -e | grep -q $'\e\[3[0-7]m' || fail "colour all the same"

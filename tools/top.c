@@ -276,6 +276,7 @@ static void find_processes(struct terminal *terminal)
 {
 	static pid_t pids[4096];
 	size_t count = target_find(NULL, pids, 4096);
+	pid_t chosen = terminal->process_count ? terminal->processes[terminal->chosen_process].pid : 0;
 
 	terminal->process_count = 0;
 	for (size_t i = 0; i < count && i < 4096 && terminal->process_count < 256; i++) {
@@ -285,6 +286,9 @@ static void find_processes(struct terminal *terminal)
 		if (target_attach(&target, pids[i]) != TARGET_READY)
 			continue;
 		if (census_take(&census, &target) == TARGET_READY) {
+			/* Others come and go; the choice is of a process, not of a row. */
+			if (pids[i] == chosen)
+				terminal->chosen_process = terminal->process_count;
 			struct process *process = &terminal->processes[terminal->process_count++];
 
 			*process =

@@ -305,7 +305,10 @@ void screen_picker(struct screen *screen, const struct process *processes, size_
 	    "cpuslab top - processes on cpuslab   (Enter: look at it, Esc: back, q: quit)");
 	add(screen, STYLE_PLAIN, "%s", "");
 	add(screen, STYLE_HEAD, "     PID       LIVE     MAPPED CACHES NAME");
-	for (size_t i = 0; i < count; i++)
+	/* As many as fit, down to the chosen one where they do not. */
+	size_t rows = screen->rows > screen->count ? screen->rows - screen->count : 1;
+
+	for (size_t i = chosen < rows ? 0 : chosen - rows + 1; i < count; i++)
 		add(screen, i == chosen ? STYLE_CHOSEN : STYLE_PLAIN, "%c%7d %9.0fK %9.0fK %6lu %s",
 		    i == chosen ? '>' : ' ', (int)processes[i].pid, kilobytes(processes[i].live),
 		    kilobytes(processes[i].mapped), processes[i].caches, processes[i].name);
