@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * depot_stacks: what the depot gives and takes in each exchange, what aging sends back to the slabs and what
- * it leaves, and that refilling and draining move each object once.
+ * it leaves, when nothing waits, and that refilling and draining move each object once.
  */
 #include "check.h"
 
@@ -263,6 +263,58 @@ static void test_try_alloc(void)
 	CHECK(allocated() == 0);
 }
 
+/* A program that takes so many bytes, by magazines, and gives them all back. */
+static void swing(size_t bytes)
+{
+	static struct magazine *magazines[1024];
+	unsigned count = 0;
+	for (size_t taken = 0; taken < bytes; count++) {
+		struct magazine *magazine = depot_take_filled(&depot, NULL);
+		if (!magazine) {
+			magazine = new_empty();
+			CHECK(depot_refill(&depot, magazine));
+		}
+		taken += (size_t)magazine->count * depot.slabs.traits.size;
+		CHECK(count < sizeof magazines / sizeof *magazines);
+		magazines[count] = magazine;
+	}
+	while (count)
+		depot_put(&depot, magazines[--count]);
+}
+
+/* What swings far goes to the slabs, whose objects lie together, until it swings no more. */
+static void test_swing(void)
+{
+	enum { MIB = 1 << 20 };
+	start(128);
+	swing(MIB * 7 / 4);
+	CHECK(allocated() >= MIB * 7 / 4 / 128 && statistics().objects == allocated() &&
+	      !statistics().drains);
+	swing(MIB * 9 / 4);
+	CHECK(statistics().drains && statistics().objects == allocated());
+	swing(MIB * 9 / 4);
+	check_stacks(0, statistics().empty, 0);
+	CHECK(allocated() == 0);
+	/* The first look sees that it did swing, the second that it does not any more. */
+	depot_age(&depot);
+	swing(MIB / 2);
+	check_stacks(0, statistics().empty, 0);
+	depot_age(&depot);
+	swing(MIB / 2);
+	CHECK(statistics().objects >= MIB / 2 / 128 && statistics().objects == allocated());
+	/* Growth alone is no swing: it may never come back. */
+	depot_empty(&depot);
+	depot_age(&depot);
+	for (size_t taken = 0; taken < (size_t)(4 * MIB); taken += (size_t)depot.batch * 128)
+		CHECK(!depot_take_filled(&depot, NULL));
+	CHECK(!depot.sorts);
+	/* Nor does it matter how large objects lie. */
+	start(256);
+	swing((size_t)(4 * MIB));
+	CHECK(statistics().objects == allocated() && !statistics().drains);
+	depot_empty(&depot);
+}
+
 int main(void)
 {
 	static const uint32_t sizes[] = {16, 48, 112, 512, 1024, 5120, 32768, 131072, 262144};
@@ -274,5 +326,6 @@ int main(void)
 	test_aging();
 	test_try_alloc();
 	test_repair();
+	test_swing();
 	return 0;
 }

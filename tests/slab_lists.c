@@ -28,6 +28,7 @@ static void start_wide(struct slab_cache *cache, uint32_t size, uint16_t pages)
 	start(cache, size);
 	cache->pages = pages;
 	cache->objects = (uint16_t)(pages * PAGE_BYTES / size);
+	cache->bin_scale = ((uint64_t)SLAB_BINS << 32) / cache->objects + 1;
 	cache->wide = true;
 	CHECK(cache->objects > UINT8_MAX);
 }

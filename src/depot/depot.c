@@ -14,6 +14,10 @@ enum {
 	HOARD_BYTES = 64 << 10,
 	BATCH_BYTES = 8 << 10,
 	SMALLEST_BATCH = 4,
+	/* About what a core has in caches of its own. */
+	SWING_BYTES = 2 << 20,
+	/* Of objects as large as this it does not matter much what lies beside them. */
+	SWING_SIZE = 256,
 };
 
 static size_t block_bytes(unsigned capacity)
@@ -55,6 +59,7 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 	assert(capacity <= DEPOT_CAPACITY_MAX);
 	*depot = (struct depot){.capacity = capacity ? capacity : choose_capacity(traits->size)};
 	depot->batch = choose_batch(traits->size, depot->capacity);
+	depot->swing_most = traits->size < SWING_SIZE ? SWING_BYTES / traits->size : INT64_MAX;
 	set_sharedfactor(depot, DEPOT_SHAREDFACTOR_MAX);
 	slab_cache_init(&depot->slabs, traits);
 }
@@ -138,11 +143,41 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
+/* The program has no need of a magazine's objects.  With the lock. */
+static void count_arrivals(struct depot *depot, const struct magazine *magazine)
+{
+	depot->level += magazine->count - magazine->marks;
+	if (depot->level - depot->level_low <= depot->swing)
+		return;
+	depot->swing = depot->level - depot->level_low;
+	if (depot->swing > depot->swing_most)
+		depot->sorts = true;
+}
+
+/* The program needs so many objects.  With the lock. */
+static void count_departures(struct depot *depot, unsigned objects)
+{
+	depot->level -= objects;
+	if (depot->level < depot->level_low)
+		depot->level_low = depot->level;
+}
+
+/* From now on.  Without the lock, too: who counts at this instant may undo it until the next look. */
+static void look_at_swing(struct depot *depot)
+{
+	if (depot->sorts && __atomic_load_n(&depot->swing, __ATOMIC_RELAXED) <= depot->swing_most / 2)
+		depot->sorts = false;
+	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
+}
+
 /* Whether a magazine may wait here.  With the lock. */
 static bool has_room(const struct depot *depot, const struct magazine *magazine)
 {
-	return !depot_is_stale(depot, magazine) &&
-	       (!magazine->count || depot->filled_count < depot->filled_most);
+	if (depot_is_stale(depot, magazine))
+		return false;
+	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
 }
 
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
@@ -151,6 +186,8 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
+	/* Where there is none, a refill from the slabs follows. */
+	count_departures(depot, filled ? filled->count - filled->marks : depot->batch);
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
@@ -162,6 +199,8 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 {
 	lock_depot(depot);
+	if (filled)
+		count_arrivals(depot, filled);
 	bool kept = filled && has_room(depot, filled);
 
 	if (kept)
@@ -182,6 +221,7 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 void depot_put(struct depot *depot, struct magazine *magazine)
 {
 	lock_depot(depot);
+	count_arrivals(depot, magazine);
 	bool kept = has_room(depot, magazine);
 
 	if (kept && magazine->count)
@@ -222,6 +262,7 @@ void *depot_try_alloc(struct depot *depot)
 
 	if (cpuslab_spin_trylock(&depot->lock)) {
 		depot->lock_acquires++;
+		count_departures(depot, 1);
 		object = pop_object(depot);
 		cpuslab_spin_unlock(&depot->lock);
 	}
@@ -322,14 +363,17 @@ bool depot_age(struct depot *depot)
 	/* A glance without the lock: most depots hold nothing. */
 	uint32_t unneeded = __atomic_load_n(&depot->filled_low, __ATOMIC_RELAXED);
 
-	if (!unneeded && __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
+	if (!unneeded && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
+	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
+		look_at_swing(depot);
 		return false;
 	}
 	lock_depot(depot);
 	struct magazine *taken = take_back(depot, unneeded, 1);
 
+	look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	give_back(depot, taken);
 	return unneeded > 0;

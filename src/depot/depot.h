@@ -13,6 +13,13 @@
  * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever the heap
  * is about to grow instead of reusing it (see page_has_grown).
  *
+ * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
+ * and nothing is cheaper.  But each round of frees and allocations mixes the order of the objects a little,
+ * for ever, and a working set that is larger than those caches needs its neighbours.  So a depot counts by
+ * how much its level swings: the objects that the program gives and takes, wherever they are kept.  Where
+ * small objects swing by more than SWING_BYTES, nothing waits: full magazines go to the slabs, and what comes
+ * from there lies together.  It ends when the level has swung less than half as far between two looks.
+ *
  * Tunables change at any time.  A magazine keeps the capacity it was made with; one that is not of the
  * present capacity is stale, and when it comes back, filled or not, its objects go to the slabs and it is
  * freed.
@@ -61,6 +68,11 @@ struct depot {
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
 	uint64_t objects;  /* in the filled magazines */
+	int64_t level;     /* objects that came, less those that went */
+	int64_t level_low; /* the least since the last look */
+	int64_t swing;     /* by how much it rose at most since then, from the least before */
+	int64_t swing_most;
+	bool sorts; /* it rose by more: full magazines go to the slabs */
 	uint64_t refills, drains, lock_acquires;
 };
 

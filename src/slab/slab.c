@@ -56,6 +56,8 @@ static void choose_geometry(struct slab_cache *cache)
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
 	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
+	/* Rounded up, so that whole bins come out whole; the error is too small to show. */
+	cache->bin_scale = ((uint64_t)SLAB_BINS << 32) / cache->objects + 1;
 }
 
 /* Where a descriptor's records begin, if it has any. */
@@ -158,7 +160,7 @@ static unsigned bin_for(const struct slab_cache *cache, unsigned in_use)
 	bool in_none =
 		in_use == cache->objects ? !cache->traits.checks : in_use == 0 && !cache->traits.type_stable;
 
-	return in_none ? IN_NO_BIN : in_use * SLAB_BINS / cache->objects;
+	return in_none ? IN_NO_BIN : (unsigned)(in_use * cache->bin_scale >> 32);
 }
 
 /* Needs the slab's lock alone. */
@@ -467,28 +469,30 @@ static void count_allocated(struct slab_cache *cache, uint64_t objects)
 static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
 			    bool wide)
 {
-	unsigned taken = 0;
+	const size_t size = cache->traits.size;
 	char *base = slab->base;
+	/* In registers: what is written to the indexes might be any of these. */
+	unsigned taken = 0, head = slab->head, bump = slab->bump;
 
-	while (taken < count && slab->head != NO_INDEX) {
-		unsigned i = slab->head;
+	for (; taken < count && head != NO_INDEX; taken++) {
+		unsigned i = head;
 
-		slab->head = (uint16_t)next_of(slab, i, wide);
+		head = next_of(slab, i, wide);
 		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
-		*--end = base + (size_t)i * cache->traits.size;
-		taken++;
+		*--end = base + i * size;
 	}
+	slab->head = (uint16_t)head;
 
-	unsigned fresh = cache->objects - slab->bump;
+	unsigned fresh = cache->objects - bump;
 
 	if (fresh > count - taken)
 		fresh = count - taken;
-	for (unsigned i = slab->bump; i < slab->bump + fresh; i++) {
+	for (unsigned i = bump; i < bump + fresh; i++) {
 		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
-		*--end = base + (size_t)i * cache->traits.size;
+		*--end = base + i * size;
 	}
 	/* The marks before the bump that makes them count: a repair must not read what was never written. */
-	__atomic_store_n(&slab->bump, (uint16_t)(slab->bump + fresh), __ATOMIC_RELEASE);
+	__atomic_store_n(&slab->bump, (uint16_t)(bump + fresh), __ATOMIC_RELEASE);
 	taken += fresh;
 	set_in_use(slab, slab->in_use + taken);
 	return taken;
@@ -620,21 +624,48 @@ void *slab_try_alloc(struct slab_cache *cache)
 	return object;
 }
 
-/* Marks one object free; says what is wrong with it, or NULL. */
-static inline const char *mark_free(struct slab_cache *cache, struct slab *slab, const void *object,
-				    bool wide)
+/* Says what is wrong with a free of an address that lies in a slab. */
+static __attribute__((noinline, cold, noreturn)) void refuse(const struct slab_cache *cache,
+							     const struct slab *slab, const void *object)
 {
 	unsigned i = slab_index(cache, slab, object);
+	bool starts =
+		slab->base + (size_t)i * cache->traits.size == (const char *)object && i < cache->objects;
 
-	if (slab->base + (size_t)i * cache->traits.size != (const char *)object || i >= cache->objects)
-		return "free of a pointer that is not the start of an object";
-	if (i >= slab->bump)
-		return "free of an object that was never allocated";
-	if (!is_allocated(slab, i, wide))
-		return "free of an object that is already free";
-	link_free(slab, i, wide);
-	set_in_use(slab, slab->in_use - 1u);
-	return NULL;
+	corruption_abort(cache->traits.name, object,
+			 !starts           ? "free of a pointer that is not the start of an object"
+			 : i >= slab->bump ? "free of an object that was never allocated"
+					   : "free of an object that is already free");
+}
+
+/*
+ * Marks the first of these objects free, which lies in this slab, and those after it up to the first that
+ * does not; returns how many.  With the slab's lock.
+ */
+static inline unsigned mark_free(const struct slab_cache *cache, struct slab *slab, void *const *objects,
+				 unsigned count, bool wide)
+{
+	const uintptr_t base = (uintptr_t)slab->base, bytes = (uintptr_t)cache->pages * PAGE_BYTES;
+	const uint32_t size = cache->traits.size, reciprocal = cache->reciprocal;
+	const unsigned bump = slab->bump;
+	unsigned head = slab->head, n = 0;
+
+	for (; n < count; n++) {
+		uintptr_t offset = (uintptr_t)objects[n] - base;
+
+		if (offset >= bytes)
+			break;
+		unsigned i = (unsigned)(offset * reciprocal >> 32);
+
+		if (__builtin_expect(
+			    (uintptr_t)i * size != offset || i >= bump || !is_allocated(slab, i, wide), 0))
+			refuse(cache, slab, objects[n]);
+		set_index(slab, i, head == NO_INDEX ? i : head, wide);
+		head = i;
+	}
+	slab->head = (uint16_t)head;
+	set_in_use(slab, slab->in_use - n);
+	return n;
 }
 
 /* A slab that became empty, and has left its bin: it is kept, or among those to give back. */
@@ -700,34 +731,34 @@ static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 	cpuslab_pagelock_unlock_flip(&slab->lock, changed);
 }
 
+/* Fetches the slabs of the objects up to `end`; returns where to go on. */
+static unsigned fetch_slabs(void *const *objects, unsigned from, unsigned end)
+{
+	for (; from < end; from++)
+		__builtin_prefetch(slab_of_object(objects[from]), 1);
+	return from;
+}
+
 static void free_objects(struct slab_cache *cache, void *const *objects, unsigned count,
 			 struct freeing *freeing)
 {
 	enum { AHEAD = 8 };
+	unsigned fetched = 0;
 
-	for (unsigned n = 0; n < count && n < AHEAD; n++)
-		__builtin_prefetch(slab_of_object(objects[n]), 1);
-	for (unsigned n = 0; n < count; n++) {
-		struct slab *owner = slab_of_object(objects[n]);
+	for (unsigned n = 0; n < count;) {
+		struct slab *slab = slab_of_object(objects[n]);
 
-		if (n + AHEAD < count)
-			__builtin_prefetch(slab_of_object(objects[n + AHEAD]), 1);
-		if (!owner || owner->cache != cache)
+		fetched = fetch_slabs(objects, fetched > n ? fetched : n + 1,
+				      n + AHEAD < count ? n + AHEAD : count);
+		if (!slab || slab->cache != cache)
 			corruption_abort(cache->traits.name, objects[n],
-					 owner ? "free of an object of another cache"
-					       : "free of an object that is already free");
-		if (owner != freeing->slab) {
-			if (freeing->slab)
-				unlock_slab(cache, freeing);
-			lock_slab(cache, owner, freeing);
-		}
-		const char *wrong = cache->wide ? mark_free(cache, owner, objects[n], true)
-						: mark_free(cache, owner, objects[n], false);
-		if (wrong)
-			corruption_abort(cache->traits.name, objects[n], wrong);
-	}
-	if (freeing->slab)
+					 slab ? "free of an object of another cache"
+					      : "free of an object that is already free");
+		lock_slab(cache, slab, freeing);
+		n += cache->wide ? mark_free(cache, slab, objects + n, count - n, true)
+				 : mark_free(cache, slab, objects + n, count - n, false);
 		unlock_slab(cache, freeing);
+	}
 }
 
 void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)

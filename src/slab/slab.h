@@ -75,6 +75,7 @@ struct slab_traits {
 /* What changes under the lock has lines of its own. */
 struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab_traits traits;
+	uint64_t bin_scale;  /* in_use * bin_scale >> 32 is in_use * SLAB_BINS / objects */
 	uint32_t reciprocal; /* offset * reciprocal >> 32 is the index */
 	uint16_t objects;    /* in a slab */
 	uint16_t pages;      /* of a slab, with the one that ends it if hardened */
