@@ -7,7 +7,7 @@
 #include "page/page.h"
 
 /* Looks at random pages, of which at most one in SPARSE may find none in memory. */
-enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8 };
+enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
 
 /* Of each block of the heap; the bytes are there from the first block that is advised on. */
 enum advice { PLAIN, ADVISED, BROKEN };
@@ -155,10 +155,17 @@ void block_large(uint32_t first, uint32_t pages)
 
 void block_large_freed(uint32_t first, uint32_t pages)
 {
+	static uint32_t known_frees;
+
 	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO || pages < BLOCK_PAGES)
 		return;
 
 	uint32_t filled = __atomic_load_n(&filled_pages, __ATOMIC_RELAXED);
+
+	/* The looks take longer than the free.  One that tells nothing new has them now and then. */
+	if (pages <= filled && __atomic_fetch_add(&known_frees, 1, __ATOMIC_RELAXED) % FREES_PER_LOOK)
+		return;
+
 	bool dense = is_filled(first, pages);
 
 	/* Two threads at once: either is right. */
@@ -186,12 +193,19 @@ void block_purge(uint32_t first, uint32_t pages)
 
 	if (!known)
 		return;
-	for (uint32_t block = first / BLOCK_PAGES; block <= (first + pages - 1) / BLOCK_PAGES; block++) {
+	for (uint32_t block = first / BLOCK_PAGES, next; block * BLOCK_PAGES < first + pages; block = next) {
 		bool keeps = block - whole_first < whole && block >= SMALL_BLOCKS;
+		uint8_t is = __atomic_load_n(&known[block], __ATOMIC_RELAXED);
 
+		/* Together those that lie whole in the run and in the heap's beginning, or whole behind it.
+		 */
+		for (next = block + 1; block - whole_first < whole && next - whole_first < whole &&
+				       next != SMALL_BLOCKS &&
+				       __atomic_load_n(&known[next], __ATOMIC_RELAXED) == is;)
+			next++;
 		/* Another thread may do the same for its part of the block, which changes nothing. */
-		if (__atomic_load_n(&known[block], __ATOMIC_RELAXED) == (keeps ? BROKEN : ADVISED))
-			advise(block, 1, keeps ? ADVISED : BROKEN);
+		if (is == (keeps ? BROKEN : ADVISED))
+			advise(block, next - block, keeps ? ADVISED : BROKEN);
 	}
 }
 
