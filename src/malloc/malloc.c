@@ -350,7 +350,7 @@ EXPORT void *realloc(void *object, size_t size)
 	if (unlikely(cache && magazine_is_hardened(cache)))
 		return realloc_hardened(cache, object, size);
 
-	size_t usable = usable_size(object);
+	size_t usable = likely(cache) ? magazine_usable(cache, object) : usable_size(object);
 
 	if (!usable)
 		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
