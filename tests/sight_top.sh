@@ -26,8 +26,10 @@ done
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
 command -v tmux >/dev/null || { echo "there is no tmux: the screen was not tried" && exit 0; }
+# A server that was told to end may still take the next one's call: each terminal has its own.
+terminals=0
 tmux() {
-	command tmux -S "$work/tmux" "$@"
+	command tmux -S "$work/tmux$terminals" "$@"
 }
 end_terminal() {
 	tmux kill-server 2>/dev/null
@@ -51,6 +53,7 @@ press() {
 }
 
 start() {
+	terminals=$((terminals + 1))
 	tmux -f /dev/null new-session -d -x 110 -y 30 "LANG=C.UTF-8 TERM=${TERM_IN:-screen-256color} '$cpuslab' top $*; echo ended \$?; sleep 60"
 }
 
@@ -108,8 +111,8 @@ elsewhere() {
 eventually elsewhere none
 while elsewhere "$pid"; do
 	before=$(chosen)
-	[ "$before" != "$pid" ] || break
-	press Down
+	[ -n "$before" ] && [ "$before" != "$pid" ] || continue
+	if [ "$before" -lt "$pid" ]; then press Down; else press Up; fi
 	eventually elsewhere "$before"
 done
 eventually shows "^> *$pid "

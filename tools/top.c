@@ -286,9 +286,6 @@ static void find_processes(struct terminal *terminal)
 		if (target_attach(&target, pids[i]) != TARGET_READY)
 			continue;
 		if (census_take(&census, &target) == TARGET_READY) {
-			/* Others come and go; the choice is of a process, not of a row. */
-			if (pids[i] == chosen)
-				terminal->chosen_process = terminal->process_count;
 			struct process *process = &terminal->processes[terminal->process_count++];
 
 			*process =
@@ -302,8 +299,13 @@ static void find_processes(struct terminal *terminal)
 		census_free(&census);
 		target_detach(&target);
 	}
-	if (terminal->chosen_process >= terminal->process_count)
-		terminal->chosen_process = terminal->process_count ? terminal->process_count - 1 : 0;
+	/* Others come and go; the choice is of a process, not of a row, or of the next one once it is gone.
+	 */
+	size_t row = 0;
+
+	while (row + 1 < terminal->process_count && terminal->processes[row].pid < chosen)
+		row++;
+	terminal->chosen_process = row;
 }
 
 static void draw(struct terminal *terminal)
