@@ -10,6 +10,7 @@
 
 uint64_t environment_time = 1000;
 unsigned environment_succeeding, environment_failing;
+unsigned environment_failed;
 bool environment_quiet;
 unsigned environment_lines;
 jmp_buf *environment_abort;
@@ -46,6 +47,7 @@ static bool fails(void)
 		return false;
 	}
 	environment_failing--;
+	environment_failed++;
 	errno = ENOMEM;
 	return true;
 }

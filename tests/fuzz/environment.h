@@ -16,6 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern uint64_t environment_time;
 /* Calls for memory that succeed before so many fail. */
 extern unsigned environment_succeeding, environment_failing;
+/* Calls that have failed so far. */
+extern unsigned environment_failed;
 /* What is written is counted in lines, and not shown. */
 extern bool environment_quiet;
 extern unsigned environment_lines;

@@ -14,15 +14,7 @@ static const size_t huge_bytes = (size_t)3 << 30;
 static void make_caches(void)
 {
 	static const char *const names[] = {
-		"<&>\"'",
-		"]]>",
-		"a b\tc\nd\x01"
-		"e",
-		"\xc3\xb6 \xff\xfe",
-		"&amp;",
-		"<!--",
-		"<?xml",
-		"%s%n%d",
+		"<&>\"'", "]]>", "a b\tc\nd\001e", "\xc3\xb6 \xff\xfe", "&amp;", "<!--", "<?xml", "%s%n%d",
 	};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
