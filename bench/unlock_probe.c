@@ -3,12 +3,26 @@
 
 void cpuslab_unlock(struct cpuslab_pagelock *lock);
 
-#if defined(CPUSLAB_UNLOCK_TWO_STEP)
+#if defined(CPUSLAB_UNLOCK_TWO_STEP) || defined(CPUSLAB_UNLOCK_TWO_STEP_WORD)
+/* Whether somebody waits, by a second look. */
+static inline bool anyone_waits(const uint8_t *byte)
+{
+#if defined(CPUSLAB_UNLOCK_TWO_STEP_WORD)
+	typedef uint64_t __attribute__((may_alias)) flags;
+	const flags *word = (const flags *)((uintptr_t)byte & ~(uintptr_t)7);
+
+	return (__atomic_load_n(word, __ATOMIC_RELAXED) >> ((uintptr_t)byte % 8 * 8)) &
+	       CPUSLAB_PAGELOCK_WAITERS;
+#else
+	return (int8_t)__atomic_load_n(byte, __ATOMIC_RELAXED) < 0;
+#endif
+}
+
 void cpuslab_unlock(struct cpuslab_pagelock *lock)
 {
 	cpuslab_clear_bit_unlock(0, &lock->byte);
-	/* Whether somebody waits, by a second look; waking takes the same steps as ever. */
-	if (__builtin_expect(__atomic_load_n((int8_t *)&lock->byte, __ATOMIC_RELAXED) < 0, 0))
+	/* Waking takes the same steps as ever. */
+	if (__builtin_expect(anyone_waits(&lock->byte), 0))
 		cpuslab_pagelock_wake_unlocked(&lock->byte);
 }
 #else

@@ -3,7 +3,7 @@
  * The claim of seed 004, for an allocator: how much of the time of many short-lived shell scripts goes into
  * unlocking, when the unlock looks at the lock again and when it does not.
  *
- * Two builds of the library (unlock_probe.h), whose locks are all page locks, are preloaded in turn; perf
+ * Three builds of the library (unlock_probe.h), whose locks are all page locks, are preloaded in turn; perf
  * samples the CPUs' time.  Counted are the samples within the unlock function, over those within the library,
  * and over all of the load's, kernel included.
  */
@@ -33,7 +33,9 @@ struct profile {
 
 static const struct form {
 	const char *column, *library;
-} forms[] = {{"pagelock", "libcpuslab-unlock-fused.so"}, {"two-step", "libcpuslab-unlock-two-step.so"}};
+} forms[] = {{"pagelock", "libcpuslab-unlock-fused.so"},
+	     {"two-step", "libcpuslab-unlock-two-step.so"},
+	     {"two-step word", "libcpuslab-unlock-two-step-word.so"}};
 
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
@@ -122,7 +124,7 @@ void unlock_share(struct bench *bench)
 	if (!well)
 		results_note(
 			&bench->results, "share of unlock",
-			"left out: it needs perf (Debian package linux-perf), allowed to sample, and both "
+			"left out: it needs perf (Debian package linux-perf), allowed to sample, and the "
 			"builds of the library beside this command");
 	bench_save(bench);
 }
