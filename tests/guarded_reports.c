@@ -8,6 +8,8 @@
 
 #include <setjmp.h>
 
+#include <cpuslab/cache.h>
+
 enum { SIZE = 100, ROUNDED = 112, PAGE = 4096 };
 
 static char text[64 << 10];
@@ -328,6 +330,127 @@ static void handlers(void)
 	CHECK_EXITED(run(sent_signal, (void *)1), 0);
 }
 
+/* ---- object caches --------------------------------------------------------------------------------------
+ */
+
+static struct cpuslab_cache *create_cache(const char *name, void (*constructor)(void *), size_t align)
+{
+	struct cpuslab_cache *cache = cpuslab_cache_create(&(struct cpuslab_cache_args){
+		.name = name, .size = SIZE, .align = align, .constructor = constructor});
+
+	CHECK(cache);
+	return cache;
+}
+
+static void cache_written_past(void *unused)
+{
+	volatile char *object = cpuslab_cache_alloc(create_cache("guarded", NULL, 0));
+
+	(void)unused;
+	object[PAGE] = 1;
+}
+
+static void cache_read_after_free(void *unused)
+{
+	struct cpuslab_cache *cache = create_cache("guarded", NULL, 0);
+	char *object = cpuslab_cache_alloc(cache);
+
+	(void)unused;
+	cpuslab_cache_free(cache, object);
+	sink = *(volatile char *)object;
+}
+
+static void cache_freed_twice(void *unused)
+{
+	struct cpuslab_cache *cache = create_cache("guarded", NULL, 0);
+	void *object = cpuslab_cache_alloc(cache);
+
+	(void)unused;
+	cpuslab_cache_free(cache, object);
+	cpuslab_cache_free(cache, object);
+}
+
+static void cache_freed_inside(void *unused)
+{
+	struct cpuslab_cache *cache = create_cache("guarded", NULL, 0);
+
+	(void)unused;
+	cpuslab_cache_free(cache, (char *)cpuslab_cache_alloc(cache) + 8);
+}
+
+static void cache_freed_to_another(void *unused)
+{
+	struct cpuslab_cache *cache = create_cache("guarded", NULL, 0);
+
+	(void)unused;
+	cpuslab_cache_free(create_cache("another", NULL, 64), cpuslab_cache_alloc(cache));
+}
+
+static void cache_freed_from_malloc(void *unused)
+{
+	(void)unused;
+	cpuslab_cache_free(create_cache("guarded", NULL, 0), malloc(SIZE));
+}
+
+/* Lies in the pool as long as its usable size is what was asked for, which is no size of a class. */
+static bool is_guarded(void *object)
+{
+	return malloc_usable_size(object) == SIZE;
+}
+
+static void construct(void *object)
+{
+	memset(object, 0x5a, SIZE);
+}
+
+static void cache_kept_whole(void *unused)
+{
+	struct cpuslab_cache *plain = create_cache("plain", NULL, 0);
+	struct cpuslab_cache *constructed = create_cache("constructed", construct, 0);
+	struct cpuslab_cache *aligned = create_cache("aligned", NULL, 128);
+	void *object = cpuslab_cache_alloc(plain);
+
+	(void)unused;
+	CHECK(is_guarded(object));
+	CHECK(cpuslab_cache_destroy(plain) == -1 && errno == EBUSY);
+	free(object);
+	CHECK(cpuslab_cache_destroy(plain) == 0);
+	for (unsigned i = 0; i < 100; i++) {
+		object = cpuslab_cache_alloc(constructed);
+		CHECK(!is_guarded(object) && check_all_bytes(object, SIZE, 0x5a));
+		object = cpuslab_cache_alloc(aligned);
+		CHECK((uintptr_t)object % 128 == 0);
+	}
+	void *objects[100];
+
+	CHECK(cpuslab_cache_alloc_bulk(aligned, 100, objects) == 100);
+	cpuslab_cache_free_bulk(aligned, 100, objects);
+}
+
+static void caches(void)
+{
+	static const struct {
+		void (*function)(void *);
+		int number;
+		const char *expected;
+	} all[] = {
+		{cache_written_past, SIGSEGV, "Overflow (write)"},
+		{cache_read_after_free, SIGSEGV, "Use after free (read)"},
+		{cache_freed_twice, SIGABRT, "Double free"},
+		{cache_freed_inside, SIGABRT, "Invalid free"},
+		{cache_freed_to_another, SIGABRT, "free of a pointer that is not an object of this cache"},
+		{cache_freed_from_malloc, SIGABRT, "free of a pointer that is not an object of this cache"},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		killed_by(run(all[i].function, NULL), all[i].number);
+		CHECK_SAID(all[i].expected);
+	}
+	CHECK_EXITED(run(cache_kept_whole, NULL), 0);
+	CHECK_SAID("plain: 0x");
+	CHECK_SAID("still allocated as its cache is destroyed");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 1) {
@@ -340,6 +463,7 @@ int main(int argc, char **argv)
 		accesses();
 		frees();
 		handlers();
+		caches();
 		return 0;
 	}
 	CHECK_EXITED(run(go_on, NULL), 0);

@@ -7,6 +7,7 @@
 
 #include "check/annotate.h"
 #include "check/corruption.h"
+#include "guard/guard.h"
 #include "malloc/process.h"
 #include "options/options.h"
 #include "report/root.h"
@@ -189,6 +190,7 @@ static struct cpuslab_cache *create_handle(const struct cpuslab_cache_args *args
 	cache->constructor = args->constructor;
 	cache->size = (uint32_t)args->size;
 	cache->bytes = bytes;
+	cache->guarded = choose_alignment(args) <= GUARD_ALIGNMENT ? cache->size : traits_for(args).size;
 	memcpy(cache->name, args->name, name_bytes);
 	return cache;
 }
@@ -390,6 +392,8 @@ static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last
 
 	if (is_checked)
 		magazine_release_lost(&memory->cache);
+	if (guard_is_on() && guard_visit_live(&memory->cache, report_live, last))
+		return false;
 	if (!magazine_destroy(&memory->cache))
 		return true;
 	if (is_checked)
@@ -503,7 +507,7 @@ static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
 	void *object = cache->is_linked ? alloc_linked_missed(cache_linked(cache->memory))
-					: magazine_alloc_missed(&cache->memory->cache);
+					: magazine_alloc_requested(&cache->memory->cache, cache->guarded);
 
 	if (unlikely(!object))
 		errno = ENOMEM;
@@ -566,10 +570,16 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 		linked_free_missed(cache_linked(cache->memory), object);
 		return;
 	}
-	if (magazine_cache(object) != &cache->memory->cache)
+	bool is_guarded = guard_contains(object);
+	const void *owner = is_guarded ? guard_owner(object) : magazine_cache(object);
+
+	if (owner != &cache->memory->cache && (owner || !is_guarded))
 		corruption_abort(cache->name, object,
 				 "free of a pointer that is not an object of this cache");
-	magazine_free_missed(&cache->memory->cache, object);
+	if (is_guarded)
+		guard_free(object, SIZE_MAX);
+	else
+		magazine_free_missed(&cache->memory->cache, object);
 }
 
 ARCH_FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)

@@ -11,7 +11,6 @@
 #include "page/page.h"
 
 enum {
-	ALIGNMENT = 16,
 	SLACK = 0xcc,           /* of an object's pages what is not the object */
 	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
 	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
@@ -198,7 +197,8 @@ static bool occupy(struct guard_slot *slot, size_t requested)
 	struct span span = span_of(slot);
 	size_t used = span.bytes / OS_PAGE_BYTES;
 
-	slot->object = slot->at_left ? span.start : span.start + span.bytes - round_up(requested, ALIGNMENT);
+	slot->object =
+		slot->at_left ? span.start : span.start + span.bytes - round_up(requested, GUARD_ALIGNMENT);
 	if (__atomic_add_fetch(&pages, used, __ATOMIC_RELAXED) > 2 * (uint64_t)guard.slots ||
 	    os_commit(span.start, span.bytes) != 0) {
 		__atomic_fetch_sub(&pages, used, __ATOMIC_RELAXED);
@@ -208,7 +208,7 @@ static bool occupy(struct guard_slot *slot, size_t requested)
 	return true;
 }
 
-__attribute__((noinline)) void *guard_alloc(size_t requested)
+__attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
 {
 	if (requested > GUARD_LARGEST || !within_time())
 		return refuse();
@@ -224,6 +224,7 @@ __attribute__((noinline)) void *guard_alloc(size_t requested)
 		return refuse();
 	}
 	fill_slack(slot);
+	slot->owner = owner;
 	slot->allocated = this_thread();
 	__atomic_fetch_add(&picked, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&bytes, slot->requested, __ATOMIC_RELAXED);
@@ -306,6 +307,26 @@ size_t guard_usable(const void *object)
 	const struct guard_slot *slot = guard_contains(object) ? slot_of(object) : NULL;
 
 	return slot && slot_state(slot) == GUARD_LIVE ? slot->requested : 0;
+}
+
+const void *guard_owner(const void *object)
+{
+	const struct guard_slot *slot = slot_of(object);
+
+	return slot ? slot->owner : NULL;
+}
+
+unsigned guard_visit_live(const void *owner, void (*visit)(void *object, void *argument), void *argument)
+{
+	unsigned found = 0;
+
+	for (const struct guard_slot *slot = guard_slots; slot < guard_slots + guard.slots; slot++) {
+		if (slot_state(slot) != GUARD_LIVE || slot->owner != owner)
+			continue;
+		visit(slot->object, argument);
+		found++;
+	}
+	return found;
 }
 
 void *guard_object_of(const void *address)

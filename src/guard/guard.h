@@ -35,7 +35,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-enum { GUARD_SPREAD = 256, GUARD_LARGEST = 256 << 10 };
+enum { GUARD_SPREAD = 256, GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
 
 enum guard_slot_state { GUARD_UNUSED, GUARD_BUSY, GUARD_LIVE, GUARD_FREED };
 
@@ -52,6 +52,7 @@ struct guard_slot {
 	char *object;
 	size_t requested; /* bytes that are the program's */
 	uint32_t reported;
+	const void *owner; /* whose object it is, as the rooms above say */
 	struct guard_owner allocated, freed;
 };
 
@@ -103,12 +104,17 @@ bool guard_turn(size_t heap_pages);
 
 /* Zeroed, aligned to the largest power of two up to a page that divides the size, and to 16; NULL where this
  * one cannot be guarded. */
-void *guard_alloc(size_t requested);
+void *guard_alloc(size_t requested, const void *owner);
 /*
  * Frees an object; `stated` is what the caller says its size is, SIZE_MAX for nothing.  Reports and stops, or
  * goes on with the option debug_continue, when it is no object in use or was written past.
  */
 void guard_free(void *object, size_t stated);
+/* Who an object that is in use, or the last one that was there, belongs to; NULL where there was none. */
+const void *guard_owner(const void *object);
+/* Calls `visit` for each object in use of one owner; returns how many there are. */
+unsigned guard_visit_live(const void *owner, void (*visit)(void *object, void *argument), void *argument);
+
 /* Bytes that may be used at an object in use; 0 for any other address. */
 size_t guard_usable(const void *object);
 /* The start of the object in use that an address lies in; NULL for none. */

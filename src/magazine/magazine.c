@@ -204,10 +204,17 @@ static uint64_t watched_bound(const struct cache *cache)
 	return profile_is_on() ? profile_bound(cache->depot.slabs.traits.size) : 0;
 }
 
-/* Whether objects of a cache may be picked to be guarded; those of malloc's classes. */
+/*
+ * Whether objects of a cache may be picked to be guarded.  Not where what was in an object is to be there
+ * after its free, or before its first use; nor where guard_alloc does not align as the cache does.
+ */
 static bool is_guarded(const struct cache *cache)
 {
-	return guard_is_on() && !cache->owner;
+	const struct slab_traits *traits = &cache->depot.slabs.traits;
+
+	if (!guard_is_on())
+		return false;
+	return !cache->owner || (!traits->construct && !traits->type_stable && traits->alignment <= 1);
 }
 
 /*
@@ -538,7 +545,7 @@ static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, 
 	if (!is_guarded(cache) || profile_watches(watched_bound(cache), marked))
 		return NULL;
 	choose_pages();
-	return guard_alloc(requested);
+	return guard_alloc(requested, cache);
 }
 
 /* Hands out the top object of a magazine, or a guarded one in its place, and loads the magazine. */
