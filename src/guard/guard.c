@@ -14,6 +14,8 @@ enum {
 	SLACK = 0xcc,           /* of an object's pages what is not the object */
 	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
 	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
+	SECOND = 1000000,       /* in microseconds */
+	SAVED_PART = 16,        /* of a second: as many as come in it may be guarded at once */
 };
 
 /* Ages of slots: 0 of one that was never used, n of the one that was freed as the n-th, and this. */
@@ -106,18 +108,27 @@ static void release(unsigned number)
 	__atomic_store_n(&ages[number], age, __ATOMIC_RELEASE);
 }
 
-/* Whether there is time for one more in this second. */
+/*
+ * Whether one more may be guarded.  They are spread over time, but for a few that were saved up: a program
+ * that runs for a tenth of a second pays for a tenth of them.
+ */
 static bool within_time(void)
 {
-	static uint64_t second, used;
-	uint64_t now = os_milliseconds() / 1000;
+	static uint64_t due; /* when the next one would be, if each had come at its time; microseconds */
+	uint64_t now = os_milliseconds() * 1000, next = __atomic_load_n(&due, __ATOMIC_RELAXED), after;
 
 	if (!options.guard_second)
 		return true;
-	/* Two threads may begin a second both: then there are a few more in it. */
-	if (__atomic_exchange_n(&second, now, __ATOMIC_RELAXED) != now)
-		__atomic_store_n(&used, 0, __ATOMIC_RELAXED);
-	return __atomic_add_fetch(&used, 1, __ATOMIC_RELAXED) <= options.guard_second;
+	const uint64_t interval = SECOND / options.guard_second, saved = SECOND / SAVED_PART;
+
+	do {
+		uint64_t earliest = next > now ? next : now;
+
+		if (earliest > now + saved)
+			return false;
+		after = earliest + interval;
+	} while (!__atomic_compare_exchange_n(&due, &next, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return true;
 }
 
 /* ---- where an object lies -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@
  * business.
  *
  * Memory is bounded: at most twice as many pages as there are slots.  So are mappings: two for each slot.  So
- * is time: at most options.guard_second picks in a second.
+ * is time: at most options.guard_second picks in a second, spread over it.
  *
  * Called from slow paths by any thread, and in forked children.  No lock: a slot is claimed by a
  * compare-and-exchange of its age, and what is written to it then is its owner's alone.  A slot that is
@@ -35,7 +35,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-enum { GUARD_SPREAD = 256, GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
+enum { GUARD_SPREAD = 1024, GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
 
 enum guard_slot_state { GUARD_UNUSED, GUARD_BUSY, GUARD_LIVE, GUARD_FREED };
 
