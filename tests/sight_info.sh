@@ -250,21 +250,38 @@ grep -q 'root record has version 2; this tool .* reads version 1: use the cpusla
 
 # ---- real programs ---------------------------------------------------------------------------------------------------
 
+# every_command NAME: each says of the process what it is for; a profile, that something was allocated.
+every_command() {
+	"$cpuslab" info -T "$pid" | grep -q "^Process $pid ($1)" || fail "info on $1"
+	"$cpuslab" top --once "$pid" | grep -q 'malloc-[0-9]' || fail "top on $1"
+	LC_ALL=C "$cpuslab" map "$pid" | awk 'NR == 2 && $2 + 0 > 0 { found = 1 } END { exit !found }' || fail "map of $1"
+	"$cpuslab" profile --seconds=1 --interval=4K --format=folded --total "$pid" >"$work/folded" || fail "profile of $1"
+	grep -q '^[^ ].*;.* [1-9][0-9]*$' "$work/folded" || fail "nothing in the profile of $1"
+}
+
+# A bytearray ends with a zero byte: one more than is asked for, beyond what python3 keeps in arenas of its own.
 LD_PRELOAD=$build/libcpuslab.so $python -c 'import time
 keep = [bytearray(600) for _ in range(100000)]
-print("up", flush=True); time.sleep(600)' >"$work/python" &
+print("up", flush=True)
+while True:
+    keep = keep[1000:] + [bytearray(600) for _ in range(1000)]
+    time.sleep(0.01)' >"$work/python" &
 pid=$!
 disown "$pid"
 begun+=("$pid")
 eventually test -s "$work/python"
-# Beyond what python3 keeps in arenas of its own, and one more, since a bytearray ends with a zero byte.
-[ "$("$cpuslab" info "$pid" malloc-640 | awk 'NR == 2 { print ($2 >= 100000) }')" = 1 ] || fail "python3's objects"
+[ "$("$cpuslab" info "$pid" malloc-640 | awk 'NR == 2 { print ($2 >= 98000) }')" = 1 ] || fail "python3's objects"
+every_command 'python3[.0-9]*'
 if command -v redis-server >/dev/null; then
 	LD_PRELOAD=$build/libcpuslab.so redis-server --port 0 --unixsocket "$work/redis" --save '' >/dev/null &
 	pid=$!
 	disown "$pid"
 	begun+=("$pid")
 	eventually "$cpuslab" info "$pid" >/dev/null 2>&1
-	"$cpuslab" info -T "$pid" | grep -q "^Process $pid (redis-server)" || fail "redis"
+	eventually redis-cli -s "$work/redis" ping >/dev/null 2>&1
+	redis-benchmark -s "$work/redis" -q -n 10000000 -r 1000000 -t set,lpush >/dev/null 2>&1 &
+	begun+=($!)
+	disown $!
+	every_command redis-server
 fi
 exit 0
