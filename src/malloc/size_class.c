@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "malloc/size_class.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "check/corruption.h"
 #include "options/options.h"
@@ -53,6 +53,20 @@ static void create_nothing(void)
 		corruption_abort(traits.name, NULL, "the system gives no memory to start with");
 }
 
+/* By hand: the first use of snprintf makes some hundred KiB of libc resident, and most programs have no
+ * other. */
+static void write_name(char *name, uint32_t bytes)
+{
+	static const char stem[] = "malloc-";
+	unsigned digits = 1;
+
+	for (uint32_t rest = bytes / 10; rest; rest /= 10)
+		digits++;
+	memcpy(name, stem, sizeof stem - 1);
+	for (char *digit = name + sizeof stem - 1 + digits; digits--; bytes /= 10)
+		*--digit = (char)('0' + bytes % 10);
+}
+
 void size_class_init(void)
 {
 	static char names[SIZE_CLASSES][NAME_BYTES];
@@ -63,7 +77,7 @@ void size_class_init(void)
 		uint32_t bytes = size_class_bytes(index);
 		struct slab_traits traits = {.name = names[index], .size = bytes};
 
-		snprintf(names[index], NAME_BYTES, "malloc-%u", bytes);
+		write_name(names[index], bytes);
 		if (check_request_flags(traits.name, 0)) {
 			traits.checks = create_checks(traits.name, bytes);
 			traits.size = traits.checks->zones.slot_bytes;
