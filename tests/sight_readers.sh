@@ -48,13 +48,17 @@ done
 
 page=$(npm root --global 2>/dev/null)/speedscope/dist/release/index.html
 if [ -e "$page" ] && command -v chromium >/dev/null; then
-	for profile in leak.pb "own.$leak.1.pb"; do
-		printf 'speedscope.loadFileFromBase64("%s", "%s")' "$profile" "$(base64 -w 0 "$profile")" >load.js
+	# A look at the page, which may not have come to its table yet.  Local functions have names where their program
+	# was looked into, from outside.
+	shows() {
 		timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/chromium" \
 			--allow-file-access-from-files --virtual-time-budget=8000 --dump-dom \
 			"file://$page#localProfilePath=$work/load.js&view=sandwich" >speedscope.html 2>/dev/null
-		# Local functions have names where their program was looked into, from outside.
-		grep -q '>append_to_log<\|>main<\|target_leak+0x' speedscope.html || fail "speedscope: $profile"
+		grep -q "$1" speedscope.html
+	}
+	for profile in leak.pb "own.$leak.1.pb"; do
+		printf 'speedscope.loadFileFromBase64("%s", "%s")' "$profile" "$(base64 -w 0 "$profile")" >load.js
+		eventually shows '>append_to_log<\|>main<\|target_leak+0x'
 	done
 	grep -q '>__libc_start_main<\|libc.so.6+0x' speedscope.html || fail "speedscope: no names of libraries"
 else

@@ -190,7 +190,7 @@ static struct cpuslab_cache *create_handle(const struct cpuslab_cache_args *args
 	cache->constructor = args->constructor;
 	cache->size = (uint32_t)args->size;
 	cache->bytes = bytes;
-	cache->guarded = choose_alignment(args) <= GUARD_ALIGNMENT ? cache->size : traits_for(args).size;
+	cache->is_aligned = choose_alignment(args) > GUARD_ALIGNMENT;
 	memcpy(cache->name, args->name, name_bytes);
 	return cache;
 }
@@ -503,11 +503,20 @@ static void *alloc_linked_missed(struct linked_cache *cache)
 	return linked_alloc_missed(cache);
 }
 
+/* An object between guard pages ends where the program's does, unless its alignment is in the way. */
+static void *alloc_magazine_missed(struct cpuslab_cache *cache)
+{
+	struct cache *engine = &cache->memory->cache;
+
+	return magazine_alloc_requested(engine,
+					cache->is_aligned ? engine->depot.slabs.traits.size : cache->size);
+}
+
 static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
 	void *object = cache->is_linked ? alloc_linked_missed(cache_linked(cache->memory))
-					: magazine_alloc_requested(&cache->memory->cache, cache->guarded);
+					: alloc_magazine_missed(cache);
 
 	if (unlikely(!object))
 		errno = ENOMEM;

@@ -50,9 +50,9 @@ struct cpuslab_cache {
 	struct cache_memory *memory;
 	struct cpuslab_cache *next; /* of the same memory */
 	void (*constructor)(void *object);
-	uint32_t bytes;   /* of this block of metadata */
-	bool is_linked;   /* its engine */
-	uint32_t guarded; /* bytes of an object between guard pages, which its alignment depends on */
+	uint32_t bytes;  /* of this block of metadata */
+	bool is_linked;  /* its engine */
+	bool is_aligned; /* to more than GUARD_ALIGNMENT */
 	char name[];
 };
 

@@ -671,11 +671,15 @@ static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, s
 
 	do {
 		old = new = read_state(slab);
-		if (old.list == chain.first)
-			stop_double_free(cache, chain.first);
-		if (old.in_use < chain.count)
+		if (old.list == chain.first || old.in_use < chain.count) {
+			/* What the program does when it is aborted may allocate. */
+			if (locked)
+				cpuslab_spin_unlock(&cache->lock);
+			if (old.list == chain.first)
+				stop_double_free(cache, chain.first);
 			corruption_abort(cache->name, (void *)chain.first,
 					 "free of an object that is already free");
+		}
 		set_next(cache, chain.last, old.list);
 		new.list = chain.first;
 		new.in_use = (uint16_t)(old.in_use - chain.count);

@@ -440,6 +440,12 @@ void magazine_tick(void)
 	page_tick();
 }
 
+void magazine_heap_tick(void)
+{
+	if (page_has_grown())
+		reclaim();
+}
+
 void magazine_reclaim_all(void)
 {
 	cpuslab_spin_lock(&census_lock);
@@ -526,8 +532,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	if (!loaded)
 		return NULL;
 
-	if (page_has_grown())
-		reclaim();
+	magazine_heap_tick();
 	if (refill(cache, loaded))
 		return loaded;
 	magazine_reclaim_all();

@@ -184,6 +184,9 @@ void magazine_settle_profile(void);
 void magazine_tick_profile(void);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
+/* The same each time that the heap has grown by some part, so that what is hoarded is used before fresh
+ * pages. */
+void magazine_heap_tick(void);
 /* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */
 void magazine_trim(void);
 

@@ -76,6 +76,7 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	__atomic_fetch_add(&allocs, 1, __ATOMIC_RELAXED);
 	magazine_tick();
+	magazine_heap_tick();
 	void *object = alloc_once(size, alignment, zeroed);
 
 	if (!object) {

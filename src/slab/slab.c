@@ -624,23 +624,9 @@ void *slab_try_alloc(struct slab_cache *cache)
 	return object;
 }
 
-/* Says what is wrong with a free of an address that lies in a slab. */
-static __attribute__((noinline, cold, noreturn)) void refuse(const struct slab_cache *cache,
-							     const struct slab *slab, const void *object)
-{
-	unsigned i = slab_index(cache, slab, object);
-	bool starts =
-		slab->base + (size_t)i * cache->traits.size == (const char *)object && i < cache->objects;
-
-	corruption_abort(cache->traits.name, object,
-			 !starts           ? "free of a pointer that is not the start of an object"
-			 : i >= slab->bump ? "free of an object that was never allocated"
-					   : "free of an object that is already free");
-}
-
 /*
  * Marks the first of these objects free, which lies in this slab, and those after it up to the first that
- * does not; returns how many.  With the slab's lock.
+ * does not, or that is not an object in use; returns how many.  With the slab's lock.
  */
 static inline unsigned mark_free(const struct slab_cache *cache, struct slab *slab, void *const *objects,
 				 unsigned count, bool wide)
@@ -659,7 +645,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 
 		if (__builtin_expect(
 			    (uintptr_t)i * size != offset || i >= bump || !is_allocated(slab, i, wide), 0))
-			refuse(cache, slab, objects[n]);
+			break;
 		set_index(slab, i, head == NO_INDEX ? i : head, wide);
 		head = i;
 	}
@@ -739,6 +725,32 @@ static unsigned fetch_slabs(void *const *objects, unsigned from, unsigned end)
 	return from;
 }
 
+/*
+ * Stops the program for an object that cannot be freed.  With nothing locked: what the program does when it
+ * is aborted may allocate.
+ */
+static __attribute__((noinline, cold, noreturn)) void
+refuse(struct slab_cache *cache, const struct slab *slab, const void *object, const struct freeing *freeing)
+{
+	const char *what = "free of an object that is already free";
+
+	if (slab && slab->cache != cache) {
+		what = "free of an object of another cache";
+	} else if (slab) {
+		unsigned i = slab_index(cache, slab, object);
+
+		if (slab->base + (size_t)i * cache->traits.size != (const char *)object ||
+		    i >= cache->objects)
+			what = "free of a pointer that is not the start of an object";
+		else if (i >= slab->bump)
+			what = "free of an object that was never allocated";
+	}
+	if (freeing->cache_is_locked)
+		cpuslab_spin_unlock(&cache->lock);
+	end_unlocked(cache);
+	corruption_abort(cache->traits.name, object, what);
+}
+
 static void free_objects(struct slab_cache *cache, void *const *objects, unsigned count,
 			 struct freeing *freeing)
 {
@@ -751,12 +763,16 @@ static void free_objects(struct slab_cache *cache, void *const *objects, unsigne
 		fetched = fetch_slabs(objects, fetched > n ? fetched : n + 1,
 				      n + AHEAD < count ? n + AHEAD : count);
 		if (!slab || slab->cache != cache)
-			corruption_abort(cache->traits.name, objects[n],
-					 slab ? "free of an object of another cache"
-					      : "free of an object that is already free");
+			refuse(cache, slab, objects[n], freeing);
 		lock_slab(cache, slab, freeing);
-		n += cache->wide ? mark_free(cache, slab, objects + n, count - n, true)
-				 : mark_free(cache, slab, objects + n, count - n, false);
+		unsigned marked = cache->wide ? mark_free(cache, slab, objects + n, count - n, true)
+					      : mark_free(cache, slab, objects + n, count - n, false);
+
+		if (__builtin_expect(!marked, 0)) {
+			cpuslab_pagelock_unlock(&slab->lock);
+			refuse(cache, slab, objects[n], freeing);
+		}
+		n += marked;
 		unlock_slab(cache, freeing);
 	}
 }
