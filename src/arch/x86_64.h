@@ -16,6 +16,8 @@
 #ifndef CPUSLAB_ARCH_X86_64_H
 #define CPUSLAB_ARCH_X86_64_H
 
+#include <cpuid.h>
+
 #define ARCH_HAS_RSEQ 1
 #define ARCH_HAS_PAIR 1
 #define ARCH_HAS_WIDE 1
@@ -266,11 +268,22 @@ static inline uint32_t arch_id(struct arch_self self)
 		".size vfork, . - vfork\n"                                                                   \
 		".popsection\n")
 
-/* Whether the two functions below may be called: they need AVX2. */
+/*
+ * Whether the two functions below may be called: they need AVX2, and a system that keeps the wide registers.
+ * By hand, because what __builtin_cpu_supports reads is filled in by a constructor at the start of every
+ * program.
+ */
 static inline bool arch_finds_wide(void)
 {
-	__builtin_cpu_init();
-	return __builtin_cpu_supports("avx2");
+	enum { XMM_AND_YMM = 6 };
+	unsigned a, b, c, d, kept, high;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+		return false;
+	asm("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+	if ((kept & XMM_AND_YMM) != XMM_AND_YMM)
+		return false;
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
 }
 
 /* Zeroes memory of ARCH_WIDE_BYTES or more; the last so many are written to twice. */

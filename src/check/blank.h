@@ -49,7 +49,7 @@ static inline void blank_fill_units(void *object, size_t bytes)
 	while (unit < end) {
 		*unit++ = (blank_unit){0};
 		/* Else compilers make a call of memset of it, and a frame for it. */
-		__asm__("" : "+r"(unit));
+		ARCH_HIDE(unit);
 	}
 }
 

@@ -29,8 +29,7 @@ enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT, BLOCK_SMA
 void block_init(bool reserved);
 /* After the heap may have got more usable memory; `top` of its pages have been used.  With the page lock. */
 void block_heap_grown(uint32_t top);
-/* Before a run of pages is a large object: whether it is `fresh`, with pages that are not resident yet.  With
- * the page lock. */
+/* Before a run of pages that are not resident yet is a large object.  With the page lock. */
 void block_large(uint32_t first, uint32_t pages);
 /* Before a large object is freed: it tells whether the program fills such. */
 void block_large_freed(uint32_t first, uint32_t pages);
