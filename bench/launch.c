@@ -261,6 +261,15 @@ static double bytes_in_rollup(const char *name)
 	return field ? 1024 * strtod(field + strlen(name), NULL) : 0;
 }
 
+void rest(void)
+{
+	for (unsigned i = 0; i < 200; i++) {
+		usleep(10000);
+		void *volatile object = malloc(100);
+		free(object);
+	}
+}
+
 double resident_bytes(void)
 {
 	return bytes_in_rollup("\nRss:");

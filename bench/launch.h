@@ -88,6 +88,13 @@ struct cpu_time {
 };
 struct cpu_time cpu_time(void);
 
+/*
+ * Two seconds of a process that has little to do: a small allocation every 10 ms, as an idle server's timers
+ * make them.  Allocators that give memory back on such occasions get them, those with a thread of their own
+ * get the time.
+ */
+void rest(void);
+
 /* Resident bytes of this process, exactly: summed over its page tables and not read from lazy counters. */
 double resident_bytes(void);
 /* Of these, what is no file's. */

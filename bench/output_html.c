@@ -38,6 +38,7 @@ static const struct headline {
 	{"programs", "workloads", "peak resident", "peak memory of these workloads"},
 	{"programs", "calls of workloads", "malloc p99.9", "99.9th percentile of a malloc call"},
 	{"start", "start and end", "start to end", "time of a process that only starts"},
+	{"large", "mixed sizes, ring of four", "CPU time", "time of large blocks of mixed sizes"},
 	{"messaging", "senders and receivers", "wall", "time of messages between threads"},
 };
 
@@ -226,7 +227,7 @@ enum kind { KIND_BARS, KIND_RANKING, KIND_DOTS, KIND_CURVES };
 static enum kind kind_of(const struct table *table)
 {
 	static const char *const steps[] = {"scale", "migratory", "fairness, 8 threads"};
-	static const char *const own_times[] = {"programs", "geometry", "pft", "locks"};
+	static const char *const own_times[] = {"programs", "large", "geometry", "pft", "locks"};
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		if (strcmp(table->cell.group, steps[i]) == 0 || strcmp(table->cell.test, steps[i]) == 0)
 			return table->parameter_count > 1 ? KIND_CURVES : KIND_RANKING;

@@ -43,20 +43,6 @@ struct calls_report {
 	double latency[HEAP_CALLS][SHARES]; /* nanoseconds */
 };
 
-/*
- * Two seconds of a process that has little to do: a small allocation every 10 ms, as an idle server's timers
- * make them.  Allocators that give memory back on such occasions get them, those with a thread of their own
- * get the time.
- */
-static void rest(void)
-{
-	for (unsigned i = 0; i < 200; i++) {
-		usleep(10000);
-		void *volatile object = malloc(100);
-		free(object);
-	}
-}
-
 int worker_workload(int argc, char **argv)
 {
 	const struct workload *w = workloads;

@@ -111,6 +111,14 @@ static enum verdict verdict_of(const struct ratio *ratio, enum better better, bo
 	return (ratio->value < 1) == (better == BETTER_LOWER) ? VERDICT_WIN : VERDICT_LOSS;
 }
 
+/* Of counts too, which may be zero: two such are alike, and one counts as a thousandth of the other. */
+static double log_ratio(double ours, double theirs)
+{
+	if (ours == theirs)
+		return 0;
+	return log(ours > 0 ? ours : theirs / 1000) - log(theirs > 0 ? theirs : ours / 1000);
+}
+
 struct ratio geometric_ratio(const struct series *const *ours, const struct series *const *theirs,
 			     unsigned pairs)
 {
@@ -131,7 +139,7 @@ struct ratio geometric_ratio(const struct series *const *ours, const struct seri
 	for (unsigned p = 0, at = 0; p < pairs; p++) {
 		unsigned n = pairs_in(ours[p], theirs[p]);
 		for (unsigned i = 0; i < n; i++)
-			logs[at + i] = log(ours[p]->samples[i]) - log(theirs[p]->samples[i]);
+			logs[at + i] = log_ratio(ours[p]->samples[i], theirs[p]->samples[i]);
 		sum += median_of(logs + at, n);
 		at += n;
 	}

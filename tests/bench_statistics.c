@@ -67,6 +67,14 @@ static void test_wins_repeat(void)
 	CHECK(losses >= 90);
 }
 
+/* Counts may be zero: two that are have a ratio, and it is 1. */
+static void test_zeros_tie(void)
+{
+	struct ratio ratio = ratio_for(0, 0, 9);
+	CHECK(ratio.value == 1 && ratio.low == 1 && ratio.high == 1 && ratio.verdict == VERDICT_TIE);
+	CHECK(ratio_for(0, 5, 9).verdict == VERDICT_WIN);
+}
+
 static void test_few_rounds_prove_nothing(void)
 {
 	CHECK(ratio_for(1, 2, 3).verdict == VERDICT_TIE);
@@ -131,6 +139,7 @@ int main(void)
 	test_equals_tie();
 	test_wins_repeat();
 	test_few_rounds_prove_nothing();
+	test_zeros_tie();
 	test_interval_holds_the_ratio();
 	test_geometric_mean();
 	test_more_can_be_better();

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * large: blocks of 256 KiB to 64 MiB, vectors that grow by realloc, and images.
+ *
+ * A step is what a program does again and again: a block allocated and freed, the oldest block of a ring
+ * replaced, a vector grown to its last size and dropped, a frame of images written and freed.  For each test
+ * and size: CPU time and page faults of a step, once the first steps have warmed the allocator up, and the
+ * peak of the resident memory.  Then, for tests that leave much behind, the resident memory two seconds after
+ * everything was freed.
+ */
+#include "bench.h"
+
+#include "heap.h"
+#include "launch.h"
+#include "machine.h"
+#include "statistics.h"
+#include "workloads/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* ======== in the worker ======== */
+
+enum { PAGE = 4096, RING = 4, REPETITIONS = 3, REPETITION_BYTES = 32 << 20, REPETITION_STEPS = 256 };
+
+/* CPU time after which a worker begins no further repetition. */
+static const double ENOUGH = 0.06;
+
+/* One cache line in every page. */
+static void touch(char *block, size_t from, size_t to)
+{
+	for (size_t at = from; at < to; at += PAGE)
+		((volatile char *)block)[at] = 1;
+}
+
+static void untouched(size_t size)
+{
+	heap_release(heap_allocate(size));
+}
+
+static void first_page(size_t size)
+{
+	char *block = heap_allocate(size);
+	touch(block, 0, PAGE);
+	heap_release(block);
+}
+
+static void all_pages(size_t size)
+{
+	char *block = heap_allocate(size);
+	touch(block, 0, size);
+	heap_release(block);
+}
+
+static char *ring[RING];
+
+static void replace(unsigned place, size_t size)
+{
+	heap_release(ring[place]);
+	ring[place] = heap_allocate(size);
+	touch(ring[place], 0, size);
+}
+
+static void ring_of_blocks(size_t size)
+{
+	static unsigned oldest;
+	replace(oldest++ % RING, size);
+}
+
+static void mixed_sizes(size_t size)
+{
+	static uint64_t random = 1;
+	replace(random_under(&random, RING), size / 2 + random_under(&random, (unsigned)size));
+}
+
+static void release_ring(void)
+{
+	for (unsigned place = 0; place < RING; place++) {
+		heap_release(ring[place]);
+		ring[place] = NULL;
+	}
+}
+
+/*
+ * A vector from one page to `size`, written as it grows: `by` is the part of its length that it grows by.
+ * A neighbour is allocated after each growth, which keeps it from growing where it is.
+ */
+static void grow(size_t size, double by, bool neighbours)
+{
+	enum { NEIGHBOURS = 256, NEIGHBOUR_BYTES = 16 << 10 };
+	char *beside[NEIGHBOURS], *vector = NULL;
+	unsigned count = 0;
+	for (size_t length = 0, next = PAGE; length < size;) {
+		vector = heap_resize(vector, next);
+		touch(vector, length / PAGE * PAGE, next);
+		length = next;
+		next = (size_t)((double)length * (1 + by));
+		next = next < size ? next : size;
+		if (neighbours && count < NEIGHBOURS) {
+			beside[count] = heap_allocate(NEIGHBOUR_BYTES);
+			touch(beside[count++], 0, PAGE);
+		}
+	}
+	heap_release(vector);
+	while (count > 0)
+		heap_release(beside[--count]);
+}
+
+static void doubling(size_t size)
+{
+	grow(size, 1, false);
+}
+
+static void doubling_beside(size_t size)
+{
+	grow(size, 1, true);
+}
+
+static void by_tenths(size_t size)
+{
+	grow(size, 0.1, false);
+}
+
+static void by_tenths_beside(size_t size)
+{
+	grow(size, 0.1, true);
+}
+
+/* Pictures of four bytes a pixel, the largest of `size`: written row by row, freed in another order. */
+static void images(size_t size)
+{
+	static const struct picture {
+		unsigned width, height; /* of 3840 x 2160 */
+	} pictures[] = {{3840, 2160}, {1920, 1080}, {2560, 1440}, {640, 480}, {1280, 720}, {1024, 768}};
+	static const unsigned freed[] = {2, 0, 5, 1, 4, 3};
+	enum { PICTURES = sizeof(pictures) / sizeof(pictures[0]) };
+	char *image[PICTURES];
+	size_t part = 3840 * 2160 * 4 / size;
+	for (unsigned i = 0; i < PICTURES; i++) {
+		size_t row = (size_t)pictures[i].width * 4, rows = pictures[i].height / part;
+		image[i] = heap_allocate(row * rows);
+		for (size_t y = 0; y < rows; y++)
+			memset(image[i] + y * row, (int)y, row);
+	}
+	for (unsigned i = 0; i < PICTURES; i++)
+		heap_release(image[freed[i]]);
+}
+
+/* In the order of the report. */
+static const struct script {
+	const char *name;
+	void (*step)(size_t size);
+	size_t sizes[5];
+	bool touches, fills_ring, rests;
+} scripts[] = {
+#define BLOCKS                                                                                               \
+	{                                                                                                    \
+		256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20                                              \
+	}
+	{"alloc, free", untouched, BLOCKS, false, false, false},
+	{"first page touched", first_page, BLOCKS, false, false, false},
+	{"all pages touched", all_pages, BLOCKS, true, false, false},
+	{"ring of four", ring_of_blocks, BLOCKS, true, true, false},
+	{"mixed sizes, ring of four", mixed_sizes, BLOCKS, true, true, true},
+	{"vector that doubles", doubling, {1 << 20, 64 << 20}, true, false, false},
+	{"vector that doubles, with neighbours", doubling_beside, {1 << 20, 64 << 20}, true, false, false},
+	{"vector that grows by tenths", by_tenths, {1 << 20}, true, false, false},
+	{"vector by tenths, with neighbours", by_tenths_beside, {1 << 20, 64 << 20}, true, false, true},
+	{"six images", images, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}, true, false, true},
+#undef BLOCKS
+};
+
+enum { SCRIPTS = sizeof(scripts) / sizeof(scripts[0]), SIZES = sizeof(scripts[0].sizes) / sizeof(size_t) };
+
+struct report {
+	double seconds, faults, peak_bytes;
+};
+
+static double cpu_seconds(void)
+{
+	struct cpu_time used = cpu_time();
+	return used.user + used.system;
+}
+
+static struct report run_steps(const struct script *script, size_t size)
+{
+	unsigned steps = !script->touches          ? REPETITION_STEPS
+			 : size < REPETITION_BYTES ? (unsigned)(REPETITION_BYTES / size)
+						   : 1;
+	/* Until all places of a ring are filled; and where that is quick, until most sizes have been there.
+	 */
+	unsigned warm_up = steps > RING ? 4 * steps : script->fills_ring ? RING + 1 : 2, count = 0;
+	double seconds[REPETITIONS], faults[REPETITIONS], start = cpu_seconds();
+	struct rusage usage;
+	for (unsigned i = 0; i < warm_up; i++)
+		script->step(size);
+	for (double limit = start + ENOUGH; count == 0 || (count < REPETITIONS && start < limit); count++) {
+		getrusage(RUSAGE_SELF, &usage);
+		long faults_before = usage.ru_minflt;
+		start = cpu_seconds();
+		for (unsigned n = 0; n < steps; n++)
+			script->step(size);
+		seconds[count] = (cpu_seconds() - start) / steps;
+		getrusage(RUSAGE_SELF, &usage);
+		faults[count] = (double)(usage.ru_minflt - faults_before) / steps;
+	}
+	release_ring();
+	return (struct report){median_of(seconds, count), median_of(faults, count),
+			       1024.0 * (double)usage.ru_maxrss};
+}
+
+/* SCRIPT SIZE [rest]: by number, and in bytes. */
+int worker_large(int argc, char **argv)
+{
+	if (argc < 3)
+		return 2;
+	unsigned number = (unsigned)strtoul(argv[1], NULL, 10);
+	if (number >= SCRIPTS)
+		return 2;
+	heap_init(false);
+	struct report report = run_steps(&scripts[number], strtoul(argv[2], NULL, 10));
+	if (!session_reply(&report, sizeof(report)))
+		return 1;
+	if (argc < 4)
+		return 0;
+	rest();
+	double final_bytes = resident_bytes();
+	return session_reply(&final_bytes, sizeof(final_bytes)) ? 0 : 1;
+}
+
+/* ======== in the command ======== */
+
+#define RESTING "2 s after the last free"
+
+struct run {
+	struct cell cell;
+	char script[8], size[24];
+	struct reporter workers[PEERS_MAX]; /* that rest */
+};
+
+static struct launch launch_of(const struct bench *bench, unsigned peer, char **argv)
+{
+	return (struct launch){.argv = argv, .peer = &bench->peers.list[peer], .cpu = machine_pinned_cpu()};
+}
+
+static void add(struct bench *bench, const struct run *run, unsigned peer, const char *metric,
+		const char *unit, double sample)
+{
+	struct cell cell = run->cell;
+	cell.metric = metric;
+	cell.unit = unit;
+	results_add(&bench->results, &cell, bench->peers.list[peer].name, ROLE_MEASURED, sample);
+}
+
+static bool measure_steps(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct run *run = context;
+	char *argv[] = {launch_program, "bench", "worker", "large", run->script, run->size, NULL};
+	struct report report;
+	/* A worker warms itself up. */
+	if (warm_up)
+		return true;
+	if (!launch_report(launch_of(bench, peer, argv), &report, sizeof(report)))
+		return false;
+	add(bench, run, peer, "CPU time", "us", 1e6 * report.seconds);
+	add(bench, run, peer, "page faults", "faults", report.faults);
+	add(bench, run, peer, "peak resident", "B", report.peak_bytes);
+	return true;
+}
+
+static bool begin_rest(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct run *run = context;
+	struct reporter *worker = &run->workers[peer];
+	char *argv[] = {launch_program, "bench", "worker", "large", run->script, run->size, "rest", NULL};
+	struct report report;
+	if (warm_up)
+		return true;
+	if (reporter_start(worker, launch_of(bench, peer, argv)) &&
+	    reporter_read(worker, &report, sizeof(report)))
+		return true;
+	reporter_end(worker);
+	return false;
+}
+
+static bool finish_rest(struct bench *bench, unsigned peer, bool warm_up, void *context)
+{
+	struct run *run = context;
+	double final_bytes;
+	if (warm_up)
+		return true;
+	bool well = reporter_read(&run->workers[peer], &final_bytes, sizeof(final_bytes));
+	if (!reporter_end(&run->workers[peer]) || !well)
+		return false;
+	add(bench, run, peer, "final resident", "B", final_bytes);
+	return true;
+}
+
+static void run_script(struct bench *bench, unsigned number, size_t size)
+{
+	const struct script *script = &scripts[number];
+	char parameter[RESULTS_NAME];
+	struct run run = {.cell = {"large", script->name, parameter, "CPU time", "us", BETTER_LOWER}};
+	/* The library is judged on these rows, however many allocators there are. */
+	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 7;
+	snprintf(run.script, sizeof(run.script), "%u", number);
+	snprintf(run.size, sizeof(run.size), "%zu", size);
+	if (size < 1 << 20)
+		snprintf(parameter, sizeof(parameter), "%zu KiB", size >> 10);
+	else
+		snprintf(parameter, sizeof(parameter), "%.3g MiB", (double)size / (1 << 20));
+	bench_rounds_of(bench, &run.cell, rounds, measure_steps, &run);
+}
+
+/* What is left of the script at its largest. */
+static void run_to_rest(struct bench *bench, unsigned number, size_t size)
+{
+	struct run run = {
+		.cell = {"large", RESTING, scripts[number].name, "final resident", "B", BETTER_LOWER}};
+	unsigned rounds = bench->settings.rounds && bench->settings.rounds < 3 ? bench->settings.rounds : 3;
+	snprintf(run.script, sizeof(run.script), "%u", number);
+	snprintf(run.size, sizeof(run.size), "%zu", size);
+	bench_rounds_overlapped(bench, &run.cell, rounds, begin_rest, finish_rest, &run);
+}
+
+bool group_large(struct bench *bench)
+{
+	const struct settings *s = &bench->settings;
+	for (unsigned i = 0; i < SCRIPTS; i++) {
+		const size_t *sizes = s->size_count ? s->sizes : scripts[i].sizes;
+		unsigned count = s->size_count ? s->size_count : SIZES, run = 0;
+		if (!bench_asked_for(bench, scripts[i].name))
+			continue;
+		while (run < count && sizes[run])
+			run_script(bench, i, sizes[run++]);
+		if (scripts[i].rests && run > 0)
+			run_to_rest(bench, i, sizes[run - 1]);
+	}
+	return true;
+}
