@@ -184,8 +184,9 @@ static void test_wrong(void)
 		stops((struct wrong){cache, large, .bulk = bulk}, "not an object of this cache");
 		stops((struct wrong){cache, stack, .bulk = bulk}, "not an object of this cache");
 	}
-	stops((struct wrong){cache, object, .twice = true},
-	      check_debugged() ? "Object already free" : "freed just before");
+	stops((struct wrong){cache, object, .twice = true}, check_debugged()   ? "Object already free"
+							    : check_hardened() ? "already free"
+									       : "freed just before");
 	free(plain);
 	free(large);
 	cpuslab_cache_free(cache, object);

@@ -114,6 +114,13 @@ static inline bool check_debugged(void)
 	return debug && *debug;
 }
 
+/* Every class and cache is hardened: none is merged, and what is reused comes in random order. */
+static inline bool check_hardened(void)
+{
+	const char *options = getenv("CPUSLAB_OPTIONS");
+	return options && strstr(options, "hardened:1");
+}
+
 /* ---- how long to run ----------------------------------------------------------------------------------- */
 
 static inline bool check_valgrind(void)

@@ -57,6 +57,9 @@ static inline struct heap_walk heap_walk(void)
 			before = -1;
 			walk.large_pages += pages;
 			walk.large_runs++;
+		} else if (id == PAGE_RETIRED) {
+			before = -1;
+			pages = 1;
 		} else {
 			CHECK(id % 8 == 0 && (id >= PAGE_ID_RESERVED || id == PAGE_SLAB || id == PAGE_LINKED),
 			      "page %zu has id %u", page, id);

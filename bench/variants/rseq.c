@@ -20,7 +20,7 @@ static inline uint16_t front_place(void)
 {
 	unsigned number;
 
-	return vcpu_take_number(&number) && number < VCPU_BANK_CACHES ? vcpu_offset(number) : 0;
+	return vcpu_take_numbers(1, &number) && number < VCPU_BANK_CACHES ? vcpu_offset(number) : 0;
 }
 
 static inline void front_leave_place(uint16_t offset)

@@ -8,6 +8,7 @@
 #include "check/annotate.h"
 #include "check/corruption.h"
 #include "guard/guard.h"
+#include "magazine/hardened.h"
 #include "malloc/process.h"
 #include "options/options.h"
 #include "report/root.h"
@@ -103,6 +104,16 @@ static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args,
 	};
 }
 
+/* Frees of ours, and allocations, are found wrong at once; what a program leaves in an object stays. */
+static void harden(struct slab_traits *traits, const struct cpuslab_cache_args *args)
+{
+	uint32_t alignment = choose_alignment(args);
+
+	traits->hardened = true;
+	traits->size = geometry_stride((uint32_t)args->size + HARDENED_CANARY,
+				       alignment > PAGE_MARK_UNIT ? alignment : PAGE_MARK_UNIT);
+}
+
 /* Makes slots with zones of what would have been bare objects; the checks construct them, too. */
 static bool debug(struct slab_traits *traits, const struct cpuslab_cache_args *args)
 {
@@ -120,8 +131,12 @@ static bool create_magazine(struct cache_memory *memory, const struct cpuslab_ca
 {
 	struct depot_tunables tunables = tunables_for(args, traits->size);
 
-	if (args->flags & CHECK_ALL && !debug(traits, args))
-		return false;
+	if (args->flags & CHECK_ALL) {
+		if (!debug(traits, args))
+			return false;
+	} else if (options.hardened) {
+		harden(traits, args);
+	}
 	if (!magazine_create(&memory->cache, traits, 0, memory)) {
 		check_destroy(traits->checks);
 		return false;
@@ -205,6 +220,11 @@ static void enter_memory(struct cpuslab_cache *cache, struct cache_memory *memor
 	cache->is_linked = memory->engine == CPUSLAB_ENGINE_LINKED;
 	if (cache->is_linked) {
 		cache->id = ID_OF_NO_PAGE;
+	} else if (magazine_is_hardened(&memory->cache)) {
+		/* A word that is always void: each call comes to the slow paths. */
+		cache->map = page_front.map;
+		cache->offset = PAGE_FREE;
+		cache->id = ID_OF_NO_PAGE;
 	} else {
 		cache->map = memory->cache.map;
 		cache->offset = memory->cache.offset;
@@ -242,7 +262,7 @@ static struct cache_memory **chain_of(uint32_t stride)
 /* What the program wants to be a certain way is not shared with those that do not care. */
 static bool may_share(const struct cpuslab_cache_args *args)
 {
-	return options.merge && !args->constructor && !(args->flags & NEVER_MERGE) &&
+	return options.merge && !options.hardened && !args->constructor && !(args->flags & NEVER_MERGE) &&
 	       !args->magazine_capacity && !args->use_free_pointer_offset;
 }
 
@@ -309,7 +329,10 @@ static void show_room(void)
 	root_show("handle.name", offsetof(struct cpuslab_cache, name), CPUSLAB_CACHE_NAME_MAX + 1);
 }
 
-/* What is debugged needs no engine: each object goes through the checks to and from the slabs. */
+/*
+ * What is debugged needs no engine: each object goes through the checks to and from the slabs.  And what is
+ * hardened has no links in its free objects.
+ */
 static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *args)
 {
 	struct cpuslab_cache_args own = *args;
@@ -317,7 +340,7 @@ static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *a
 	own.flags = check_request_flags(own.name, own.flags);
 	if (annotate_wanted())
 		own.flags |= CHECK_ANNOTATE;
-	if (own.flags & CHECK_ALL)
+	if (own.flags & CHECK_ALL || options.hardened)
 		own.engine = CPUSLAB_ENGINE_MAGAZINE;
 	return own;
 }
@@ -455,7 +478,7 @@ CPUSLAB_API int cpuslab_cache_shrink(struct cpuslab_cache *cache)
 	}
 	magazine_shrink(&cache->memory->cache);
 	slab_statistics(&cache->memory->cache.depot.slabs, &statistics);
-	return statistics.slabs != 0;
+	return statistics.slabs != statistics.purged;
 }
 
 /* ---- tunables ----------------------------------------------------------------------------------------- */
@@ -512,11 +535,29 @@ static void *alloc_magazine_missed(struct cpuslab_cache *cache)
 					cache->is_aligned ? engine->depot.slabs.traits.size : cache->size);
 }
 
+static size_t requested_of(const struct cpuslab_cache *cache)
+{
+	return hardened_requested(magazine_object_bytes(&cache->memory->cache), cache->size);
+}
+
+static void *alloc_hardened(struct cpuslab_cache *cache)
+{
+	return (cache->is_aligned ? hardened_alloc_aligned : hardened_alloc_any)(&cache->memory->cache,
+										 requested_of(cache));
+}
+
+static void *alloc_missed(struct cpuslab_cache *cache)
+{
+	if (cache->is_linked)
+		return alloc_linked_missed(cache_linked(cache->memory));
+	return magazine_is_hardened(&cache->memory->cache) ? alloc_hardened(cache)
+							   : alloc_magazine_missed(cache);
+}
+
 static __attribute__((noinline)) void *alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
-	void *object = cache->is_linked ? alloc_linked_missed(cache_linked(cache->memory))
-					: alloc_magazine_missed(cache);
+	void *object = alloc_missed(cache);
 
 	if (unlikely(!object))
 		errno = ENOMEM;
@@ -531,11 +572,19 @@ ARCH_FAST_PATH CPUSLAB_API void *cpuslab_cache_alloc(struct cpuslab_cache *cache
 	return likely(object) ? object : alloc_slow(cache);
 }
 
+static void *try_alloc_missed(struct cpuslab_cache *cache)
+{
+	if (cache->is_linked)
+		return linked_try_alloc_missed(cache_linked(cache->memory));
+	return magazine_is_hardened(&cache->memory->cache)
+		       ? hardened_try_alloc(&cache->memory->cache, requested_of(cache))
+		       : magazine_try_alloc_missed(&cache->memory->cache);
+}
+
 static void *try_alloc_slow(struct cpuslab_cache *cache)
 {
 	process_enter();
-	void *object = cache->is_linked ? linked_try_alloc_missed(cache_linked(cache->memory))
-					: magazine_try_alloc_missed(&cache->memory->cache);
+	void *object = try_alloc_missed(cache);
 
 	if (!object)
 		errno = ENOMEM;
@@ -587,6 +636,8 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 				 "free of a pointer that is not an object of this cache");
 	if (is_guarded)
 		guard_free(object, SIZE_MAX);
+	else if (magazine_is_hardened(&cache->memory->cache))
+		hardened_free_any(&cache->memory->cache, object);
 	else
 		magazine_free_missed(&cache->memory->cache, object);
 }
@@ -637,8 +688,10 @@ CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t 
 	if (cache->is_linked)
 		return alloc_bulk_linked(cache_linked(cache->memory), count, objects);
 	for (;;) {
-		taken += magazine_alloc_several(&cache->memory->cache, objects + taken,
-						at_most(count - taken));
+		/* Hardened ones come and go one by one. */
+		if (cache->id != ID_OF_NO_PAGE)
+			taken += magazine_alloc_several(&cache->memory->cache, objects + taken,
+							at_most(count - taken));
 		if (taken == count)
 			return count;
 		/* The slow path loads another magazine, from which the next round takes. */
@@ -664,8 +717,9 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
 	while (given < count) {
 		while (marked < count && is_marked(cache, objects[marked]))
 			marked++;
-		given += magazine_free_several(&cache->memory->cache, objects + given,
-					       at_most(marked - given));
+		if (marked > given)
+			given += magazine_free_several(&cache->memory->cache, objects + given,
+						       at_most(marked - given));
 		/* The one that found no room, or is no object of this cache. */
 		if (given < count)
 			free_slow(cache, objects[given++]);

@@ -63,7 +63,7 @@ bool linked_create(struct linked_cache *cache, const struct linked_traits *trait
 {
 	unsigned number;
 
-	if (!vcpu_take_number(&number))
+	if (!vcpu_take_numbers(1, &number))
 		return false;
 	if (!linked_init(cache, traits, vcpu_offset(number))) {
 		vcpu_give_number(number);

@@ -68,32 +68,47 @@ __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *ob
 
 /* ---- misses -------------------------------------------------------------------------------------------- */
 
+/* An object that keeps its content; its canary, too, once it has been out. */
+static void *hand_out_kept(const struct cache *cache, void *object, size_t requested)
+{
+	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
+	uint32_t bytes = bytes_of(cache), slack = (uint32_t)(bytes - requested);
+
+	if (was > SLAB_BACK || (was == SLAB_BACK && !hardened_is_sound(object, bytes, slack)))
+		hardened_stop_alloc(object);
+	__atomic_store_n(mark, (uint16_t)slack, __ATOMIC_RELAXED);
+	*hardened_canary_at(object, requested) = hardened_canary(object);
+	return object;
+}
+
 /* What the magazine room allocates may be guarded instead. */
 static void *hand_out(const struct cache *cache, void *object, size_t requested)
 {
 	if (!object || guard_contains(object))
 		return object;
+	if (slab_keeps_content(&cache->depot.slabs.traits))
+		return hand_out_kept(cache, object, requested);
 	/* To read pages that were never written to costs a fault for each of them. */
 	return hardened_hand_out(bytes_of(cache), object, requested, bytes_of(cache) > PAGE_BYTES);
 }
 
 void *hardened_alloc_any(struct cache *cache, size_t requested)
 {
-	void *object = magazine_alloc(&cache->offset);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	return hand_out(cache, object ? object : magazine_alloc_requested(cache, requested), requested);
 }
 
 void *hardened_alloc_aligned(struct cache *cache, size_t requested)
 {
-	void *object = magazine_alloc(&cache->offset);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	return hand_out(cache, object ? object : magazine_alloc_missed(cache), requested);
 }
 
 void *hardened_try_alloc(struct cache *cache, size_t requested)
 {
-	void *object = magazine_alloc(&cache->offset);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	return hand_out(cache, object ? object : magazine_try_alloc_missed(cache), requested);
 }
@@ -106,7 +121,7 @@ __attribute__((noinline)) void hardened_return_missed(void *object)
 /* Without canary and zeroes: there is only the mark. */
 void *hardened_alloc_untouchable(struct cache *cache)
 {
-	void *object = magazine_alloc(&cache->offset);
+	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	if (!object)
 		object = magazine_alloc_missed(cache);
@@ -122,22 +137,41 @@ static void take_back(const struct cache *cache, void *object, size_t stated)
 {
 	unsigned slack = hardened_exchange_mark(object);
 
-	if (!is_untouchable(cache))
+	if (is_untouchable(cache)) {
+		if (slack <= SLAB_BACK || (uintptr_t)object % PAGE_MARK_UNIT ||
+		    (stated && stated != SIZE_MAX))
+			hardened_stop_free(object, slack, stated);
+	} else if (slab_keeps_content(&cache->depot.slabs.traits)) {
+		hardened_check_free(bytes_of(cache), object, slack, stated);
+	} else {
 		hardened_take_back(bytes_of(cache), object, slack, stated);
-	else if (slack <= SLAB_BACK || (uintptr_t)object % PAGE_MARK_UNIT || (stated && stated != SIZE_MAX))
-		hardened_stop_free(object, slack, stated);
+	}
 }
 
-/* Large, without bytes, in a page that a heap profile watches; or of anything that is not hardened. */
+static void free_any(struct cache *cache, void *object, size_t stated)
+{
+	take_back(cache, object, stated);
+	if (page_id(object) == PAGE_WATCHED || !magazine_free_at(cache->map, &cache->returns, object))
+		magazine_return_missed(cache, object);
+}
+
+void hardened_free_any(struct cache *cache, void *object)
+{
+	free_any(cache, object, SIZE_MAX);
+}
+
+/*
+ * Large, without bytes, of an object cache, in a page that a heap profile watches; or of anything that is not
+ * hardened.
+ */
 __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated)
 {
 	struct cache *cache = magazine_cache(object);
 
 	if (!cache || !magazine_is_hardened(cache))
 		return false;
-	take_back(cache, object, stated);
-	if (page_id(object) == PAGE_WATCHED || !magazine_free(&cache->returns, object))
-		magazine_return_missed(cache, object);
+	/* To those who free them, objects of caches have no size. */
+	free_any(cache, object, cache->owner ? SIZE_MAX : stated);
 	return true;
 }
 

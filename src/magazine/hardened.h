@@ -4,7 +4,8 @@
  *
  * What the program has is known from a mark for each object, in metadata (slab/slab.h), so that a pointer is
  * judged at the free itself, exactly: by the mark of the address, and by the canary that lies behind the
- * program's bytes.  A free object is all zero, which is looked at when it is handed out again.
+ * program's bytes.  A free object is all zero, which is looked at when it is handed out again; or, where what
+ * the program left in it must be there again (slab_keeps_content), its canary stays and is looked at.
  *
  * Two words for each vCPU: objects are popped from one and pushed onto the other (magazine_return_missed),
  * and a magazine is shuffled on its way from the second to the first.  That way is the quarantine.
@@ -48,10 +49,18 @@ static inline const struct hardened *hardened_of(uint16_t id)
 	return (const struct hardened *)((const char *)hardened_by_id + id);
 }
 
+/* The bytes of an object that are a caller's who asks for `size`: a mark counts no more than the rest. */
+static inline size_t hardened_requested(uint32_t bytes, size_t size)
+{
+	return bytes - size > UINT16_MAX ? bytes - UINT16_MAX : size;
+}
+
 /* Misses, and what is wrong. */
 _Noreturn void hardened_stop_alloc(const void *object);
 _Noreturn void hardened_stop_free(const void *object, unsigned slack, size_t stated);
-/* Frees any object of a hardened cache; false where the address lies in no slab of one. */
+/* Frees any object of a hardened cache. */
+void hardened_free_any(struct cache *cache, void *object);
+/* The same; false where the address lies in no slab of one. */
 bool hardened_free_unusual(void *object, size_t stated);
 void hardened_return_missed(void *object);
 
@@ -117,18 +126,23 @@ static inline __attribute__((always_inline)) void *hardened_alloc(const struct h
 						   : NULL;
 }
 
-/* The checks of a free, of an object whose mark was `slack`; makes it zero. */
-static inline __attribute__((always_inline)) void hardened_take_back(uint32_t bytes, void *object,
-								     unsigned slack, size_t stated)
+/* The checks of a free, of an object whose mark was `slack`. */
+static inline __attribute__((always_inline)) void hardened_check_free(uint32_t bytes, const void *object,
+								      unsigned slack, size_t stated)
 {
-	size_t requested = bytes - slack;
-
 	if (__builtin_expect(slack < HARDENED_CANARY, 0) ||
 	    __builtin_expect((uintptr_t)object % PAGE_MARK_UNIT != 0, 0) ||
 	    __builtin_expect(!hardened_is_sound(object, bytes, slack), 0) ||
-	    (stated != SIZE_MAX && __builtin_expect(stated != requested, 0)))
+	    (stated != SIZE_MAX && __builtin_expect(stated != bytes - slack, 0)))
 		hardened_stop_free(object, slack, stated);
-	blank_fill(object, requested + HARDENED_CANARY);
+}
+
+/* The same; makes the object zero. */
+static inline __attribute__((always_inline)) void hardened_take_back(uint32_t bytes, void *object,
+								     unsigned slack, size_t stated)
+{
+	hardened_check_free(bytes, object, slack, stated);
+	blank_fill(object, bytes - slack + HARDENED_CANARY);
 }
 
 /* The race of two frees of one object: one of them finds SLAB_BACK. */

@@ -389,6 +389,12 @@ static void drain_vcpu(unsigned id, bool all)
 	vcpu_reopen(id);
 }
 
+/* Memory that may go by age: without a constructor's objects, which would take their addresses with them. */
+static bool is_purged(const struct cache *cache)
+{
+	return cache && magazine_is_hardened(cache) && !slab_keeps_content(&cache->depot.slabs.traits);
+}
+
 /* The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
  */
 static void purge_hardened(void)
@@ -400,7 +406,7 @@ static void purge_hardened(void)
 		return;
 	last = now;
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (caches[number] && magazine_is_hardened(caches[number]))
+		if (is_purged(caches[number]))
 			slab_cache_shrink(&caches[number]->depot.slabs);
 }
 
@@ -790,28 +796,22 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 
 /* ---- caches -------------------------------------------------------------------------------------------- */
 
-/* The word for returns, whose number is the next one, as cache_of_word has it. */
-static bool take_returns(struct cache *cache)
-{
-	if (!vcpu_take_number(&cache->returns_number))
-		return false;
-	if (cache->returns_number == cache->number + 1) {
-		cache->returns = vcpu_offset(cache->returns_number);
-		return true;
-	}
-	vcpu_give_number(cache->returns_number);
-	return false;
-}
-
+/* The word for returns has the next number, as cache_of_word has it. */
 static bool take_numbers(struct cache *cache, bool hardened)
 {
-	cache->returns_number = 0;
-	if (!vcpu_take_number(&cache->number))
+	if (!vcpu_take_numbers(hardened ? 2 : 1, &cache->number))
 		return false;
-	if (!hardened || take_returns(cache))
-		return true;
+	cache->returns_number = hardened ? cache->number + 1 : 0;
+	cache->returns = hardened ? vcpu_offset(cache->returns_number) : 0;
+	return true;
+}
+
+/* Once the cache is in no list. */
+static void give_numbers(const struct cache *cache)
+{
 	vcpu_give_number(cache->number);
-	return false;
+	if (cache->returns_number)
+		vcpu_give_number(cache->returns_number);
 }
 
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
@@ -837,23 +837,30 @@ bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint
 	return created;
 }
 
-uint64_t magazine_destroy(struct cache *cache)
+/* Nobody is in a section on these words, so that no area needs to be closed. */
+static void empty_unused_words(struct cache *cache, unsigned number)
 {
-	cpuslab_spin_lock(&census_lock);
-	/* Nobody is in a section on these words, so that no area needs to be closed. */
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t *word = vcpu_word(id, cache->number);
+		uintptr_t *word = vcpu_word(id, number);
 
 		if (word)
 			empty_words(cache, word);
 	}
+}
+
+uint64_t magazine_destroy(struct cache *cache)
+{
+	cpuslab_spin_lock(&census_lock);
+	empty_unused_words(cache, cache->number);
+	if (cache->returns_number)
+		empty_unused_words(cache, cache->returns_number);
 	depot_empty(&cache->depot);
 	uint64_t allocated = slab_cache_close(&cache->depot.slabs);
 
 	if (!allocated) {
 		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
-		vcpu_give_number(cache->number);
-		while (cache_count > FIRST_CACHE && !caches[cache_count - 1])
+		give_numbers(cache);
+		while (cache_count > FIRST_CACHE && !cache_of_word(cache_count - 1))
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
 	cpuslab_spin_unlock(&census_lock);

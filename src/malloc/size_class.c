@@ -44,7 +44,6 @@ static void create_nothing(void)
 	static const struct slab_traits traits = {
 		.name = "malloc-0",
 		.size = SIZE_CLASS_STEP,
-		.type_stable = true,
 		.hardened = true,
 		.untouchable = true,
 	};
@@ -82,7 +81,7 @@ void size_class_init(void)
 			traits.checks = create_checks(traits.name, bytes);
 			traits.size = traits.checks->zones.slot_bytes;
 		} else {
-			traits.hardened = traits.type_stable = options.hardened;
+			traits.hardened = options.hardened;
 		}
 		if (!magazine_create(&size_classes[index], &traits, capacity_of(&traits), NULL))
 			corruption_abort(traits.name, NULL, "the system gives no memory to start with");

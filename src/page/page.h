@@ -45,6 +45,7 @@ enum page_id {
 	PAGE_SLAB = 32,       /* of a cache whose word has no offset of 16 bits: slab_of tells */
 	PAGE_LINKED = 40,     /* of a linked cache: slab_of tells */
 	PAGE_WATCHED = 48,    /* of a cache as PAGE_SLAB, with objects that a heap profile watches */
+	PAGE_RETIRED = 56,    /* of a hardened cache that was destroyed: never used again */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };
 
@@ -108,6 +109,11 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 /* The same, or NULL where that would have to wait for another thread. */
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 void page_free(void *run, size_t pages);
+/*
+ * Gives a run's memory to the system and keeps its addresses from use for good, without access if `forbidden`
+ * says so.
+ */
+void page_retire(void *run, size_t pages, bool forbidden);
 
 /* The length of the large run that starts at `run`. */
 size_t page_large_pages(const void *run);

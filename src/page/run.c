@@ -36,6 +36,7 @@ static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
 static uint32_t top;                                  /* pages from here on have never been used */
 static size_t peak;       /* the most pages that were in use at once of late; fades with every tick */
 static size_t in_transit; /* pages that are being purged, without the lock */
+static size_t retired;    /* pages that are never used again */
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
@@ -76,7 +77,7 @@ static void set_id(uint32_t page, uint16_t id)
 
 static size_t used_pages(void)
 {
-	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - in_transit;
+	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - in_transit - retired;
 }
 
 /*
@@ -493,6 +494,40 @@ void page_free(void *address, size_t length)
 		page_purge(false);
 }
 
+/*
+ * The marks of a run that is retired go, too.  Of a page of marks that it shares with its neighbours, when
+ * they are retired as well.
+ */
+static void purge_marks(uint32_t first, uint32_t end)
+{
+	enum { MARKED = PAGE_MARK_UNIT / sizeof(uint16_t) }; /* pages of the heap by one page of marks */
+
+	if (!layout.marks.planned)
+		return;
+	for (int i = 0; i < MARKED && first > 0 && *map_at(first - 1) == PAGE_RETIRED; i++)
+		first--;
+	for (int i = 0; i < MARKED && end < top && *map_at(end) == PAGE_RETIRED; i++)
+		end++;
+	first = (first + MARKED - 1) / MARKED * MARKED;
+	end = end / MARKED * MARKED;
+	if (first < end)
+		(void)os_purge(page_mark(address_of(first)), (size_t)(end - first) / MARKED << PAGE_SHIFT);
+}
+
+void page_retire(void *address, size_t length, bool forbidden)
+{
+	uint32_t first = number_of(address), pages = (uint32_t)length;
+
+	lock_pages();
+	mark(first, pages, PAGE_RETIRED);
+	retired += pages;
+	unlock_pages();
+	(void)os_purge(address, length << PAGE_SHIFT);
+	if (forbidden)
+		(void)os_forbid(address, length << PAGE_SHIFT);
+	purge_marks(first, first + pages);
+}
+
 size_t page_large_pages(const void *address)
 {
 	return run_at(number_of(address))->pages;
@@ -638,7 +673,7 @@ void run_repair(bool orphans)
 		free_pages[state] = 0;
 	}
 	oldest = newest = RUN_NONE;
-	large_pages = large_runs = 0;
+	large_pages = large_runs = retired = 0;
 
 	uint32_t now = (uint32_t)os_milliseconds(), start = 0;
 	for (uint32_t page = 0; page <= top;) {
@@ -658,6 +693,7 @@ void run_repair(bool orphans)
 				set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
 			page += run_at(page)->pages;
 		} else {
+			retired += id == PAGE_RETIRED;
 			page++;
 		}
 		start = page;

@@ -2,7 +2,7 @@
 /*
  * descriptor: what a slab's own room and the hardened path know of it.  For the rules see slab.h.
  *
- * Lock-free, for an object that the caller holds, or of a cache whose slabs stay for ever (type_stable).
+ * Lock-free, for an object that the caller holds, or of a cache whose slabs stay for ever (hardened).
  */
 #ifndef CPUSLAB_SLAB_DESCRIPTOR_H
 #define CPUSLAB_SLAB_DESCRIPTOR_H

@@ -29,6 +29,7 @@ enum slab_flags {
 	LISTED = 0x02,
 	MAKING = 0x04, /* not the cache's yet: its constructors are running, or it waits in `made` */
 	PURGED = 0x08, /* of a hardened cache: its pages take no memory */
+	ENDED = 0x10,  /* of a hardened cache: a page without access ends it */
 };
 
 /* ---- geometry ------------------------------------------------------------------------------------------ */
@@ -82,7 +83,6 @@ static size_t descriptor_bytes(const struct slab_cache *cache)
 void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
 {
 	assert(traits->size % 8 == 0 && traits->size > 0);
-	assert(!traits->hardened || traits->type_stable);
 	*cache = (struct slab_cache){.traits = *traits};
 	choose_geometry(cache);
 }
@@ -154,11 +154,16 @@ static void set_in_use(struct slab *slab, unsigned in_use)
 	__atomic_store_n(&slab->in_use, (uint16_t)in_use, __ATOMIC_RELAXED);
 }
 
+/* Whether slabs stay the cache's own, so that their addresses are nobody else's. */
+static bool keeps_slabs(const struct slab_cache *cache)
+{
+	return cache->traits.type_stable || cache->traits.hardened;
+}
+
 /* Where a slab belongs that has so many objects in use. */
 static unsigned bin_for(const struct slab_cache *cache, unsigned in_use)
 {
-	bool in_none =
-		in_use == cache->objects ? !cache->traits.checks : in_use == 0 && !cache->traits.type_stable;
+	bool in_none = in_use == cache->objects ? !cache->traits.checks : in_use == 0 && !keeps_slabs(cache);
 
 	return in_none ? IN_NO_BIN : (unsigned)(in_use * cache->bin_scale >> 32);
 }
@@ -187,7 +192,7 @@ static uint8_t settle(struct slab_cache *cache, struct slab *slab)
 
 static bool try_lock_slab(struct slab *slab)
 {
-	return cpuslab_pagelock_trylock_expecting(&slab->lock, LISTED);
+	return cpuslab_pagelock_trylock_expecting(&slab->lock, cpuslab_pagelock_flags(&slab->lock));
 }
 
 /*
@@ -262,13 +267,15 @@ static size_t object_bytes(const struct slab_cache *cache)
 	return (size_t)(cache->pages - 1) * PAGE_BYTES;
 }
 
-static void guard_end(const struct slab_cache *cache, const struct slab *slab)
+static void guard_end(const struct slab_cache *cache, struct slab *slab)
 {
 	static unsigned guards;
 
-	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) < GUARDS_MOST &&
-	    os_forbid(slab->base + object_bytes(cache), PAGE_BYTES) == 0)
-		__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) >= GUARDS_MOST ||
+	    os_forbid(slab->base + object_bytes(cache), PAGE_BYTES) != 0)
+		return;
+	__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
+	cpuslab_pagelock_set_flags(&slab->lock, ENDED);
 }
 
 /* Links all objects in random order, as if each had been handed out and come back. */
@@ -303,7 +310,7 @@ static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
  * Once a repair can find it: pages of a slab that nobody knows become a free run in a forked child, which
  * must be able to write to them.
  */
-static void forbid(const struct slab_cache *cache, const struct slab *slab)
+static void forbid(const struct slab_cache *cache, struct slab *slab)
 {
 	if (cache->traits.untouchable)
 		(void)os_forbid(slab->base, object_bytes(cache));
@@ -452,9 +459,13 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 		ARCH_PROBE("slab_free", (uintptr_t)cache->traits.name, (uintptr_t)base);
 		if (cache->traits.checks)
 			unprepare(cache, slab);
+		/* First, so that no forked child takes pages without access for free ones. */
+		if (cache->traits.hardened)
+			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & ENDED);
 		for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
-		page_free(base, cache->pages);
+		if (!cache->traits.hardened)
+			page_free(base, cache->pages);
 		metadata_free(slab, descriptor_bytes(cache));
 		slab = next;
 	}
@@ -655,7 +666,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 }
 
 /* A slab that became empty, and has left its bin: it is kept, or among those to give back. */
-static void retire(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
+static void leave(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
 	if (!cache->empty && cache->objects > 1) {
 		/* Starts again from its lowest address. */
@@ -711,8 +722,8 @@ static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 		if (freeing->was_full)
 			cache->full_slabs--;
 		changed = settle(cache, slab);
-		if (!slab->in_use && !cache->traits.type_stable)
-			retire(cache, slab, &freeing->surplus);
+		if (!slab->in_use && !keeps_slabs(cache))
+			leave(cache, slab, &freeing->surplus);
 	}
 	cpuslab_pagelock_unlock_flip(&slab->lock, changed);
 }
@@ -793,14 +804,46 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 	release_slabs(cache, freeing.surplus);
 }
 
+/*
+ * Takes the empty slabs out of a cache that keeps them.  One whose last object is just being freed is locked
+ * until it is settled, and left alone.  With the lock.
+ */
+static struct slab *withdraw_empty(struct slab_cache *cache)
+{
+	struct slab *withdrawn = NULL, *next;
+
+	for (struct slab *slab = cache->partial[0]; slab; slab = next) {
+		next = slab->next;
+		if (in_use_of(slab) || !try_lock_slab(slab))
+			continue;
+		leave_bin(cache, slab);
+		cache->slabs--;
+		cache->freed++;
+		slab->next = withdrawn;
+		withdrawn = slab;
+	}
+	return withdrawn;
+}
+
+/* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
+static struct slab *shrink_hardened(struct slab_cache *cache)
+{
+	if (cache->traits.type_stable)
+		return NULL;
+	if (cache->traits.construct)
+		return withdraw_empty(cache);
+	purge_empty(cache);
+	return NULL;
+}
+
 void slab_cache_shrink(struct slab_cache *cache)
 {
 	lock_cache(cache);
 	struct slab *surplus = cache->empty;
 
-	if (cache->traits.hardened)
-		purge_empty(cache);
-	if (surplus) {
+	if (cache->traits.hardened) {
+		surplus = shrink_hardened(cache);
+	} else if (surplus) {
 		cache->empty = NULL;
 		cache->slabs--;
 		cache->freed++;
@@ -948,12 +991,23 @@ void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place 
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+/* With the lock. */
+static uint64_t count_purged(const struct slab_cache *cache)
+{
+	uint64_t purged = 0;
+
+	for (const struct slab *slab = cache->partial[0]; slab; slab = slab->next)
+		purged += (cpuslab_pagelock_flags(&slab->lock) & PURGED) != 0;
+	return purged;
+}
+
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics)
 {
 	cpuslab_spin_lock(&cache->lock);
 	adopt_made(cache);
 	*statistics = (struct slab_statistics){
 		.slabs = cache->slabs,
+		.purged = count_purged(cache),
 		.kept_empty = cache->empty != NULL,
 		.allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
 		.capacity = (uint64_t)cache->slabs * cache->objects,
@@ -1055,7 +1109,7 @@ static bool waits_in_made(const struct slab_cache *cache, const struct slab *sla
 /* Makes lock, list, counts and bin of one slab anew from its marks. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
-	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (MAKING | PURGED);
+	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (MAKING | PURGED | ENDED);
 
 	/* Its maker may be this very thread, which forked in a constructor: then it goes on and adds it. */
 	if (flags & MAKING && !waits_in_made(cache, slab))

@@ -26,8 +26,11 @@
  *   SLAB_BACK        freed; all its bytes are zero, unless somebody wrote to them since
  *   any other        the program has it, and so many of its bytes, at the end, are not the program's
  *
+ * Where the program wants to find in an object what it left there (slab_keeps_content), only what lies behind
+ * its bytes says anything of a free one.
+ *
  * Its slabs keep their addresses for good, their objects are handed out in random order, and a page without
- * access ends each of them.
+ * access ends each of them.  When the cache is destroyed nobody else gets these addresses.
  *
  * A constructor runs once for each object when its slab is made, without any lock, since it may allocate;
  * nothing here writes into an object, so that what it made is there whenever the object is handed out.
@@ -61,16 +64,22 @@ struct slab;
 
 /* What a cache is to be like. */
 struct slab_traits {
-	const char *name;          /* stays the caller's */
-	uint32_t size;             /* from the start of an object to the next, a multiple of 8 */
-	uint32_t alignment;        /* of slabs beyond a page, in pages; 0 for none */
-	uint16_t id;               /* what the page map says of its pages */
-	bool type_stable;          /* memory that was an object stays one until the cache is closed */
-	bool hardened;             /* and type_stable */
+	const char *name;   /* stays the caller's */
+	uint32_t size;      /* from the start of an object to the next, a multiple of 8 */
+	uint32_t alignment; /* of slabs beyond a page, in pages; 0 for none */
+	uint16_t id;        /* what the page map says of its pages */
+	bool type_stable;   /* memory that was an object stays one until the cache is closed */
+	bool hardened;
 	bool untouchable;          /* hardened, and nobody may access its objects, which have no bytes */
 	void (*construct)(void *); /* NULL for none */
 	struct checks *checks;     /* NULL unless its objects are debugged; they construct, then */
 };
+
+/* Whether what a program leaves in an object must be there when it is handed out again. */
+static inline bool slab_keeps_content(const struct slab_traits *traits)
+{
+	return traits->construct || traits->type_stable;
+}
 
 /* What changes under the lock has lines of its own. */
 struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
@@ -114,8 +123,10 @@ void *slab_try_alloc(struct slab_cache *cache);
 /* Gives objects of this cache back.  Aborts on one that is not allocated, or not the start of an object. */
 void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
 
-/* Gives the kept empty slab back to the page room; of a hardened cache, the memory of all empty ones to the
- * system. */
+/*
+ * Gives the kept empty slab back to the page room; of a hardened cache, the memory of all empty ones to the
+ * system.  With a constructor these slabs leave the cache for that, and nobody has their addresses again.
+ */
 void slab_cache_shrink(struct slab_cache *cache);
 
 /*
@@ -158,7 +169,8 @@ void slab_watch_pages(struct slab_cache *cache, const void *address,
 void slab_watch_page(struct slab_cache *cache, const void *address);
 
 struct slab_statistics {
-	uint64_t slabs, kept_empty, allocated, capacity, created, freed, lock_acquires;
+	/* purged: slabs that keep nothing but their addresses */
+	uint64_t slabs, purged, kept_empty, allocated, capacity, created, freed, lock_acquires;
 };
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics);
 

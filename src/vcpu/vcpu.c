@@ -233,27 +233,45 @@ bool vcpu_open_words(unsigned caches)
 	return opened;
 }
 
-bool vcpu_take_number(unsigned *number)
+static bool is_taken(unsigned number)
+{
+	return number_taken[number / 64] & 1ull << number % 64;
+}
+
+/* With the lock: the lowest numbers that are free, from `number` on; VCPU_CACHES for none. */
+static unsigned find_free(unsigned number, unsigned count)
+{
+	unsigned found = 0;
+
+	for (; number < VCPU_CACHES && found < count; number++) {
+		if (number % VCPU_BANK_CACHES == 0)
+			found = 0;
+		found = is_taken(number) ? 0 : found + 1;
+	}
+	return found == count ? number - count : VCPU_CACHES;
+}
+
+bool vcpu_take_numbers(unsigned count, unsigned *first)
 {
 	/* The offsets of the first ones are page ids that mean no cache. */
 	enum { FIRST = PAGE_ID_RESERVED / 8 };
 
 	cpuslab_spin_lock(&vcpu_lock);
-	unsigned free = lowest_free < FIRST ? FIRST : lowest_free;
+	lowest_free = find_free(lowest_free < FIRST ? FIRST : lowest_free, 1);
+	unsigned free = find_free(lowest_free, count);
 
-	while (free < VCPU_CACHES && number_taken[free / 64] & 1ull << free % 64)
-		free++;
-	lowest_free = free;
-	if (free < VCPU_CACHES)
-		number_taken[free / 64] |= 1ull << free % 64;
+	if (free != VCPU_CACHES)
+		for (unsigned number = free; number < free + count; number++)
+			number_taken[number / 64] |= 1ull << number % 64;
 	cpuslab_spin_unlock(&vcpu_lock);
 	if (free == VCPU_CACHES)
 		return false;
-	if (!vcpu_open_words(free + 1)) {
-		vcpu_give_number(free);
+	if (!vcpu_open_words(free + count)) {
+		for (unsigned number = free; number < free + count; number++)
+			vcpu_give_number(number);
 		return false;
 	}
-	*number = free;
+	*first = free;
 	return true;
 }
 

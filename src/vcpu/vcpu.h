@@ -74,10 +74,11 @@ enum cpuslab_vcpu_mode vcpu_mode(void);
 void vcpu_bury_dead_slots(void);
 
 /*
- * The lowest number that no cache has, for a cache of either engine, with its words open and void; false when
- * there are VCPU_CACHES caches, or the system has no more memory.  Whoever gives it back leaves them void.
+ * The lowest number that no cache has, for a cache of either engine, with its words open and void; or that
+ * many in a row, all of one bank.  False when there are VCPU_CACHES caches, or the system has no more memory.
+ * Whoever gives a number back leaves its words void.
  */
-bool vcpu_take_number(unsigned *number);
+bool vcpu_take_numbers(unsigned count, unsigned *first);
 void vcpu_give_number(unsigned number);
 
 /*
