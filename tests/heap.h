@@ -61,7 +61,8 @@ static inline struct heap_walk heap_walk(void)
 			before = -1;
 			pages = 1;
 		} else {
-			CHECK(id % 8 == 0 && (id >= PAGE_ID_RESERVED || id == PAGE_SLAB || id == PAGE_LINKED),
+			CHECK(id % 8 == 0 && (id >= PAGE_ID_RESERVED || id == PAGE_SLAB ||
+					      id == PAGE_WATCHED || id == PAGE_LINKED),
 			      "page %zu has id %u", page, id);
 			before = -1;
 			pages = 1;

@@ -306,25 +306,45 @@ void depot_drain(struct depot *depot, struct magazine *magazine)
 	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
 }
 
-/* Takes `filled` filled magazines and all empty ones but `keep` off the stacks.  With the lock. */
-static struct magazine *take_back(struct depot *depot, uint32_t filled, uint32_t keep)
+/* Lets `filled` filled magazines and all empty ones but `keep` leave.  With the lock. */
+static void let_leave(struct depot *depot, uint32_t filled, uint32_t keep)
 {
-	struct magazine *taken = NULL;
-
-	while (filled-- > 0 && depot->filled)
-		stack_push(&taken, pop_filled(depot));
+	for (; filled > 0 && depot->filled; filled--) {
+		stack_push(&depot->leaving, stack_pop(&depot->filled));
+		depot->filled_count--;
+	}
 	while (depot->empty_count > keep)
-		stack_push(&taken, pop_empty(depot));
+		stack_push(&depot->leaving, pop_empty(depot));
 	depot->filled_low = depot->filled_count;
-	return taken;
 }
 
-/* Gives what was taken to the slabs and to the metadata.  Without the lock. */
-static void give_back(struct depot *depot, struct magazine *taken)
+static struct magazine *pop_leaving(struct depot *depot)
 {
-	while (taken) {
-		struct magazine *magazine = stack_pop(&taken);
+	lock_depot(depot);
+	struct magazine *magazine = stack_pop(&depot->leaving);
 
+	if (magazine)
+		depot->objects -= magazine->count - magazine->marks;
+	cpuslab_spin_unlock(&depot->lock);
+	return magazine;
+}
+
+static bool has_leaving(const struct depot *depot)
+{
+	return __atomic_load_n(&depot->leaving, __ATOMIC_RELAXED);
+}
+
+/*
+ * Gives what is leaving to the slabs and to the metadata.  Without the lock, which is why there is one
+ * magazine in hand at a time: the rest stays where a forked child finds it, and ends here when it ages.
+ */
+static void see_off(struct depot *depot)
+{
+	while (has_leaving(depot)) {
+		struct magazine *magazine = pop_leaving(depot);
+
+		if (!magazine)
+			return;
 		if (magazine->count)
 			depot_drain(depot, magazine);
 		free_magazine(magazine);
@@ -343,10 +363,10 @@ void depot_tune(struct depot *depot, const struct depot_tunables *tunables)
 	set_sharedfactor(depot, tunables->sharedfactor);
 	uint32_t surplus =
 		depot->filled_count > depot->filled_most ? depot->filled_count - depot->filled_most : 0;
-	struct magazine *taken = resized ? take_back(depot, UINT32_MAX, 0) : take_back(depot, surplus, 1);
 
+	let_leave(depot, resized ? UINT32_MAX : surplus, resized ? 0 : 1);
 	cpuslab_spin_unlock(&depot->lock);
-	give_back(depot, taken);
+	see_off(depot);
 }
 
 struct depot_tunables depot_tunables(struct depot *depot)
@@ -363,7 +383,7 @@ bool depot_age(struct depot *depot)
 	/* A glance without the lock: most depots hold nothing. */
 	uint32_t unneeded = __atomic_load_n(&depot->filled_low, __ATOMIC_RELAXED);
 
-	if (!unneeded && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
+	if (!unneeded && !has_leaving(depot) && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
 	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
@@ -371,21 +391,19 @@ bool depot_age(struct depot *depot)
 		return false;
 	}
 	lock_depot(depot);
-	struct magazine *taken = take_back(depot, unneeded, 1);
-
+	let_leave(depot, unneeded, 1);
 	look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
-	give_back(depot, taken);
+	see_off(depot);
 	return unneeded > 0;
 }
 
 void depot_empty(struct depot *depot)
 {
 	lock_depot(depot);
-	struct magazine *taken = take_back(depot, UINT32_MAX, 0);
-
+	let_leave(depot, UINT32_MAX, 0);
 	cpuslab_spin_unlock(&depot->lock);
-	give_back(depot, taken);
+	see_off(depot);
 	slab_cache_shrink(&depot->slabs);
 }
 
@@ -403,17 +421,26 @@ void depot_statistics(struct depot *depot, struct depot_statistics *statistics)
 	cpuslab_spin_unlock(&depot->lock);
 }
 
+static uint64_t objects_on_stack(const struct magazine *magazine, uint32_t *count)
+{
+	uint64_t objects = 0;
+
+	for (*count = 0; magazine; magazine = magazine->next) {
+		++*count;
+		objects += magazine->count - magazine->marks;
+	}
+	return objects;
+}
+
 void depot_repair(struct depot *depot)
 {
+	uint32_t leaving;
+
 	if (!cpuslab_spin_is_locked(&depot->lock))
 		return;
 	cpuslab_spin_reset(&depot->lock);
-	depot->filled_count = depot->empty_count = depot->filled_low = 0;
-	depot->objects = 0;
-	for (const struct magazine *magazine = depot->filled; magazine; magazine = magazine->next) {
-		depot->filled_count++;
-		depot->objects += magazine->count - magazine->marks;
-	}
-	for (const struct magazine *magazine = depot->empty; magazine; magazine = magazine->next)
-		depot->empty_count++;
+	depot->filled_low = 0;
+	depot->objects = objects_on_stack(depot->filled, &depot->filled_count) +
+			 objects_on_stack(depot->leaving, &leaving);
+	(void)objects_on_stack(depot->empty, &depot->empty_count);
 }

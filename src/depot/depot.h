@@ -27,7 +27,9 @@
  * Watched objects.  A heap profile wants to know of some objects whenever they are allocated.  Such an object
  * has NULL in the slot above it: the pop that comes there misses, and the slow path takes both.
  *
- * Fork: both stacks change by one store of their head; depot_repair() counts again.
+ * Fork: the stacks change by one store of their head; depot_repair() counts again.  A child loses what the
+ * parent's other threads had in hand: each at most two magazines on the slow path of an allocation or a free,
+ * and one while it drains the depot, however many leave it.
  */
 #ifndef CPUSLAB_DEPOT_H
 #define CPUSLAB_DEPOT_H
@@ -61,13 +63,14 @@ struct depot {
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct magazine *filled, *empty;
+	struct magazine *leaving; /* for the slabs, and for the metadata where they are empty */
 	uint32_t filled_count, empty_count;
 	uint32_t filled_low;  /* the fewest since the last look */
 	uint32_t filled_most; /* what the tunables let wait here */
 	uint32_t sharedfactor;
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
-	uint64_t objects;  /* in the filled magazines */
+	uint64_t objects;  /* in the filled magazines and those that leave */
 	int64_t level;     /* objects that came, less those that went */
 	int64_t level_low; /* the least since the last look */
 	int64_t swing;     /* by how much it rose at most since then, from the least before */

@@ -449,7 +449,10 @@ static struct slab *create_slab(struct slab_cache *cache)
 	return slab;
 }
 
-/* Gives back slabs, linked through `next`, that are in no list any more.  Without the lock. */
+/*
+ * Gives back slabs, linked through `next`, that are in no list any more.  Without the lock, but in between
+ * begin_unlocked and end_unlocked, so that a forked child finds those that were not come to.
+ */
 static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 {
 	while (slab) {
@@ -800,8 +803,8 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 	count_allocated(cache, -(uint64_t)count);
 	if (freeing.cache_is_locked)
 		cpuslab_spin_unlock(&cache->lock);
-	end_unlocked(cache);
 	release_slabs(cache, freeing.surplus);
+	end_unlocked(cache);
 }
 
 /*
@@ -849,8 +852,10 @@ void slab_cache_shrink(struct slab_cache *cache)
 		cache->freed++;
 		surplus->next = NULL;
 	}
+	begin_unlocked(cache);
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
+	end_unlocked(cache);
 }
 
 /* All slabs of one list.  With the lock, and no object allocated. */
@@ -895,8 +900,10 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 		collect(cache, cache->empty, &surplus);
 		cache->empty = NULL;
 	}
+	begin_unlocked(cache);
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
+	end_unlocked(cache);
 	if (!allocated)
 		free_unused(cache);
 	return allocated;

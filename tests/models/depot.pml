@@ -2,11 +2,12 @@
 /*
  * A model of the exchange of magazines with the depot, for spin, while the tunables change under it.  It mirrors
  * src/depot/depot.c: depot_take_filled, depot_take_empty, depot_put, depot_try_alloc, depot_age, depot_tune, and
- * what they are made of (has_room, push_filled, pop_filled, pop_object, take_back, give_back, new_magazine); and
+ * what they are made of (has_room, push_filled, pop_filled, pop_object, let_leave, see_off, new_magazine); and
  * unless_stale of src/magazine/magazine.c.
  *
  * What happens under the depot's lock is one step, what happens without it are steps of their own: a look
- * whether a magazine is stale, draining, freeing, making a new one.  A thread has at most one magazine in hand.
+ * whether a magazine is stale, draining, freeing, making a new one.  A thread has at most one magazine in hand, and one
+ * more that it sees off.
  *
  *   THREADS (2)  CALLS of each (3)  MAGAZINES that memory suffices for (2)  OBJECTS (3)
  *   Capacities are 1 and 2; at most LIMIT (1) filled magazines wait.  Here that a full depot sends magazines to
@@ -14,7 +15,8 @@
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_STALE      has_room does not ask for a magazine's capacity
- *   PLANT_LATE       depot_tune takes the magazines back first, and changes the capacity in a second step
+ *   PLANT_LATE       depot_tune lets the magazines leave first, and changes the capacity in a second step
+ *   PLANT_GLANCED    see_off takes the magazine that it saw leaving before it had the lock
  *   PLANT_KEPT       depot_take_filled frees the empty magazine that it has kept, too
  *   PLANT_DRAINED    depot_take_empty returns the magazine that it drained, and frees it
  *   PLANT_UNCOUNTED  pop_object takes an object out of a waiting magazine and does not count it
@@ -40,7 +42,7 @@
 
 #define NONE 255
 
-mtype = { GONE, HAND, FILLED, EMPTY };
+mtype = { GONE, HAND, FILLED, EMPTY, LEAVING };
 
 mtype place[MAGAZINES] = GONE;
 byte capacity[MAGAZINES], count[MAGAZINES];
@@ -77,6 +79,7 @@ inline pop(m, from)
 		place[m] = HAND;
 		if
 		:: from == FILLED -> filled_count--; objects = objects - count[m]
+		:: from == LEAVING -> objects = objects - count[m]
 		:: else -> empty_count--
 		fi
 	fi
@@ -91,6 +94,7 @@ inline consistent()
 		if
 		:: place[i] == FILLED -> seen++; sum = sum + count[i]; assert(count[i] > 0 && !is_stale(i))
 		:: place[i] == EMPTY -> assert(count[i] == 0 && !is_stale(i))
+		:: place[i] == LEAVING -> sum = sum + count[i]
 		:: else
 		fi;
 		i++
@@ -207,12 +211,44 @@ inline take_empty()
 	fi
 }
 
-/* Takes all magazines of the stacks, and gives them back without the lock. */
-inline take_back(resize)
+inline see_off()
+{
+	do
+	:: true ->
+#ifdef PLANT_GLANCED
+		atomic {
+			got = 0;
+			do
+			:: got < MAGAZINES && place[got] != LEAVING -> got++
+			:: else -> break
+			od;
+			if
+			:: got == MAGAZINES -> got = NONE
+			:: else
+			fi
+		}
+		atomic {
+			if
+			:: got != NONE -> assert(place[got] == LEAVING); place[got] = HAND; objects = objects - count[got]
+			:: else
+			fi;
+			consistent()
+		}
+#else
+		atomic { pop(got, LEAVING); consistent() }
+#endif
+		if
+		:: got != NONE -> give_back(got)
+		:: else -> break
+		fi
+	od
+}
+
+/* Lets all magazines of the stacks leave, and sees off what does without the lock. */
+inline let_leave(resize)
 {
 	atomic {
 		i = 0;
-		taken = 0;
 #ifndef PLANT_LATE
 		if
 		:: resize -> now = 3 - now
@@ -222,13 +258,8 @@ inline take_back(resize)
 		do
 		:: i < MAGAZINES ->
 			if
-			:: place[i] == FILLED || place[i] == EMPTY ->
-				if
-				:: place[i] == FILLED -> filled_count--; objects = objects - count[i]
-				:: else -> empty_count--
-				fi;
-				place[i] = HAND;
-				taken = taken | (1 << i)
+			:: place[i] == FILLED -> filled_count--; place[i] = LEAVING
+			:: place[i] == EMPTY -> empty_count--; place[i] = LEAVING
 			:: else
 			fi;
 			i++
@@ -246,16 +277,7 @@ inline take_back(resize)
 		consistent()
 	}
 #endif
-	do
-	:: i < MAGAZINES ->
-		if
-		:: taken & (1 << i) -> give_back(i)
-		:: else
-		fi;
-		i++
-	:: else -> break
-	od;
-	atomic { i = 0; taken = 0 }
+	see_off()
 }
 
 inline try_alloc()
@@ -285,7 +307,7 @@ inline try_alloc()
 
 active [THREADS] proctype thread()
 {
-	byte calls = 0, hand = NONE, got = NONE, i = 0, sum = 0, seen = 0, taken = 0;
+	byte calls = 0, hand = NONE, got = NONE, i = 0, sum = 0, seen = 0;
 	bool kept = false;
 
 	do
@@ -317,8 +339,8 @@ active [THREADS] proctype thread()
 				fi }
 			:: else
 			fi
-		:: take_back(true)
-		:: take_back(false)
+		:: let_leave(true)
+		:: let_leave(false)
 		:: try_alloc()
 		fi;
 		atomic { got = NONE; kept = false }
@@ -334,7 +356,7 @@ active [THREADS] proctype thread()
 		:: finished == THREADS ->
 			sum = 0;
 			for (i : 0 .. MAGAZINES - 1) {
-				assert(place[i] != HAND);
+				assert(place[i] != HAND && place[i] != LEAVING);
 				sum = sum + (place[i] == GONE -> 0 : count[i])
 			}
 			assert(sum + in_slabs + used == OBJECTS)
