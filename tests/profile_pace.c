@@ -16,31 +16,36 @@ enum { ASKED = 16 << 10, OBJECTS = 400000, CHOICES = 40, TEXT_BYTES = 4 << 20 };
 static char text[TEXT_BYTES];
 static size_t text_length;
 
+static void set_choice(const struct profile_choice *choice)
+{
+	profile.choices[profile.choice % PROFILE_CHOICES] = *choice;
+}
+
 static void start(uint64_t interval)
 {
 	profile.wanted = interval;
 	CHECK(profile_settle());
-	profile.now.secret = 0x5eed;
+	set_choice(&(struct profile_choice){0x5eed * 0x9e3779b97f4a7c15u | 1, 0x5eed, interval});
 }
 
 static void pace_follows_the_clock(void)
 {
 	const uint64_t usual = PROFILE_INTERVAL, second = 1000000000;
 
-	CHECK(profile_pace(usual, usual, 4096, second) == usual);
-	CHECK(profile_pace(usual, usual, 4096, second / 16) == 16 * usual);
-	CHECK(profile_pace(usual, usual, 4096, second / 2 + second / 4) == 2 * usual);
-	CHECK(profile_pace(4 * usual, 4 * usual, 2 * 4096, second) == 8 * usual);
+	CHECK(profile_pace(usual, usual, 1024, second) == usual);
+	CHECK(profile_pace(usual, usual, 1024, second / 16) == 16 * usual);
+	CHECK(profile_pace(usual, usual, 1024, second / 2 + second / 4) == 2 * usual);
+	CHECK(profile_pace(4 * usual, 4 * usual, 2 * 1024, second) == 8 * usual);
 	/* By steps, since one look may be wrong; and not without end. */
-	CHECK(profile_pace(usual, usual, 4096, 1) == 16 * usual);
-	CHECK(profile_pace(usual, usual << 20, 4096, 1) == usual << 20);
+	CHECK(profile_pace(usual, usual, 1024, 1) == 16 * usual);
+	CHECK(profile_pace(usual, usual << 20, 1024, 1) == usual << 20);
 	/* Back when there are much fewer than may be, and not below what was asked for. */
-	CHECK(profile_pace(usual, 16 * usual, 4096, 7 * second) == 16 * usual);
-	CHECK(profile_pace(usual, 16 * usual, 4096, 9 * second) == 4 * usual);
+	CHECK(profile_pace(usual, 16 * usual, 1024, 7 * second) == 16 * usual);
+	CHECK(profile_pace(usual, 16 * usual, 1024, 9 * second) == 4 * usual);
 	CHECK(profile_pace(usual, 2 * usual, 0, 1000) == usual);
 	/* Who asks for more has more; and without a clock nothing changes. */
-	CHECK(profile_pace(usual / 2, usual / 2, 4096, 1) == usual / 2);
-	CHECK(profile_pace(usual, 2 * usual, 4096, 0) == 2 * usual);
+	CHECK(profile_pace(usual / 2, usual / 2, 1024, 1) == usual / 2);
+	CHECK(profile_pace(usual, 2 * usual, 1024, 0) == 2 * usual);
 }
 
 /* Objects and bytes, and the variance of what samples say of the bytes. */
@@ -62,8 +67,8 @@ static void allocate(const void *object, size_t size)
 {
 	if (size > 32768)
 		(void)profile_allocated_large(object, size);
-	else if (profile_watches(profile_bound(size), object))
-		profile_allocated(object, size);
+	else if (profile_watches(profile_choice(), profile_bound(profile_choice(), size), object))
+		profile_allocated(profile_choice(), object, size);
 }
 
 static void check_estimate(const char *what, double estimate, const struct sum *sum)
@@ -122,18 +127,15 @@ static void totals_are_right(void)
 		size_t size = sizes[check_below(&random, 8) * check_below(&random, 8) / 7];
 		const void *object = (const void *)((n + 1) * 0x200000ul);
 
-		if (n % (OBJECTS / CHOICES) == 0) {
-			/* As at a turn: less is watched, or more; the choice before has no marks left. */
-			profile.now.secret += 0x9e3779b97f4a7c15u;
-			profile.now.interval = ASKED << check_below(&random, 4);
-			profile.before = profile.now;
-		}
+		if (n % (OBJECTS / CHOICES) == 0)
+			/* As at a turn: less is watched, or more. */
+			set_choice(&(struct profile_choice){check_random(&random) | 1, check_random(&random),
+							    ASKED << check_below(&random, 4)});
 		if (n % 1000 == 0)
 			profile.widened = ASKED << check_below(&random, 6);
 		profile.paced_samples = profile.samples; /* the clock is not asked */
-		uint64_t interval = size <= 32768 && profile.widened < profile.now.interval
-					    ? profile.now.interval
-					    : profile.widened;
+		uint64_t chosen = profile_choice()->interval;
+		uint64_t interval = size <= 32768 && profile.widened < chosen ? chosen : profile.widened;
 
 		allocate(object, size);
 		add(&all, size, interval);
@@ -162,29 +164,34 @@ static void totals_are_right(void)
 	      "the text says %.0f and %.0f", text_all, text_in_use);
 }
 
-/* While a turn is under way marks of the choice before are met: each is a sample of its own choice. */
-static void turns_are_right(void)
+/* Marks of several choices are about, each a sample of its own; those of too old ones are nobody's. */
+static void each_choice_counts(void)
 {
-	enum { SIZE = 512 };
-	const struct profile_choice one = {1, ASKED}, other = {2, ASKED << 3};
+	enum { SIZE = 512, KEPT = 8 };
+	uint16_t stamps[KEPT];
 	struct sum all = {0};
+	uint64_t random = 3;
 	double told = 0;
 
 	start(ASKED);
+	for (unsigned i = 0; i < KEPT; i++) {
+		profile.widened = ASKED << i % 4;
+		profile.paced_samples = profile.samples;
+		profile_turn();
+		set_choice(&(struct profile_choice){check_random(&random) | 1, check_random(&random),
+						    ASKED << i % 4});
+		stamps[i] = profile_stamp();
+	}
+	profile.widened = ASKED;
 	for (unsigned n = 0; n < OBJECTS; n++) {
+		const struct profile_choice *choice = profile_choice_of(stamps[n % KEPT]);
 		const void *object = (const void *)((n + 1) * 0x1000ul);
 
-		/* Marked by the one choice or by the other. */
-		profile.now = n % 2 ? one : other;
-		bool marked = profile_watches(profile_bound(SIZE), object);
-
-		profile.now = other;
-		profile.before = one;
-		profile.widened = other.interval;
+		CHECK(choice);
 		profile.paced_samples = profile.samples;
-		if (marked)
-			profile_allocated(object, SIZE);
-		add(&all, SIZE, n % 2 ? one.interval : other.interval);
+		if (profile_watches(choice, profile_bound(choice, SIZE), object))
+			profile_allocated(choice, object, SIZE);
+		add(&all, SIZE, choice->interval);
 		profile_freed(object);
 	}
 	for (unsigned i = 0; i < PROFILE_SITES; i++) {
@@ -193,9 +200,44 @@ static void turns_are_right(void)
 		if (site->ready)
 			told += (double)(site->allocated * SIZE) / profile_probability(SIZE, site->interval);
 	}
-	/* A few are watched by both, and taken for the new one's. */
-	all.variance *= 2;
-	check_estimate("during a turn", told, &all);
+	check_estimate("by several choices", told, &all);
+	for (unsigned i = KEPT; i < PROFILE_CHOICES; i++)
+		profile_turn();
+	CHECK(profile_choice_of(stamps[0]) && profile_choice_of(profile_stamp()) == profile_choice());
+	profile_turn();
+	CHECK(!profile_choice_of(stamps[0]) && profile_choice_of(stamps[1]));
+	start(ASKED);
+	CHECK(!profile_choice_of(stamps[1]) &&
+	      !profile_choice_of((uint16_t)(profile_stamp() - PROFILE_CHOICES)));
+}
+
+/*
+ * How many objects of a slab are watched has the mean and the variance of independent draws, however the
+ * slabs lie: over many choices, within the bounds of chance.
+ */
+static void objects_are_independent(void)
+{
+	enum { SLABS = 16, EACH = 64, SIZE = 64, ROUNDS = 20000 };
+	const double p = 1.0 / 64, count = SLABS * EACH, mean = count * p, variance = mean * (1 - p);
+	double sum = 0, squares = 0;
+	uint64_t random = 5;
+
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		const struct profile_choice choice = {check_random(&random) | 1, check_random(&random),
+						      ASKED};
+		unsigned watched = 0;
+
+		for (unsigned i = 0; i < SLABS * EACH; i++)
+			watched += profile_watches(&choice, UINT64_MAX / 64,
+						   (const void *)(0x7f0000000000ul + i / EACH * 0x200000ul +
+								  i % EACH * (uint64_t)SIZE));
+		sum += watched;
+		squares += (watched - mean) * (watched - mean);
+	}
+	printf("%.3f of %.0f objects watched, %.3f expected; variance %.3f, %.3f of independent ones\n",
+	       sum / ROUNDS, count, mean, squares / ROUNDS, variance);
+	CHECK(fabs(sum / ROUNDS - mean) < 4 * sqrt(variance / ROUNDS));
+	CHECK(squares / ROUNDS > variance / 2 && squares / ROUNDS < variance * 2);
 }
 
 /* A program that does nothing else would have its stack walked at nearly every call. */
@@ -220,7 +262,8 @@ int main(void)
 	check_watchdog(60);
 	pace_follows_the_clock();
 	totals_are_right();
-	turns_are_right();
+	each_choice_counts();
+	objects_are_independent();
 	samples_are_bounded();
 	return 0;
 }

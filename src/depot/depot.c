@@ -128,7 +128,7 @@ static struct magazine *new_magazine(const struct depot *depot)
 	if (!magazine)
 		return NULL;
 	magazine->capacity = capacity;
-	magazine->count = magazine->marks = 0;
+	magazine->count = magazine->marks = magazine->choice = 0;
 	magazine->self = magazine_end_mark(magazine);
 	magazine->slot[0] = NULL;
 	magazine->slot[capacity + 1] = (void *)magazine_end_mark(magazine);

@@ -25,7 +25,9 @@
  * freed.
  *
  * Watched objects.  A heap profile wants to know of some objects whenever they are allocated.  Such an object
- * has NULL in the slot above it: the pop that comes there misses, and the slow path takes both.
+ * has NULL in the slot above it: the pop that comes there misses, and the slow path takes both.  What is
+ * watched is chosen anew now and then; all marks of a magazine are of one choice, and so is it that its other
+ * objects have none.
  *
  * Fork: the stacks change by one store of their head; depot_repair() counts again.  A child loses what the
  * parent's other threads had in hand: each at most two magazines on the slow path of an allocation or a free,
@@ -44,10 +46,10 @@
 struct magazine {
 	struct magazine *next; /* in a depot's stack */
 	uint16_t capacity;
-	uint16_t count; /* true only while the magazine is in hand or in a depot */
-	uint16_t marks; /* of the slots up to `count`, those that hold NULL: see "Watched objects" */
-	uint16_t padding;
-	uintptr_t self; /* the end mark once more, just below slot[0] */
+	uint16_t count;  /* true only while the magazine is in hand or in a depot */
+	uint16_t marks;  /* of the slots up to `count`, those that hold NULL: see "Watched objects" */
+	uint16_t choice; /* of what a profile watches: the one that the marks are of, see "Watched objects" */
+	uintptr_t self;  /* the end mark once more, just below slot[0] */
 	void *slot[];
 };
 

@@ -321,13 +321,14 @@ enum { IS_WATCHED = 1 }; /* in a state's `watched`, whose other bits are the num
 
 static bool any_watched(const struct linked_cache *cache, const struct linked_slab *slab, bool before)
 {
-	uint64_t bound = profile_bound(cache->stride);
+	const struct profile_choice *choice = profile_choice();
+	uint64_t bound = profile_bound(choice, cache->stride);
 
 	for (unsigned i = 0; i < cache->objects; i++) {
 		const void *object = (const void *)object_number(cache, slab, i);
 
 		/* Samples that are in use must come by, whatever has been chosen since. */
-		if (profile_watches(bound, object) || (before && profile_has(object)))
+		if (profile_watches(choice, bound, object) || (before && profile_has(object)))
 			return true;
 	}
 	return false;
@@ -364,11 +365,12 @@ static bool was_watched(const struct linked_slab *slab)
 static __attribute__((noinline)) void note_allocs(const struct linked_cache *cache, void *const *objects,
 						  size_t count)
 {
-	uint64_t bound = profile_bound(cache->stride);
+	const struct profile_choice *choice = profile_choice();
+	uint64_t bound = profile_bound(choice, cache->stride);
 
 	for (size_t i = 0; i < count; i++)
-		if (profile_watches(bound, objects[i]) && was_watched(linked_slab_at(objects[i])))
-			profile_allocated(objects[i], cache->stride);
+		if (profile_watches(choice, bound, objects[i]) && was_watched(linked_slab_at(objects[i])))
+			profile_allocated(choice, objects[i], cache->stride);
 }
 
 static void note_free(const struct linked_slab *slab, const void *object)

@@ -198,10 +198,36 @@ static void set_page_id(const void *object, uint16_t id)
 	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
 }
 
-/* What a heap profile watches of a cache: a bound for profile_watches; 0 where no profile runs. */
-static uint64_t watched_bound(const struct cache *cache)
+/* Whether a choice of what a heap profile watches has an object of a cache; none has where there is no
+ * choice.
+ */
+static bool is_watched(const struct cache *cache, const struct profile_choice *choice, const void *object)
 {
-	return profile_is_on() ? profile_bound(cache->depot.slabs.traits.size) : 0;
+	return choice &&
+	       profile_watches(choice, profile_bound(choice, cache->depot.slabs.traits.size), object);
+}
+
+/* NULL where no profile runs. */
+static const struct profile_choice *choice_in_force(void)
+{
+	return profile_is_on() ? profile_choice() : NULL;
+}
+
+/* The choice that the marks of a magazine are of; NULL where no profile runs, or it is too old. */
+static const struct profile_choice *choice_of_marks(const struct magazine *magazine)
+{
+	return profile_is_on() ? profile_choice_of(magazine->choice) : NULL;
+}
+
+/*
+ * Whether a freed object can go onto a magazine, with its mark if it gets one: a mark of the choice in force
+ * not among those of another.
+ */
+static bool has_room(const struct magazine *magazine, bool marked)
+{
+	if (magazine->count + marked >= magazine->capacity)
+		return false;
+	return !marked || !magazine->count || magazine->choice == profile_stamp();
 }
 
 /*
@@ -217,33 +243,66 @@ static bool is_guarded(const struct cache *cache)
 	return !cache->owner || (!traits->construct && !traits->type_stable && traits->alignment <= 1);
 }
 
-/*
- * After a refill: what is watched or picked gets its mark, and a page that is watched leads frees into the
- * slow path.  The objects are in hand, so that their pages stay the cache's.  A mark for which the magazine
- * has no room is left out.
- */
-static void mark_watched(struct cache *cache, struct magazine *magazine)
+/* Puts a mark above the object of a slot; one for which the magazine has no room is left out. */
+static void mark_slot(struct magazine *magazine, unsigned slot)
 {
-	uint64_t bound = watched_bound(cache);
-	bool guarded = is_guarded(cache);
-	unsigned count = magazine->count, pick = guarded ? guard_picks_fresh() : count;
-
-	if (magazine->capacity < SMALLEST_MARKED)
+	if (magazine->count == magazine->capacity)
 		return;
-	for (unsigned n = 0, i = 1; n < count; n++, i++) {
-		const void *object = magazine->slot[i];
-		bool watched = profile_watches(bound, object), picked = n == pick;
+	for (unsigned above = magazine->count++; above > slot; above--)
+		magazine->slot[above + 1] = magazine->slot[above];
+	magazine->slot[slot + 1] = NULL;
+	magazine->marks++;
+}
 
-		if (picked)
-			pick += guard.rate;
-		if ((watched || (guarded && guard_chooses(object))) && page_id(object) != PAGE_WATCHED)
-			set_page_id(object, PAGE_WATCHED);
-		if ((!watched && !picked) || magazine->count == magazine->capacity)
+/* Leads frees into the page of an object to the slow path.  The object is in hand, so that its page stays the
+ * cache's. */
+static void watch_page(const void *object)
+{
+	if (page_id(object) != PAGE_WATCHED)
+		set_page_id(object, PAGE_WATCHED);
+}
+
+/*
+ * After a refill: what a profile watches gets its mark.  From the top, so that a mark moves none of the
+ * objects that are still to be looked at.
+ */
+static void mark_watched(const struct cache *cache, struct magazine *magazine)
+{
+	/* As it is: another choice may be made meanwhile. */
+	const uint16_t stamp = profile_stamp();
+	const struct profile_choice choice = *profile_choice_at(stamp);
+	const uint64_t bound = profile_bound(&choice, cache->depot.slabs.traits.size);
+
+	magazine->choice = stamp;
+	for (unsigned i = magazine->count; i; i--)
+		if (__builtin_expect(profile_watches(&choice, bound, magazine->slot[i]), 0)) {
+			watch_page(magazine->slot[i]);
+			mark_slot(magazine, i);
+		}
+}
+
+/* After a refill: what is picked to be guarded gets its mark, and frees into the pages that are chosen are
+ * seen. */
+static void mark_guarded(struct magazine *magazine)
+{
+	const unsigned count = magazine->count, first = guard_picks_fresh();
+	uintptr_t page = 0;
+
+	for (unsigned i = 1; i <= count; i++) {
+		const void *object = magazine->slot[i];
+
+		if (page_of(object) == page)
 			continue;
-		for (unsigned above = magazine->count++; above > i; above--)
-			magazine->slot[above + 1] = magazine->slot[above];
-		magazine->slot[++i] = NULL;
-		magazine->marks++;
+		page = page_of(object);
+		if (guard_chooses(object))
+			watch_page(object);
+	}
+	if (first >= count)
+		return;
+	for (unsigned i = first + (count - 1 - first) / guard.rate * guard.rate;; i -= guard.rate) {
+		mark_slot(magazine, i + 1);
+		if (i == first)
+			return;
 	}
 }
 
@@ -264,7 +323,7 @@ static bool free_is_watched(const struct cache *cache, void *object)
 	}
 	if (profiled)
 		profile_freed(object);
-	return profile_watches(watched_bound(cache), object) || (chosen && guard_picks_freed());
+	return is_watched(cache, choice_in_force(), object) || (chosen && guard_picks_freed());
 }
 
 /*
@@ -475,9 +534,10 @@ void magazine_trim(void)
 static __attribute__((noinline, cold)) void settle_profile(void);
 static void turn_profile(void);
 
-static __attribute__((noinline)) void sample(const struct cache *cache, void *object)
+static __attribute__((noinline)) void sample(const struct cache *cache, const struct profile_choice *choice,
+					     void *object)
 {
-	profile_allocated(object, cache->depot.slabs.traits.size);
+	profile_allocated(choice, object, cache->depot.slabs.traits.size);
 	/* Another choice may have been made meanwhile, which did not know of it. */
 	set_page_id(object, PAGE_WATCHED);
 	turn_profile();
@@ -487,10 +547,10 @@ static __attribute__((noinline)) void sample(const struct cache *cache, void *ob
 /* The same of an object that always comes to a slow path, if it is watched. */
 void magazine_sample_unmarked(const struct cache *cache, const void *object)
 {
-	const uint32_t size = cache->depot.slabs.traits.size;
+	const struct profile_choice *choice = profile_choice();
 
-	if (profile_watches(profile_bound(size), object)) {
-		profile_allocated(object, size);
+	if (is_watched(cache, choice, object)) {
+		profile_allocated(choice, object, cache->depot.slabs.traits.size);
 		profile_look();
 	}
 }
@@ -514,8 +574,13 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 {
 	if (!depot_refill(&cache->depot, magazine))
 		return false;
-	if (profile_is_on() || is_guarded(cache))
+	if (magazine->capacity < SMALLEST_MARKED)
+		return true;
+	/* Those of the profile first, which need the objects one after the other. */
+	if (profile_is_on())
 		mark_watched(cache, magazine);
+	if (is_guarded(cache))
+		mark_guarded(magazine);
 	return true;
 }
 
@@ -549,11 +614,9 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 }
 
 /* An object between guard pages in place of one that had a mark; NULL where it does not come to that. */
-static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, const void *marked,
-						     size_t requested)
+static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, size_t requested)
 {
-	/* A mark of a profile is for its object. */
-	if (!is_guarded(cache) || profile_watches(watched_bound(cache), marked))
+	if (!is_guarded(cache))
 		return NULL;
 	choose_pages();
 	return guard_alloc(requested, cache);
@@ -562,9 +625,12 @@ static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, 
 /* Hands out the top object of a magazine, or a guarded one in its place, and loads the magazine. */
 static void *hand_out(struct cache *cache, struct magazine *magazine, size_t requested)
 {
+	const struct profile_choice *choice = choice_of_marks(magazine);
 	bool marked;
 	void *object = pop_in_hand(magazine, &marked);
-	void *guarded = marked ? alloc_guarded(cache, object, requested) : NULL;
+	/* A mark of a profile is for its object; others are of picks. */
+	bool watched = marked && is_watched(cache, choice, object);
+	void *guarded = marked && !watched ? alloc_guarded(cache, requested) : NULL;
 
 	if (guarded) {
 		/* The object stays for the next allocation, which is as likely to be picked as any other. */
@@ -575,10 +641,8 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, size_t req
 	install(cache, magazine);
 	if (guarded)
 		return guarded;
-	/* Where both put marks, this one may be of a pick that was refused. */
-	if (marked && profile_is_on() &&
-	    (!is_guarded(cache) || profile_watches(watched_bound(cache), object)))
-		sample(cache, object);
+	if (watched)
+		sample(cache, choice, object);
 	return object;
 }
 
@@ -652,11 +716,15 @@ static void free_to_slab(struct cache *cache, void *object)
 	slab_free_batch(&cache->depot.slabs, &object, 1);
 }
 
-/* Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
+/*
+ * Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
+ * A choice that is made since free_is_watched() looked makes this one mark nobody's: one sample less.
  */
 static void take_back(struct cache *cache, uintptr_t offset, struct magazine *magazine, void *object,
 		      bool watched)
 {
+	if (!magazine->count)
+		magazine->choice = profile_stamp();
 	push_in_hand(magazine, object);
 	if (watched && magazine->capacity >= SMALLEST_MARKED)
 		mark_in_hand(magazine);
@@ -698,7 +766,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
-	if (!magazine || magazine->count + watched >= magazine->capacity) {
+	if (!magazine || !has_room(magazine, watched)) {
 		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
 
 		if (spare && !spare->count) {
@@ -741,7 +809,7 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 	}
 	struct magazine *magazine = loaded.magazine;
 
-	if (!magazine || magazine->count + watched >= magazine->capacity) {
+	if (!magazine || !has_room(magazine, watched)) {
 		struct magazine *waiting = take_spare(cache, cache->returns);
 
 		magazine_tick();
@@ -953,65 +1021,84 @@ void magazine_let_caches_go(void)
 
 /* ---- heap profiles ------------------------------------------------------------------------------------- */
 
-static uint64_t bound_of_walk; /* with the census lock */
+/* With the census lock. */
+static struct {
+	struct profile_choice choice;
+	uint64_t bound;
+	uint32_t size;
+} walk;
 
-static bool watched_in_walk(const void *object, bool before)
+static bool watched_in_walk(const char *first, unsigned count, bool before)
 {
-	return profile_watches(bound_of_walk, object) ||
-	       (before && (profile_has(object) || guard_chooses(object)));
+	const struct profile_choice choice = walk.choice;
+	const char *end = first + (size_t)count * walk.size;
+
+	for (const char *object = first; object < end; object += walk.size)
+		if (profile_watches(&choice, walk.bound, object) || (before && profile_has(object)))
+			return true;
+	return before && guard_chooses(first);
 }
 
 /*
- * Objects that the program has already, or that lie in magazines, never pass a refill of their own accord. So
- * all pages are marked once, and the magazines emptied.  An object that another thread frees meanwhile by
- * what it read before goes unwatched until it comes back.
+ * Objects that the program has already never pass a refill of their own accord: the pages of those that are
+ * watched lead their frees to the slow path.  An object that another thread frees meanwhile by what it read
+ * before goes unwatched until it comes back.
  */
-static void watch_everything(void)
+static void watch_pages(void)
 {
-	uintptr_t end = page_front.heap_page + page_heap_pages();
+	uintptr_t end = page_front.heap_page + page_heap_pages(), page = page_front.heap_page;
 
 	cpuslab_spin_lock(&census_lock);
-	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+	walk.choice = *profile_choice();
+	while (page < end) {
 		const void *address = (const void *)(page << PAGE_SHIFT);
 		struct cache *cache = magazine_cache(address);
 
+		page++;
 		if (!cache || magazine_is_checked(cache) || cache->depot.capacity < SMALLEST_MARKED)
 			continue;
-		bound_of_walk = profile_bound(cache->depot.slabs.traits.size);
-		slab_watch_pages(&cache->depot.slabs, address, watched_in_walk);
+		walk.size = cache->depot.slabs.traits.size;
+		walk.bound = profile_bound(&walk.choice, walk.size);
+		page += slab_watch_pages(&cache->depot.slabs, address, watched_in_walk) - 1;
 	}
 	cpuslab_spin_unlock(&census_lock);
-	magazine_reclaim_all();
 }
 
 /*
  * A choice lasts longer than the one before: a program that has just begun is profiled at a pace that suits
- * it (profile.h) after a few milliseconds.  And no walk takes more than a 200th of the time.
+ * it (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
  */
-enum { TURN_FIRST = 8, TURN_LAST = 500, TURN_SHARE = 200 }; /* milliseconds, and a part of them */
+enum { TURN_FIRST = 8, TURN_LAST = 500 };  /* milliseconds */
+enum { WALK_NANOSECONDS = 1000000 / 400 }; /* in each of them */
 static uint64_t next_turn, turn_milliseconds;
 
 static void watch_until_next_turn(uint64_t now)
 {
-	watch_everything();
-	uint64_t spent = os_milliseconds() - now, least = spent * TURN_SHARE;
+	uint64_t start = os_thread_nanoseconds();
+
+	watch_pages();
+	uint64_t least = (os_thread_nanoseconds() - start) / WALK_NANOSECONDS;
 	uint64_t turn = __atomic_load_n(&turn_milliseconds, __ATOMIC_RELAXED);
 
 	__atomic_store_n(&turn_milliseconds, 2 * turn < TURN_LAST ? 2 * turn : TURN_LAST, __ATOMIC_RELAXED);
 	__atomic_store_n(&next_turn, now + (least > turn ? least : turn), __ATOMIC_RELAXED);
 }
 
+/* What lies in magazines as a profile starts has no marks: it goes to the slabs, and is marked as it comes
+ * back. */
 static void settle_profile(void)
 {
 	if (!profile_settle())
 		return;
 	__atomic_store_n(&turn_milliseconds, TURN_FIRST, __ATOMIC_RELAXED);
 	watch_until_next_turn(os_milliseconds());
+	magazine_reclaim_all();
 }
 
 /*
  * Another choice of objects every now and then, so that a few that are used over and over do not stand for
- * all.  Not too often: besides the walk itself, all magazines are filled anew.
+ * all.  Magazines stay as they are, with the marks of their choices; slabs on the words of linked caches,
+ * which none of the last choice's objects lie in, do not.
  */
 static void turn_profile(void)
 {
@@ -1020,8 +1107,14 @@ static void turn_profile(void)
 	if (now < due || !__atomic_compare_exchange_n(&next_turn, &due, now + TURN_LAST, false,
 						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
+	magazine_turn_profile(now);
+}
+
+void magazine_turn_profile(uint64_t now)
+{
 	profile_turn();
 	watch_until_next_turn(now);
+	linked_reclaim(true);
 }
 
 void magazine_settle_profile(void)
@@ -1129,6 +1222,7 @@ void magazine_repair(void)
 	cpuslab_spin_reset(&census_lock);
 	cpuslab_spin_reset(&keeping_lock);
 	text_repair();
+	profile_repair();
 	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
 		if (caches[number]) {
 			if (magazine_is_checked(caches[number]))

@@ -182,6 +182,8 @@ void magazine_settle_profile(void);
  * that no mark brings here.
  */
 void magazine_tick_profile(void);
+/* Makes another choice of what is watched at once; in milliseconds, what time it is. */
+void magazine_turn_profile(uint64_t now);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
 /* The same each time that the heap has grown by some part, so that what is hoarded is used before fresh

@@ -350,13 +350,23 @@ uint64_t os_milliseconds(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint64_t os_cpu_nanoseconds(void)
+static uint64_t nanoseconds_of(clockid_t clock)
 {
 	struct timespec now;
 
-	if (STATUS(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)))
+	if (STATUS(clock_gettime(clock, &now)))
 		return 0;
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t os_cpu_nanoseconds(void)
+{
+	return nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t os_thread_nanoseconds(void)
+{
+	return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static int error_stream = STDERR_FILENO;

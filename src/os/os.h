@@ -113,6 +113,8 @@ bool os_can_read(const void *address);
 uint64_t os_milliseconds(void);
 /* CPU time of all threads of the process; 0 where the system does not say. */
 uint64_t os_cpu_nanoseconds(void);
+/* The same of this thread alone. */
+uint64_t os_thread_nanoseconds(void);
 
 /* Nanoseconds since 1970. */
 int64_t os_time_of_day(void);

@@ -40,9 +40,9 @@ static uint64_t bound_of(size_t size, uint64_t interval)
 	return bound;
 }
 
-uint64_t profile_bound(size_t size)
+uint64_t profile_bound(const struct profile_choice *choice, size_t size)
 {
-	return bound_of(size, __atomic_load_n(&profile.now.interval, __ATOMIC_RELAXED));
+	return bound_of(size, choice->interval);
 }
 
 static uint64_t mix(uint64_t x)
@@ -56,7 +56,8 @@ static uint64_t random_number(void)
 {
 	static uint64_t calls;
 
-	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^ profile.now.secret);
+	return mix(__atomic_add_fetch(&calls, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) ^
+		   __atomic_load_n(&profile.secret, __ATOMIC_RELAXED));
 }
 
 /* ---- pace ---------------------------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static uint64_t random_number(void)
 enum {
 	PACE_SAMPLES = 64, /* from one look at the clock to the next */
 	PACE_NANOSECONDS =
-		1000000000 / 4096, /* of CPU time for each sample, which takes one or two thousand */
+		1000000000 / 1024, /* of CPU time for each sample, which takes one or two thousand */
 	PACE_STEP = 4,
 	PACE_WIDEST = 20, /* doublings of the interval, at one look and in all */
 };
@@ -109,24 +110,47 @@ static void look_at_pace(uint64_t least)
 
 /* ---- start and end ------------------------------------------------------------------------------------- */
 
-bool profile_settle(void)
-{
-	static uint32_t busy;
-	uint64_t wanted = __atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE);
+/* Who starts, ends or turns the profile.  One thread does; to others it is as if the wish came a little
+ * later.
+ */
+static uint32_t busy;
 
-	/* One thread does; to the others it is as if the wish came a little later. */
-	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
-		return false;
-	if (!wanted) {
-		__atomic_store_n(&profile.interval, 0, __ATOMIC_RELEASE);
-		__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
-		return false;
-	}
+static bool begin_change(void)
+{
+	return !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE);
+}
+
+static void end_change(void)
+{
+	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+}
+
+void profile_repair(void)
+{
+	/* Whoever was at it is not in the child; the number of a choice, which comes last, is whole or old.
+	 */
+	end_change();
+}
+
+static void choose(uint64_t number, uint64_t interval)
+{
+	struct profile_choice *choice = &profile.choices[number % PROFILE_CHOICES];
+	uint64_t secret = mix(profile.secret + os_milliseconds());
+
+	__atomic_store_n(&profile.secret, secret, __ATOMIC_RELAXED);
+	choice->factor = mix(secret + 1) | 1;
+	choice->offset = mix(secret + 2);
+	choice->interval = interval;
+	/* Release: who sees the number sees what it stands for. */
+	__atomic_store_n(&profile.choice, number, __ATOMIC_RELEASE);
+}
+
+static bool start(uint64_t wanted)
+{
 	struct profile_tables *tables = os_map(NULL, sizeof(struct profile_tables));
 
 	if (!tables) {
 		__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
-		__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 		return false;
 	}
 	/*
@@ -135,30 +159,40 @@ bool profile_settle(void)
 	 */
 	if (profile.tables)
 		os_purge(profile.tables, sizeof(struct profile_tables));
-	profile.now.secret = mix(profile.now.secret + (uintptr_t)tables + os_milliseconds());
-	profile.now.interval = profile.widened = wanted;
-	profile.before = profile.now;
+	profile.secret += (uintptr_t)tables;
+	profile.widened = wanted;
 	profile.samples = profile.paced_samples = 0;
 	profile.paced_at = os_cpu_nanoseconds();
 	profile.lost = profile.in_use = 0;
 	profile.reach = PROFILE_PLACES;
-	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
+	/* Nobody takes the marks of another profile for this one's. */
+	choose(profile.choice + PROFILE_CHOICES, wanted);
 	profile.last_interval = wanted;
 	__atomic_store_n(&profile.tables, tables, __ATOMIC_RELEASE);
 	__atomic_store_n(&profile.interval, wanted, __ATOMIC_RELEASE);
-	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 	return true;
+}
+
+bool profile_settle(void)
+{
+	if (!begin_change())
+		return false;
+	uint64_t wanted = __atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE);
+	bool started = wanted && start(wanted);
+
+	if (!wanted)
+		__atomic_store_n(&profile.interval, 0, __ATOMIC_RELEASE);
+	end_change();
+	return started;
 }
 
 void profile_turn(void)
 {
+	if (!begin_change())
+		return;
 	look_at_pace(0);
-	profile.before = profile.now;
-	__atomic_store_n(&profile.now.secret, mix(profile.now.secret + os_milliseconds()), __ATOMIC_RELAXED);
-	__atomic_store_n(&profile.now.interval, __atomic_load_n(&profile.widened, __ATOMIC_RELAXED),
-			 __ATOMIC_RELAXED);
-	/* Release: who sees the new number sees what it stands for. */
-	__atomic_fetch_add(&profile.choice, 1, __ATOMIC_RELEASE);
+	choose(profile.choice + 1, __atomic_load_n(&profile.widened, __ATOMIC_RELAXED));
+	end_change();
 }
 
 /* ---- samples ------------------------------------------------------------------------------------------- */
@@ -289,22 +323,10 @@ static inline __attribute__((always_inline)) void note(const void *object, size_
 	__atomic_fetch_add(&profile.in_use, weight(site), __ATOMIC_RELAXED);
 }
 
-/*
- * The interval of the choice that watches an object.  While magazines are being filled anew some have marks
- * of the choice before; no others are about.
- */
-static uint64_t chosen_interval(const void *object, size_t size)
+__attribute__((noinline)) void profile_allocated(const struct profile_choice *choice, const void *object,
+						 size_t size)
 {
-	uint64_t interval = __atomic_load_n(&profile.now.interval, __ATOMIC_RELAXED);
-
-	return profile.before.interval == interval || profile_watches(bound_of(size, interval), object)
-		       ? interval
-		       : profile.before.interval;
-}
-
-__attribute__((noinline)) void profile_allocated(const void *object, size_t size)
-{
-	uint64_t chosen = chosen_interval(object, size);
+	uint64_t chosen = choice->interval;
 	uint64_t interval = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
 
 	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */

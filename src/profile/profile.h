@@ -3,7 +3,7 @@
  * profile: which calls allocated what is in use, by samples.
  *
  * Objects are sampled, not calls.  While a profile runs, each object of a cache is WATCHED with a probability
- * that follows from its size and the mean interval, by a hash of its address with a number that changes.
+ * that follows from its size and the mean interval, by a hash of its address with numbers that change.
  * Whenever a watched object is allocated the caller's stack is noted, whenever it is freed that is noted; and
  * the other objects cost nothing.  An address says nothing about who will get it, so that every sample stands
  * for 1/p objects, of those in use as of those ever allocated.  The choice changes some times a second: what
@@ -13,6 +13,10 @@
  * Why not every n-th byte allocated?  Nothing counts on the fast path.  And what the slow path sees is not a
  * fair choice: it sees who went deepest into a magazine, which of two callers that take turns is always the
  * same one.
+ *
+ * A new choice costs a walk of the heap, and nothing else has to be done at that moment.  Objects that wait
+ * to be allocated keep the marks of the choice that was in force as they were freed, whatever has been chosen
+ * since: who finds a mark must know its choice, so that the last PROFILE_CHOICES of them are kept.
  *
  * The cost is bounded.  When samples come too fast for the CPU time that passes, the interval is widened: at
  * once, by a coin for each watched object that is allocated; and at the next choice, by watching fewer.  Both
@@ -50,6 +54,7 @@ enum {
 	PROFILE_PLACES = 4,           /* entries in a cache line, where an object's is looked for first */
 	PROFILE_WINDOW = 16,          /* places in which it may lie */
 	PROFILE_INTERVAL = 512 << 10, /* bytes, unless somebody asks for another */
+	PROFILE_CHOICES = 256,        /* a power of two */
 };
 
 /* Read from outside, too: see tools/profile.c. */
@@ -75,27 +80,32 @@ struct profile_tables {
 	uint32_t in_use[PROFILE_COUNTERS];
 };
 
-/* Which objects are watched. */
+/*
+ * Which objects are watched: those whose address, times `factor` plus `offset`, comes out below a bound.  Two
+ * objects are watched independently of each other, as nearly as matters (Dietzfelbinger, "Universal hashing
+ * and k-wise independent random variables via integer arithmetic without primes", STACS 1996).
+ */
 struct profile_choice {
-	uint64_t secret, interval;
+	uint64_t factor, offset;
+	uint64_t interval; /* mean bytes between samples */
 };
 
 struct profile_state {
 	uint64_t interval;      /* mean bytes between samples, as asked for; 0: no profile runs */
 	uint64_t last_interval; /* of the profile that runs, or ran last */
-	uint64_t wanted; /* what `interval` is to be; written by whoever wants it, in this process or from
-			    outside */
-	struct profile_choice now;
-	struct profile_choice before; /* whose marks may still lie in magazines */
-	uint64_t widened;             /* the interval in force, at least that of the choice */
-	uint64_t samples;             /* so far */
-	uint64_t paced_samples;       /* of them, when the pace was looked at */
-	uint64_t paced_at;            /* CPU time of the process then, in nanoseconds */
-	uint64_t in_use;              /* bytes, estimated */
-	uint64_t lost;                /* samples for which there was no room */
-	uint64_t reach;               /* places that hold any object's entry so far */
-	uint64_t choice;              /* counts the choices of what is watched; changes after `now` */
+	uint64_t wanted;  /* what `interval` is to be; written by whoever wants it, in this process or from
+			     outside */
+	uint64_t widened; /* the interval in force, at least that of the choice */
+	uint64_t samples; /* so far */
+	uint64_t paced_samples; /* of them, when the pace was looked at */
+	uint64_t paced_at;      /* CPU time of the process then, in nanoseconds */
+	uint64_t in_use;        /* bytes, estimated */
+	uint64_t lost;          /* samples for which there was no room */
+	uint64_t reach;         /* places that hold any object's entry so far */
+	uint64_t choice;        /* number of the one in force; changes after what it stands for */
+	uint64_t secret;        /* what random numbers are made from */
 	struct profile_tables *tables;
+	struct profile_choice choices[PROFILE_CHOICES]; /* by the number's remainder */
 };
 extern ARCH_INTERNAL struct profile_state profile;
 
@@ -120,6 +130,35 @@ bool profile_settle(void);
 
 /* Makes another choice of what is watched: so many objects as the pace of samples allows. */
 void profile_turn(void);
+/* In a forked child. */
+void profile_repair(void);
+
+/* What is kept of the number of a choice beside what is marked by it: here, of the choice in force.  Acquire:
+ * whoever sees a number sees the choice. */
+static inline uint16_t profile_stamp(void)
+{
+	return (uint16_t)__atomic_load_n(&profile.choice, __ATOMIC_ACQUIRE);
+}
+
+/* The choice of a stamp that was just read. */
+static inline const struct profile_choice *profile_choice_at(uint16_t stamp)
+{
+	return &profile.choices[stamp % PROFILE_CHOICES];
+}
+
+/* The choice of any stamp; NULL if it is too old, or of another profile. */
+static inline const struct profile_choice *profile_choice_of(uint16_t stamp)
+{
+	uint16_t age = (uint16_t)(profile_stamp() - stamp);
+
+	return age < PROFILE_CHOICES ? profile_choice_at(stamp) : NULL;
+}
+
+/* The choice in force. */
+static inline const struct profile_choice *profile_choice(void)
+{
+	return profile_choice_at(profile_stamp());
+}
 
 /*
  * What the interval in force becomes after `samples` in `nanoseconds` of CPU time.  Samples have about a
@@ -128,20 +167,15 @@ void profile_turn(void);
 uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds);
 
 /* The bound for profile_watches of objects of a size: 2^64 times the probability. */
-uint64_t profile_bound(size_t size);
-static inline bool profile_watches(uint64_t bound, const void *object)
+uint64_t profile_bound(const struct profile_choice *choice, size_t size);
+static inline bool profile_watches(const struct profile_choice *choice, uint64_t bound, const void *object)
 {
-	uint64_t x = ((uintptr_t)object ^ profile.now.secret) * 0x9e3779b97f4a7c15u;
-
-	x ^= x >> 32;
-	x *= 0xd6e8feb86659fd93u;
-	x ^= x >> 32;
-	return x < bound;
+	return (uintptr_t)object * choice->factor + choice->offset < bound;
 }
 
-/* Notes that the caller's caller gets an object that is watched, if the interval in force lets it be a
+/* Notes that the caller's caller gets an object that a choice watches, if the interval in force lets it be a
  * sample. */
-void profile_allocated(const void *object, size_t size);
+void profile_allocated(const struct profile_choice *choice, const void *object, size_t size);
 /* The same for one that no choice knows: each call decides anew.  True when it is a sample. */
 bool profile_allocated_large(const void *object, size_t size);
 /* Notes that an object is freed, if it was sampled. */

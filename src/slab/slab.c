@@ -1025,33 +1025,34 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	cpuslab_spin_unlock(&cache->lock);
 }
 
-void slab_watch_pages(struct slab_cache *cache, const void *address,
-		      bool (*watched)(const void *object, bool before))
+size_t slab_watch_pages(struct slab_cache *cache, const void *address,
+			bool (*watched)(const char *first, unsigned count, bool before))
 {
 	lock_cache(cache);
 	const struct slab *slab = slab_of_object(address);
-	unsigned i = 0;
+	unsigned first = 0;
 
 	/* With an object allocated, and the lock, the slab stays. */
 	if (!slab || slab->cache != cache || slab->base != address || !in_use_of(slab)) {
 		cpuslab_spin_unlock(&cache->lock);
-		return;
+		return 1;
 	}
 	for (uintptr_t page = page_of(address); page < page_of(address) + cache->pages; page++) {
-		bool before = page_front.map[page] == PAGE_WATCHED, now = false;
+		size_t end = ((page + 1) << PAGE_SHIFT) - (uintptr_t)address;
+		unsigned next = (unsigned)((end + cache->traits.size - 1) / cache->traits.size);
+		bool before = page_front.map[page] == PAGE_WATCHED, now;
 
-		for (; i < slab->bump; i++) {
-			const char *object = slab->base + (size_t)i * cache->traits.size;
-
-			if (page_of(object) != page)
-				break;
-			now |= watched(object, before);
-		}
+		if (next > slab->bump)
+			next = slab->bump;
+		now = first < next &&
+		      watched(slab->base + (size_t)first * cache->traits.size, next - first, before);
+		first = next;
 		if (now != before)
 			__atomic_store_n(&page_front.map[page], now ? PAGE_WATCHED : cache->traits.id,
 					 __ATOMIC_RELEASE);
 	}
 	cpuslab_spin_unlock(&cache->lock);
+	return cache->pages;
 }
 
 void slab_watch_page(struct slab_cache *cache, const void *address)

@@ -159,11 +159,12 @@ void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place 
 	       void *argument);
 
 /*
- * Marks each page of the slab at `address` as PAGE_WATCHED or not, as `watched` says of an object that starts
- * there; `before` tells it what the page was.  Does nothing where no slab of the cache starts (any more).
+ * Marks each page of the slab at `address` as PAGE_WATCHED or not, as `watched` says of the objects that
+ * start there; `before` tells it what the page was.  Returns how many pages were seen to: of the whole slab,
+ * or the one page where no slab of the cache starts (any more).
  */
-void slab_watch_pages(struct slab_cache *cache, const void *address,
-		      bool (*watched)(const void *object, bool before));
+size_t slab_watch_pages(struct slab_cache *cache, const void *address,
+			bool (*watched)(const char *first, unsigned count, bool before));
 
 /* Marks one page as PAGE_WATCHED, if it belongs to a slab of the cache that is in use. */
 void slab_watch_page(struct slab_cache *cache, const void *address);
