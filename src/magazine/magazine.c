@@ -495,8 +495,11 @@ void magazine_tick(void)
 	if (guard_is_on())
 		choose_pages();
 	if (now - last < TICK_MILLISECONDS ||
-	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		if (page_is_behind())
+			page_purge(false);
 		return;
+	}
 	/* The first slow path of the process: nothing can be old. */
 	if (!last)
 		return;

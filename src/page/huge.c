@@ -42,6 +42,13 @@ static struct cached {
 	uint64_t freed_at;
 } cached[CACHED];
 static size_t cached_bytes;
+static bool behind; /* the last purge met its bound before its end */
+
+/* The most that the free of a mapping gives back beside, in bytes. */
+static size_t most_beside(size_t bytes)
+{
+	return ((size_t)PAGE_PURGE_MOST << PAGE_SHIFT) + 2 * bytes;
+}
 
 /*
  * Hardened, each mapping lies between two pages without access.  A freed one gives its memory back and loses
@@ -210,6 +217,22 @@ static struct cached take_cached(size_t bytes, size_t alignment)
 	return taken;
 }
 
+/* With the lock: takes a mapping out of the cache, or so many bytes of it from its end. */
+static struct cached expel(struct cached *c, size_t most)
+{
+	struct cached expelled = *c;
+
+	if (c->bytes > most) {
+		expelled.address += c->bytes - most;
+		expelled.bytes = most;
+		c->bytes -= most;
+	} else {
+		c->address = 0;
+	}
+	cached_bytes -= expelled.bytes;
+	return expelled;
+}
+
 static size_t guard_bytes(void)
 {
 	return options.hardened ? PAGE_BYTES : 0;
@@ -361,10 +384,10 @@ bool huge_free(void *address)
 				if (c->address &&
 				    (!place || !place->address || c->freed_at < place->freed_at))
 					place = c;
-			expelled = *place;
-			cached_bytes -= expelled.address ? expelled.bytes : 0;
+			if (place->address)
+				expelled = expel(place, most_beside(bytes));
 		}
-		if (cached_bytes + bytes <= options.dirty) {
+		if (!place->address && cached_bytes + bytes <= options.dirty) {
 			/* The address last, and gone before: a fork in between must not see another's length.
 			 */
 			__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
@@ -373,8 +396,6 @@ bool huge_free(void *address)
 			__atomic_store_n(&place->address, (uintptr_t)address, __ATOMIC_RELEASE);
 			cached_bytes += bytes;
 			address = NULL;
-		} else {
-			place->address = 0;
 		}
 	}
 	cpuslab_spin_unlock(&huge_lock);
@@ -431,22 +452,33 @@ void huge_purge(bool all)
 
 	if (options.hardened && all)
 		release_retired();
-	for (struct cached *c = cached; c < cached + CACHED; c++) {
-		struct cached expelled = {0};
 
+	size_t left = all ? SIZE_MAX : (size_t)PAGE_PURGE_MOST << PAGE_SHIFT;
+	bool overdue = false;
+
+	for (struct cached *c = cached; c < cached + CACHED; c++) {
 		/* A glance without the lock, for the common case of nothing to do. */
 		if (!__atomic_load_n(&c->address, __ATOMIC_RELAXED))
 			continue;
+		struct cached expelled = {0};
+
 		cpuslab_spin_lock(&huge_lock);
 		if (c->address && (all || now - c->freed_at >= options.decay)) {
-			expelled = *c;
-			c->address = 0;
-			cached_bytes -= expelled.bytes;
+			if (left)
+				expelled = expel(c, left);
+			overdue |= c->address != 0;
 		}
 		cpuslab_spin_unlock(&huge_lock);
+		left -= expelled.bytes;
 		if (expelled.address)
 			lock_and_give_back((void *)expelled.address, expelled.bytes);
 	}
+	__atomic_store_n(&behind, overdue, __ATOMIC_RELAXED);
+}
+
+bool huge_is_behind(void)
+{
+	return __atomic_load_n(&behind, __ATOMIC_RELAXED);
 }
 
 void huge_repair(void)

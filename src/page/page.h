@@ -120,11 +120,20 @@ size_t page_large_pages(const void *run);
 /* Grows or shrinks a large run where it is; false when the pages after it are not free. */
 bool page_large_resize(void *run, size_t pages);
 
+/*
+ * The most that one call gives back to the system unless it is asked for all, in pages, lest somebody's free
+ * wait for the whole of what others left behind: so many, and twice as many as the call itself takes or
+ * frees; each run that is given back counts as PAGE_PURGE_RUN at least, which bounds the system calls.
+ */
+enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
+
 /* Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
  */
 void page_purge(bool all);
 /* The same as time passes: the allowance shrinks. */
 void page_tick(void);
+/* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
+bool page_is_behind(void);
 /*
  * Pages that were taken from the system, rather than from freed ones, since the last call: the rooms above
  * give back what they hoard before the heap grows much further.
@@ -183,8 +192,13 @@ size_t huge_bytes(const void *address);
 bool huge_free(void *address);
 /* Resizes, moving the mapping where it must; NULL when the system has no more (the old one then stays). */
 void *huge_resize(void *address, size_t bytes);
-/* Returns cached mappings to the system: those older than the decay time, or all of them. */
+/*
+ * Returns cached mappings to the system: those older than the decay time, PAGE_PURGE_MOST pages of them from
+ * their ends; or all of them.
+ */
 void huge_purge(bool all);
+/* Whether the last huge_purge left something that is overdue.  Without a lock. */
+bool huge_is_behind(void);
 void huge_repair(void);
 void huge_statistics(struct page_statistics *statistics);
 void huge_show(void (*show)(const char *name, uintptr_t value, size_t size));

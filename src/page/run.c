@@ -21,7 +21,7 @@ enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 enum {
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
-	PURGE_LEAST = 64,                        /* pages worth a system call */
+	MISSED_MOST = 8,                         /* and, of what was given back and missed, this part */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 };
 
@@ -35,8 +35,11 @@ static struct bins bins[2];
 static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
 static uint32_t top;                                  /* pages from here on have never been used */
 static size_t peak;       /* the most pages that were in use at once of late; fades with every tick */
+static size_t missed;     /* pages that were given back too soon; fades with every tick */
+static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t retired;    /* pages that are never used again */
+static bool behind;       /* the last purge met its bound before its end */
 static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
@@ -83,12 +86,15 @@ static size_t used_pages(void)
 /*
  * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
  * they save page faults and never raise the peak of resident memory, since used and dirty pages together
- * stay within what was in use at once.  The floor is for programs too small to have a history.
+ * stay within what was in use at once.  The floor is for programs too small to have a history.  Blocks of
+ * many sizes leave gaps that the next one does not fit into: what was given back for being too much, and soon
+ * taken from the system again, may stay the next time.
  */
 static size_t dirty_allowance(void)
 {
-	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT;
-	size_t allowance = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0);
+	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT, most = peak / MISSED_MOST;
+	size_t allowance = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) +
+			   (missed < most ? missed : most);
 
 	return allowance < limit ? allowance : limit;
 }
@@ -101,6 +107,20 @@ static void note_use(uint32_t fresh)
 	if (used > peak)
 		peak = used;
 	taken_fresh += fresh;
+
+	size_t regretted = fresh < given_back ? fresh : given_back;
+
+	missed += regretted;
+	given_back -= regretted;
+}
+
+/* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
+static void fade(void)
+{
+	if (peak > used_pages())
+		peak -= (peak - used_pages()) / 8;
+	missed -= missed / 8;
+	given_back -= given_back / 8;
 }
 
 static bool is_old(uint32_t now)
@@ -119,8 +139,8 @@ static uint32_t surplus_of(uint32_t pages)
 	size_t allowance = dirty_allowance();
 	size_t surplus = free_pages[RUN_DIRTY] > allowance ? free_pages[RUN_DIRTY] - allowance : 0;
 
-	if (surplus < PURGE_LEAST)
-		surplus = PURGE_LEAST;
+	if (surplus < PAGE_PURGE_RUN)
+		surplus = PAGE_PURGE_RUN;
 	return surplus < pages ? (uint32_t)surplus : pages;
 }
 
@@ -414,6 +434,99 @@ static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	return carve(found, pages, alignment);
 }
 
+/* ---- purging ------------------------------------------------------------------------------------------ */
+
+/* Makes what is left of a purged run, if anything, the oldest again: it is as old as it was. */
+static void stay_oldest(uint32_t first)
+{
+	struct run *run = run_at(first);
+
+	if (oldest == first)
+		return;
+	run_at(run->older)->newer = run->newer;
+	if (run->newer != RUN_NONE)
+		run_at(run->newer)->older = run->older;
+	else
+		newest = run->older;
+	run->older = RUN_NONE;
+	run->newer = oldest;
+	run_at(oldest)->older = first;
+	oldest = first;
+}
+
+/*
+ * With the lock: takes out of the oldest dirty run what is to be purged next, `most` pages of it, and returns
+ * how many; 0 when nothing is.  Neither free nor used, they are marked as in transit.
+ */
+static uint32_t take_overdue(bool all, uint32_t now, size_t most, uint32_t *first)
+{
+	uint32_t start = oldest, pages, part;
+
+	if (start == RUN_NONE || !(all || is_overdue(now)))
+		return 0;
+	*first = start;
+	pages = run_at(start)->pages;
+	part = all || is_old(now) ? pages : surplus_of(pages);
+	if (part > most)
+		part = (uint32_t)most;
+	if (part < pages)
+		part = block_surplus(first, pages, part);
+	in_transit += part;
+	if (!all && !is_old(now))
+		given_back += part;
+
+	uint32_t end = *first + part;
+
+	(void)take_span(start, *first, end);
+	/* The part behind first, so that it comes second. */
+	if (end < start + pages)
+		stay_oldest(end);
+	if (start < *first)
+		stay_oldest(start);
+	mark(*first, part, PAGE_TRANSIT);
+	return part;
+}
+
+/*
+ * Gives back what is overdue, or all: `most` pages, in runs of which each counts as PAGE_PURGE_RUN at least,
+ * so that what one call does has a bound.  The last run may be larger by less than a block.
+ */
+static void purge_runs(bool all, size_t most)
+{
+	uint32_t now = (uint32_t)os_milliseconds(), first;
+
+	for (size_t done = 0;;) {
+		lock_pages();
+		uint32_t pages = done < most ? take_overdue(all, now, most - done, &first) : 0;
+
+		if (!pages) {
+			__atomic_store_n(&behind, is_overdue(now), __ATOMIC_RELAXED);
+			unlock_pages();
+			return;
+		}
+		unlock_pages();
+
+		block_purge(first, pages);
+		ARCH_PROBE("purge", (uintptr_t)address_of(first), (uint64_t)pages << PAGE_SHIFT);
+		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
+
+		lock_pages();
+		set_id(first + pages - 1, PAGE_FREE);
+		set_id(first, PAGE_FREE);
+		in_transit -= pages;
+		if (purged)
+			purged_total += pages;
+		insert_coalesced(first, pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
+		unlock_pages();
+		if (!purged)
+			return;
+		done += pages < PAGE_PURGE_RUN ? PAGE_PURGE_RUN : pages;
+	}
+}
+
+/* ---- the room's functions -------------------------------------------------------------------------------
+ */
+
 /* With the lock.  *over: what is dirty did not fit, and must make room for what did. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool *over)
 {
@@ -451,7 +564,7 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 
 	unlock_pages();
 	if (over)
-		page_purge(false);
+		purge_runs(false, PAGE_PURGE_MOST + 2 * pages);
 	return run;
 }
 
@@ -491,7 +604,7 @@ void page_free(void *address, size_t length)
 
 	unlock_pages();
 	if (over)
-		page_purge(false);
+		purge_runs(false, PAGE_PURGE_MOST + 2 * length);
 }
 
 /*
@@ -581,53 +694,21 @@ bool page_large_resize(void *address, size_t wanted)
 
 void page_purge(bool all)
 {
-	uint32_t now = (uint32_t)os_milliseconds();
-
-	for (;;) {
-		lock_pages();
-		uint32_t first = oldest;
-		struct run *run = first == RUN_NONE ? NULL : run_at(first);
-
-		if (!run || !(all || is_overdue(now))) {
-			unlock_pages();
-			break;
-		}
-		uint32_t start = first;
-		uint32_t pages = all || is_old(now)
-					 ? run->pages
-					 : block_surplus(&first, run->pages, surplus_of(run->pages));
-
-		/* Neither free nor used while the lock is away and the system at work. */
-		in_transit += pages;
-		(void)take_span(start, first, first + pages);
-		mark(first, pages, PAGE_TRANSIT);
-		unlock_pages();
-
-		block_purge(first, pages);
-		ARCH_PROBE("purge", (uintptr_t)address_of(first), (uint64_t)pages << PAGE_SHIFT);
-		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
-
-		lock_pages();
-		set_id(first + pages - 1, PAGE_FREE);
-		set_id(first, PAGE_FREE);
-		in_transit -= pages;
-		if (purged)
-			purged_total += pages;
-		insert_coalesced(first, pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
-		unlock_pages();
-		if (!purged)
-			break;
-	}
+	purge_runs(all, all ? SIZE_MAX : PAGE_PURGE_MOST);
 	huge_purge(all);
 }
 
 void page_tick(void)
 {
 	lock_pages();
-	if (peak > used_pages())
-		peak -= (peak - used_pages()) / 8;
+	fade();
 	unlock_pages();
 	page_purge(false);
+}
+
+bool page_is_behind(void)
+{
+	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
 }
 
 bool page_has_grown(void)

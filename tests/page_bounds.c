@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_bounds: however much is overdue, one call gives back no more than its bound, in bytes and in system
+ * calls, and the next ones go on until nothing is.  The system calls are counted here: madvise and munmap are
+ * this program's.
+ */
+#include "check.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "magazine/magazine.h"
+#include "options/options.h"
+#include "page/page.h"
+
+enum { MIB = 1 << 20, MOST = PAGE_PURGE_MOST * PAGE_BYTES, BLOCK = 2 * MIB };
+
+static size_t given_back, calls;
+
+int madvise(void *address, size_t bytes, int advice)
+{
+	if (advice == MADV_DONTNEED) {
+		given_back += bytes;
+		calls++;
+	}
+	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+int munmap(void *address, size_t bytes)
+{
+	given_back += bytes;
+	calls++;
+	return (int)syscall(SYS_munmap, address, bytes);
+}
+
+static void begin(void)
+{
+	given_back = calls = 0;
+}
+
+/* What has been given back since begin(), by a call that itself took or freed `own` bytes. */
+static void expect_bounded(const char *what, size_t own)
+{
+	size_t most = MOST + 2 * own;
+	CHECK(given_back < most + BLOCK, "%s gave back %zu bytes, and %zu is the most", what, given_back,
+	      most);
+	CHECK(calls <= most / (PAGE_PURGE_RUN * PAGE_BYTES), "%s gave back %zu bytes by %zu calls", what,
+	      given_back, calls);
+}
+
+/* Ticks until nothing is overdue; what they have given back together. */
+static size_t catch_up(void)
+{
+	size_t sum = 0;
+	for (unsigned ticks = 0; page_is_behind(); ticks++) {
+		begin();
+		page_purge(false);
+		expect_bounded("a tick", 0);
+		CHECK(given_back > 0 && ticks < 10000);
+		sum += given_back;
+	}
+	return sum;
+}
+
+enum { PARTS = 1024 };
+static char *parts[PARTS], *between[PARTS];
+
+/* Written, and with a page between two of them that keeps their runs apart. */
+static void allocate(unsigned count, size_t pages)
+{
+	bool zeroed;
+	for (unsigned i = 0; i < count; i++) {
+		CHECK((parts[i] = page_alloc(pages, 1, PAGE_LARGE, &zeroed)));
+		memset(parts[i], 1, pages * PAGE_BYTES);
+		CHECK((between[i] = page_alloc(1, 1, PAGE_LARGE, &zeroed)));
+	}
+}
+
+static void free_parts(unsigned count, size_t pages)
+{
+	for (unsigned i = 0; i < count; i++) {
+		begin();
+		page_free(parts[i], pages);
+		expect_bounded("a free", pages * PAGE_BYTES);
+	}
+}
+
+static void free_between(unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		page_free(between[i], 1);
+	page_purge(true);
+}
+
+static size_t dirty_bytes(void)
+{
+	struct page_statistics now;
+	page_statistics(&now);
+	return now.dirty_pages * PAGE_BYTES;
+}
+
+static void wait_for_decay(void)
+{
+	for (uint64_t end = os_milliseconds() + options.decay + 1; os_milliseconds() <= end;)
+		usleep(1000);
+}
+
+/* All that lies dirty grows old at once: few large runs, and many small ones. */
+static void test_age(unsigned count, size_t pages)
+{
+	allocate(count, pages);
+	options.decay = 1000000;
+	free_parts(count, pages);
+	size_t dirty = dirty_bytes();
+	CHECK(dirty >= count * pages * PAGE_BYTES);
+	options.decay = 20;
+	wait_for_decay();
+	begin();
+	page_purge(false);
+	expect_bounded("the first tick", 0);
+	CHECK(given_back > 0 && page_is_behind());
+	size_t sum = given_back;
+	sum += catch_up();
+	CHECK(sum == dirty, "%zu of %zu dirty bytes were given back", sum, dirty);
+	CHECK(dirty_bytes() == 0);
+	for (unsigned i = 0; i < count; i++)
+		CHECK(check_all_bytes(parts[i], pages * PAGE_BYTES, 0));
+	options.decay = 1000000;
+	free_between(count);
+}
+
+/* What is left of a run is as old as it was: it goes before what was freed meanwhile. */
+static void test_order(void)
+{
+	enum { PAGES = 3 * PAGE_PURGE_MOST, YOUNG = 100 };
+	bool zeroed;
+	allocate(1, PAGES);
+	char *young = page_alloc(YOUNG, 1, PAGE_LARGE, &zeroed);
+	CHECK(young);
+	memset(young, 1, YOUNG * PAGE_BYTES);
+	options.decay = 1000000;
+	page_free(parts[0], PAGES);
+	options.decay = 500;
+	wait_for_decay();
+	uint64_t then = os_milliseconds();
+	page_free(young, YOUNG);
+	CHECK(page_is_behind());
+	(void)catch_up();
+	CHECK(check_all_bytes(parts[0], PAGES * PAGE_BYTES, 0));
+	/* Unless this took a long time after all. */
+	CHECK(dirty_bytes() == YOUNG * PAGE_BYTES || os_milliseconds() - then >= options.decay,
+	      "%zu dirty bytes are left", dirty_bytes());
+	options.decay = 1000000;
+	free_between(1);
+}
+
+/* What cannot serve a request must go for it: in proportion to what is asked for. */
+static void test_amount(void)
+{
+	enum { COUNT = 512, PAGES = 32 };
+	bool zeroed;
+	allocate(COUNT, PAGES);
+	free_parts(COUNT, PAGES);
+	begin();
+	char *whole = page_alloc(COUNT * PAGES / 4, 1, PAGE_LARGE, &zeroed);
+	CHECK(whole);
+	expect_bounded("an allocation", COUNT * PAGES / 4 * PAGE_BYTES);
+	/* The program's past no longer counts. */
+	for (int i = 0; i < 64; i++) {
+		begin();
+		page_tick();
+		expect_bounded("a tick", 0);
+	}
+	CHECK(dirty_bytes() <= 2 * MIB, "%zu dirty bytes stay", dirty_bytes());
+	page_free(whole, COUNT * PAGES / 4);
+	free_between(COUNT);
+}
+
+/* Mappings of their own, which go from their ends. */
+static void test_mappings(void)
+{
+	enum { COUNT = 3, BYTES = 41 * MIB + 3 * PAGE_BYTES };
+	char *mappings[COUNT];
+	struct page_statistics now;
+	bool zeroed;
+	for (int i = 0; i < COUNT; i++) {
+		mappings[i] = huge_alloc(BYTES, 1, &zeroed);
+		CHECK(mappings[i]);
+		memset(mappings[i], 1, BYTES);
+	}
+	begin();
+	for (int i = 0; i < COUNT; i++)
+		CHECK(huge_free(mappings[i]));
+	CHECK(given_back == 0);
+	/* In part gone, and still good for what fits. */
+	options.decay = 20;
+	wait_for_decay();
+	begin();
+	huge_purge(false);
+	CHECK(given_back == MOST && calls == 1, "%zu bytes by %zu calls", given_back, calls);
+	CHECK(huge_is_behind());
+	options.decay = 1000000;
+	page_statistics(&now);
+	CHECK(now.huge_cached_bytes == COUNT * BYTES - MOST);
+	char *shorter = huge_alloc(BYTES - MOST, 1, &zeroed);
+	CHECK(shorter && !zeroed && huge_bytes(shorter) == BYTES - MOST);
+	CHECK(check_all_bytes(shorter, BYTES - MOST, 1));
+	CHECK(huge_free(shorter));
+
+	/* A small one, for which there is no room, costs no more of a large one than its size allows. */
+	options.dirty = COUNT * BYTES - MOST;
+	char *small = huge_alloc(MIB, 1, &zeroed);
+	CHECK(small);
+	begin();
+	CHECK(huge_free(small));
+	CHECK(given_back <= MOST + 3 * MIB && calls <= 2, "%zu bytes by %zu calls", given_back, calls);
+	options.dirty = SIZE_MAX;
+
+	options.decay = 20;
+	wait_for_decay();
+	size_t sum = 0;
+	huge_purge(false);
+	for (page_statistics(&now); huge_is_behind(); page_statistics(&now)) {
+		begin();
+		huge_purge(false);
+		CHECK(given_back > 0 && given_back <= MOST && calls <= 2);
+		sum += given_back;
+	}
+	CHECK(now.huge_cached_bytes == 0 && sum > BYTES);
+	options.decay = 1000000;
+}
+
+int main(void)
+{
+	check_watchdog(60);
+	free(malloc(1));
+	magazine_trim();
+	options.dirty = SIZE_MAX;
+	test_age(8, 2500);
+	test_age(PARTS, 3);
+	test_order();
+	test_amount();
+	test_mappings();
+	return 0;
+}
