@@ -20,9 +20,10 @@ static uint8_t *advice;
  */
 enum { SMALL_BLOCKS = BLOCK_SMALL_HEAP / BLOCK_BYTES, PIECES_MOST = 4096 };
 
-static size_t seen;           /* bytes of the heap for which it was decided */
-static long pieces;           /* into which advice has cut the heap, at most */
-static uint32_t filled_pages; /* of the largest of the large objects that were filled, as far as known */
+static size_t seen;            /* bytes of the heap for which it was decided */
+static long pieces;            /* into which advice has cut the heap, at most */
+static uint32_t filled_pages;  /* of the largest of the large objects that were filled, as far as known */
+static uint32_t looks_skipped; /* of the next frees of objects that are not known to be */
 
 static char *address_of(uint32_t block)
 {
@@ -153,22 +154,47 @@ void block_large(uint32_t first, uint32_t pages)
 	}
 }
 
-void block_large_freed(uint32_t first, uint32_t pages)
+/*
+ * The looks take longer than the free.  Where they tell nothing new they come now and then: at one free in
+ * FREES_PER_LOOK where such objects are known to be filled, and ever rarer up to that where they are found
+ * not to be.  Two threads at once: either is right.
+ */
+static bool is_worth_looks(bool known)
 {
 	static uint32_t known_frees;
+	uint32_t skip = __atomic_load_n(&looks_skipped, __ATOMIC_RELAXED);
 
+	if (known)
+		return __atomic_fetch_add(&known_frees, 1, __ATOMIC_RELAXED) % FREES_PER_LOOK == 0;
+	if (skip)
+		__atomic_store_n(&looks_skipped, skip - 1, __ATOMIC_RELAXED);
+	return !skip;
+}
+
+static void note_looks(bool filled)
+{
+	static uint32_t next; /* 0 for the first that finds nothing, then 1, 3, 7, ... */
+	uint32_t skip = filled ? 0 : __atomic_load_n(&next, __ATOMIC_RELAXED);
+
+	if (skip > FREES_PER_LOOK)
+		skip = FREES_PER_LOOK;
+	__atomic_store_n(&looks_skipped, skip, __ATOMIC_RELAXED);
+	__atomic_store_n(&next, filled ? 0 : 2 * skip + 1, __ATOMIC_RELAXED);
+}
+
+void block_large_freed(uint32_t first, uint32_t pages)
+{
 	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO || pages < BLOCK_PAGES)
 		return;
 
 	uint32_t filled = __atomic_load_n(&filled_pages, __ATOMIC_RELAXED);
 
-	/* The looks take longer than the free.  One that tells nothing new has them now and then. */
-	if (pages <= filled && __atomic_fetch_add(&known_frees, 1, __ATOMIC_RELAXED) % FREES_PER_LOOK)
+	if (!is_worth_looks(pages <= filled))
 		return;
 
 	bool dense = is_filled(first, pages);
 
-	/* Two threads at once: either is right. */
+	note_looks(dense);
 	if (dense ? pages > filled : pages / 2 <= filled)
 		__atomic_store_n(&filled_pages, dense ? pages : pages / 4, __ATOMIC_RELAXED);
 }

@@ -464,24 +464,29 @@ static uint32_t take_overdue(bool all, uint32_t now, size_t most, uint32_t *firs
 
 	if (start == RUN_NONE || !(all || is_overdue(now)))
 		return 0;
+	bool old = all || is_old(now);
+
 	*first = start;
 	pages = run_at(start)->pages;
-	part = all || is_old(now) ? pages : surplus_of(pages);
+	part = old ? pages : surplus_of(pages);
 	if (part > most)
 		part = (uint32_t)most;
 	if (part < pages)
 		part = block_surplus(first, pages, part);
 	in_transit += part;
-	if (!all && !is_old(now))
+	if (!old)
 		given_back += part;
 
 	uint32_t end = *first + part;
 
 	(void)take_span(start, *first, end);
-	/* The part behind first, so that it comes second. */
-	if (end < start + pages)
+	/*
+	 * The part behind first, so that it comes second.  What was too much and is not old had its turn:
+	 * runs that lose a part each serve more requests than one that is eaten up.
+	 */
+	if (old && end < start + pages)
 		stay_oldest(end);
-	if (start < *first)
+	if (old && start < *first)
 		stay_oldest(start);
 	mark(*first, part, PAGE_TRANSIT);
 	return part;
