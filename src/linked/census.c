@@ -155,38 +155,26 @@ void linked_end_census(void)
 /* ---- reclaim --------------------------------------------------------------------------------------------
  */
 
-/* As in the magazine room: the first cache whose word is to be emptied, seen from outside. */
-static unsigned first_to_empty(unsigned id, bool all)
+/* For vcpu_drain, with the census lock: all words, those that are idle, and how to empty one. */
+static bool wants_full(unsigned number, uintptr_t *word)
 {
-	unsigned number = 0;
-
-	for (; number < cache_count; number++) {
-		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
-
-		if (word && (all ? has_list(word) : is_idle(word)))
-			break;
-		if (word)
-			*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
-	}
-	return number;
+	return caches[number] && has_list(word);
 }
 
-/* Takes the lists off idle words (or all words) of one vCPU. */
-static void drain_vcpu(unsigned id, bool all)
+static bool wants_idle(unsigned number, uintptr_t *word)
 {
-	unsigned number = first_to_empty(id, all);
+	if (!caches[number])
+		return false;
+	if (is_idle(word))
+		return true;
+	*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
+	return false;
+}
 
-	if (number == cache_count || !vcpu_close(id))
-		return;
-	for (; number < cache_count; number++) {
-		uintptr_t *word = caches[number] ? vcpu_word(id, number) : NULL;
-
-		if (word && (all || is_idle(word)))
-			empty_word(caches[number], word);
-		if (word)
-			*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
-	}
-	vcpu_reopen(id);
+static void empty_number(unsigned number, uintptr_t *word)
+{
+	empty_word(caches[number], word);
+	*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 /* Whether nobody has taken or given a slab since the last look. */
@@ -205,8 +193,7 @@ void linked_reclaim(bool all)
 		cpuslab_spin_lock(&census_lock);
 	else if (!cpuslab_spin_trylock(&census_lock))
 		return; /* another thread is at it */
-	for (unsigned id = 0; id < vcpu_ids(); id++)
-		drain_vcpu(id, all);
+	vcpu_drain(0, cache_count, all ? wants_full : wants_idle, empty_number);
 	for (unsigned number = 0; number < cache_count; number++) {
 		struct linked_cache *cache = caches[number];
 

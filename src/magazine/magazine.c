@@ -399,53 +399,32 @@ static struct cache *cache_of_word(unsigned number)
 	return before && before->returns_number == number ? before : NULL;
 }
 
-/* A cache's word on one vCPU; NULL when either is not there. */
-static uintptr_t *word_of(unsigned id, unsigned number)
-{
-	return cache_of_word(number) ? vcpu_word(id, number) : NULL;
-}
-
 /* For the next look. */
 static void glimpse(uintptr_t *word)
 {
 	word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/*
- * The first cache whose word is to be emptied; those before it have been seen for this time.  A look from
- * outside: closing an area disturbs whoever runs there, and there is mostly no reason to.
- */
-static unsigned first_to_empty(unsigned id, bool all)
+/* For vcpu_drain, with the census lock: all words, those that are idle, and how to empty one. */
+static bool wants_full(unsigned number, uintptr_t *word)
 {
-	unsigned number = FIRST_CACHE;
-
-	for (; number < cache_count; number++) {
-		uintptr_t *word = word_of(id, number);
-
-		if (word && (all ? has_magazines(word) : is_idle(word)))
-			break;
-		if (word)
-			glimpse(word);
-	}
-	return number;
+	return cache_of_word(number) && has_magazines(word);
 }
 
-/* Empties the words of caches that are idle (or all words) on one vCPU.  With the census lock. */
-static void drain_vcpu(unsigned id, bool all)
+static bool wants_idle(unsigned number, uintptr_t *word)
 {
-	unsigned number = first_to_empty(id, all);
+	if (!cache_of_word(number))
+		return false;
+	if (is_idle(word))
+		return true;
+	glimpse(word);
+	return false;
+}
 
-	if (number == cache_count || !vcpu_close(id))
-		return;
-	for (; number < cache_count; number++) {
-		uintptr_t *word = word_of(id, number);
-
-		if (word && (all || is_idle(word)))
-			empty_words(cache_of_word(number), word);
-		if (word)
-			glimpse(word);
-	}
-	vcpu_reopen(id);
+static void empty_number(unsigned number, uintptr_t *word)
+{
+	empty_words(cache_of_word(number), word);
+	glimpse(word);
 }
 
 /* Memory that may go by age: without a constructor's objects, which would take their addresses with them. */
@@ -477,8 +456,7 @@ static void reclaim(void)
 {
 	if (!cpuslab_spin_trylock(&census_lock))
 		return;
-	for (unsigned id = 0; id < vcpu_ids(); id++)
-		drain_vcpu(id, false);
+	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_age(&caches[number]->depot);
@@ -517,8 +495,7 @@ void magazine_heap_tick(void)
 void magazine_reclaim_all(void)
 {
 	cpuslab_spin_lock(&census_lock);
-	for (unsigned id = 0; id < vcpu_ids(); id++)
-		drain_vcpu(id, true);
+	vcpu_drain(FIRST_CACHE, cache_count, wants_full, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_empty(&caches[number]->depot);

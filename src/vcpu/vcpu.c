@@ -435,6 +435,37 @@ uintptr_t *vcpu_word(unsigned id, unsigned cache)
 	return area ? (uintptr_t *)(area + vcpu_offset(cache)) : NULL;
 }
 
+static unsigned first_wanted(unsigned id, unsigned first, unsigned end,
+			     bool (*wants)(unsigned number, uintptr_t *word))
+{
+	for (unsigned number = first; number < end; number++) {
+		uintptr_t *word = vcpu_word(id, number);
+
+		if (word && wants(number, word))
+			return number;
+	}
+	return end;
+}
+
+void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uintptr_t *word),
+		void (*empty)(unsigned number, uintptr_t *word))
+{
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		/* Most of the ids that are possible have no area, and could not be closed. */
+		if (!__atomic_load_n(&banks[0].areas[id], __ATOMIC_ACQUIRE))
+			continue;
+		unsigned number = first_wanted(id, first, end, wants);
+
+		if (number == end || !vcpu_close(id))
+			continue;
+		while ((number = first_wanted(id, number, end, wants)) < end) {
+			empty(number, vcpu_word(id, number));
+			number++;
+		}
+		vcpu_reopen(id);
+	}
+}
+
 unsigned vcpu_ids(void)
 {
 	return __atomic_load_n(&ids, __ATOMIC_ACQUIRE);

@@ -105,6 +105,15 @@ bool vcpu_enter(void);
 bool vcpu_close(unsigned id);
 void vcpu_reopen(unsigned id);
 
+/*
+ * Empties words with numbers from `first` to before `end`, on every vCPU that can be closed: those that
+ * `wants` tells, to which `empty` then does it.  A vCPU is closed only where `wants` finds such a word from
+ * outside, since that disturbs whoever runs there, and there is mostly no reason to; in the closed area it is
+ * asked again from there on.  Both know which words are their own.
+ */
+void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uintptr_t *word),
+		void (*empty)(unsigned number, uintptr_t *word));
+
 /* A cache's word in the area of an id, for glances from outside; NULL if there is none. */
 uintptr_t *vcpu_word(unsigned id, unsigned cache);
 /* Ids are below this. */
