@@ -10,6 +10,12 @@
  * __rseq_cs_ptr_array and __rseq_exit_point_array tell debuggers and binary translators where the sections
  * are and where they may be left, so that they step over them instead of into an endless abort.
  *
+ * Stacks can be unwound at every instruction.  In the section itself the compiler's own tables hold, as the
+ * stack pointer stays.  The handler lies outside of every function, so it has an entry of its own, which says
+ * that its caller is where its jump leads, with all registers as they are: the jump's distance is read from
+ * the instruction.  By hand, since clang's assembler knows no .cfi_startproc within another, and its common
+ * entry once in a file.
+ *
  * The word is addressed by one register without an index: some processors forward a store to a load of such
  * an address in a cycle, and need seven where there is an index.
  */
@@ -21,6 +27,37 @@
 #define ARCH_HAS_RSEQ 1
 #define ARCH_HAS_PAIR 1
 #define ARCH_HAS_WIDE 1
+
+/*
+ * DWARF: the program counter and how far ahead the jump's distance is, from the handler's first instruction
+ * (5f - 4f) or from the jump; its four bytes, with their sign; and the end of the jump is behind them.
+ *   breg16 AHEAD, dup, deref_size 4, const1u 32, shl, const1u 32, shra, plus, plus_uconst 4
+ */
+#define ARCH_ABORT_CALLER(ahead)                                                                             \
+	".byte 0x16, 16, 14, 0x80, " ahead ", 0x12, 0x94, 4, 8, 32, 0x24, 8, 32, 0x26, 0x22, 0x23, 4\n"
+
+/* For the handler from label 4 over its jump, label 5, to label 6.  "S": its caller made no call. */
+#define ARCH_ABORT_FRAME                                                                                     \
+	".pushsection .eh_frame\n"                                                                           \
+	".ifndef .Lcpuslab_abort_entry\n"                                                                    \
+	".Lcpuslab_abort_entry:\n"                                                                           \
+	".long 8f - 7f\n"                                                                                    \
+	"7:\n"                                                                                               \
+	".long 0\n"                                                                                          \
+	".byte 1\n"                                                                                          \
+	".asciz \"zRS\"\n"                                                                                   \
+	".byte 1, 0x78, 16, 1, 0x1b\n" /* units 1 and -8, the return column, encoding pcrel | sdata4 */      \
+	".byte 0x0c, 7, 0\n"           /* the frame is at the stack pointer */                               \
+	".balign 8, 0\n"                                                                                     \
+	"8:\n"                                                                                               \
+	".endif\n"                                                                                           \
+	".long 8f - 7f\n"                                                                                    \
+	"7:\n"                                                                                               \
+	".long . - .Lcpuslab_abort_entry, 4b - ., 6b - 4b\n"                                                 \
+	".byte 0\n" ARCH_ABORT_CALLER("5b - 4b + 1") ".byte 0x40 + (5b - 4b)\n" /* advance to the jump */    \
+		ARCH_ABORT_CALLER("1") ".balign 8, 0\n"                                                      \
+				       "8:\n"                                                                \
+				       ".popsection\n"
 
 #define ARCH_SECTION_BEGIN                                                                                   \
 	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
@@ -37,9 +74,10 @@
 	".long 0x53053053\n"                                                                                 \
 	"4:\n"                                                                                               \
 	"lock incq %[aborts]\n"                                                                              \
+	"5:\n"                                                                                               \
 	"jmp 0f\n"                                                                                           \
-	".popsection\n"                                                                                      \
-	"0:\n"                                                                                               \
+	"6:\n"                                                                                               \
+	".popsection\n" ARCH_ABORT_FRAME "0:\n"                                                              \
 	"leaq 3b(%%rip), %%rcx\n"                                                                            \
 	"movq %%rcx, %%fs:8(%[rseq])\n"                                                                      \
 	"1:\n"                                                                                               \
@@ -256,15 +294,23 @@ static inline uint32_t arch_id(struct arch_self self)
 		".globl vfork\n"                                                                             \
 		".type vfork, @function\n"                                                                   \
 		"vfork:\n"                                                                                   \
+		".cfi_startproc\n"                                                                           \
 		"subq $8, %rsp\n"                                                                            \
+		".cfi_adjust_cfa_offset 8\n"                                                                 \
 		"call " #before "\n"                                                                         \
 		"addq $8, %rsp\n"                                                                            \
+		".cfi_adjust_cfa_offset -8\n"                                                                \
 		"popq %rdi\n"                                                                                \
+		".cfi_adjust_cfa_offset -8\n"                                                                \
+		".cfi_register %rip, %rdi\n"                                                                 \
 		"movl $58, %eax\n" /* __NR_vfork */                                                          \
 		"syscall\n"                                                                                  \
 		"pushq %rdi\n"                                                                               \
+		".cfi_adjust_cfa_offset 8\n"                                                                 \
+		".cfi_rel_offset %rip, 0\n"                                                                  \
 		"movq %rax, %rdi\n"                                                                          \
 		"jmp " #after "\n" /* returns the process id, or -1 with errno, to vfork's caller */         \
+		".cfi_endproc\n"                                                                             \
 		".size vfork, . - vfork\n"                                                                   \
 		".popsection\n")
 

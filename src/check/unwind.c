@@ -64,7 +64,8 @@ static uint64_t take(struct bytes *bytes, unsigned count)
 	return value;
 }
 
-static uint64_t take_uleb(struct bytes *bytes)
+/* The bits of a number of either kind; *beyond is the first bit above them, and *last their last byte. */
+static uint64_t take_leb(struct bytes *bytes, unsigned *beyond, unsigned *last)
 {
 	uint64_t value = 0;
 	unsigned shift = 0, byte;
@@ -75,22 +76,25 @@ static uint64_t take_uleb(struct bytes *bytes)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
+	*beyond = shift;
+	*last = byte;
 	return value;
+}
+
+static uint64_t take_uleb(struct bytes *bytes)
+{
+	unsigned beyond, last;
+
+	return take_leb(bytes, &beyond, &last);
 }
 
 static int64_t take_sleb(struct bytes *bytes)
 {
-	uint64_t value = 0;
-	unsigned shift = 0, byte;
+	unsigned beyond, last;
+	uint64_t value = take_leb(bytes, &beyond, &last);
 
-	do {
-		byte = (unsigned)take(bytes, 1);
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while (byte & 0x80);
-	if (shift < 64 && byte & 0x40)
-		value |= -(uint64_t)1 << shift;
+	if (beyond < 64 && last & 0x40)
+		value |= -(uint64_t)1 << beyond;
 	return (int64_t)value;
 }
 
@@ -419,7 +423,49 @@ static bool execute(struct machine *machine, const struct description *descripti
 	return true;
 }
 
-/* The few operations that compilers and libc's signal frame use. */
+/* Four bytes anywhere, of code. */
+static bool read_four(uintptr_t address, uintptr_t *result)
+{
+	uint32_t value;
+
+	if (!os_can_read((const void *)address) || !os_can_read((const char *)address + sizeof value - 1))
+		return false;
+	memcpy(&value, (const void *)address, sizeof value);
+	*result = value;
+	return true;
+}
+
+enum {
+	OPERATION_DEREF = 0x06,
+	OPERATION_CONST1U = 0x08,
+	OPERATION_DUP = 0x12,
+	OPERATION_PLUS = 0x22,
+	OPERATION_PLUS_UCONST = 0x23,
+	OPERATION_SHL = 0x24,
+	OPERATION_SHRA = 0x26,
+	OPERATION_BREG = 0x70, /* and those after it: a register and an offset */
+	OPERATION_DEREF_SIZE = 0x94,
+};
+
+/* Of the two on top of the stack, which it replaces; false for no such operation. */
+static bool combine(unsigned operation, uintptr_t *first, uintptr_t second)
+{
+	switch (operation) {
+	case OPERATION_PLUS:
+		*first += second;
+		return true;
+	case OPERATION_SHL:
+		*first <<= second % 64;
+		return true;
+	case OPERATION_SHRA:
+		*first = (uintptr_t)((intptr_t)*first >> second % 64);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The few operations that compilers, libc's signal frame and the abort handlers of arch use. */
 static bool evaluate(struct unwind *unwind, struct bytes expression, const uintptr_t *frame,
 		     uintptr_t *result)
 {
@@ -432,17 +478,27 @@ static bool evaluate(struct unwind *unwind, struct bytes expression, const uintp
 	while (expression.at < expression.end) {
 		unsigned operation = (unsigned)take(&expression, 1);
 
-		if (operation >= 0x70 && operation < 0x70 + ARCH_REGISTERS && depth < STACK_MOST) {
-			/* breg: a register and an offset */
-			stack[depth++] =
-				unwind->registers[operation - 0x70] + (uintptr_t)take_sleb(&expression);
-		} else if (operation == 0x06 && depth) { /* deref */
+		if (operation >= OPERATION_BREG && operation < OPERATION_BREG + ARCH_REGISTERS &&
+		    depth < STACK_MOST) {
+			stack[depth++] = unwind->registers[operation - OPERATION_BREG] +
+					 (uintptr_t)take_sleb(&expression);
+		} else if (operation == OPERATION_CONST1U && depth < STACK_MOST) {
+			stack[depth++] = (uintptr_t)take(&expression, 1);
+		} else if (operation == OPERATION_DUP && depth && depth < STACK_MOST) {
+			stack[depth] = stack[depth - 1];
+			depth++;
+		} else if (operation == OPERATION_DEREF && depth) {
 			if (!read_word(unwind, stack[depth - 1], &stack[depth - 1]))
 				return false;
-		} else if (operation == 0x23 && depth) { /* plus_uconst */
+		} else if (operation == OPERATION_DEREF_SIZE && depth) {
+			if (take(&expression, 1) != 4 || !read_four(stack[depth - 1], &stack[depth - 1]))
+				return false;
+		} else if (operation == OPERATION_PLUS_UCONST && depth) {
 			stack[depth - 1] += take_uleb(&expression);
-		} else {
+		} else if (depth < 2 || !combine(operation, &stack[depth - 2], stack[depth - 1])) {
 			return false;
+		} else {
+			depth--;
 		}
 	}
 	if (!depth)
