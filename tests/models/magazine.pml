@@ -4,8 +4,8 @@
  *
  *   src/arch/x86_64.h           arch_pop, arch_push, arch_peek, arch_replace
  *   src/magazine/magazine.c     take_word, install, take_spare, put_spare, filled_magazine, empty_words,
- *                               vcpu_drain, magazine_alloc_missed, magazine_free_missed
- *   src/vcpu/vcpu.c             vcpu_close, vcpu_reopen
+ *                               magazine_alloc_missed, magazine_free_missed
+ *   src/vcpu/vcpu.c             vcpu_close, vcpu_reopen, vcpu_drain
  *
  * A section begins on any vCPU, and whoever was in a section there has been preempted.  It reads the table, the
  * word and the slot in steps, and ends in one step that commits, misses, or, after a preemption or a fence,
