@@ -319,6 +319,7 @@ int main(void)
 {
 	static const uint32_t sizes[] = {16, 48, 112, 512, 1024, 5120, 32768, 131072, 262144};
 	check_watchdog(60);
+	check_pin(); /* each vCPU has slabs of its own to start with */
 	free(malloc(1));
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		test_capacity(sizes[i]);

@@ -327,6 +327,7 @@ int main(int argc, char **argv)
 	static const uint32_t sizes[] = {16,   32,   48,   80,   112,  128,   208,   256,   448,    896,
 					 1024, 1408, 4096, 5120, 8192, 12288, 28672, 32768, 131072, 262144};
 	check_watchdog(60);
+	check_pin(); /* each vCPU has slabs of its own to start with */
 	free(malloc(1));
 	if (argc > 1) {
 		be_full();

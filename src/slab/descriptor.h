@@ -17,6 +17,7 @@ struct slab {
 	uint8_t bin;                  /* while it is in one */
 	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in slab.c */
 	struct slab_cache *cache;
+	uint16_t home; /* the vCPU whose its untouched objects are; under the cache's lock, as they are */
 	union {
 		uint8_t narrow[0];
 		uint16_t wide[0];

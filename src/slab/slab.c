@@ -10,6 +10,7 @@
 #include "page/page.h"
 #include "slab/descriptor.h"
 #include "slab/geometry.h"
+#include "vcpu/vcpu.h"
 
 enum {
 	NO_INDEX = UINT16_MAX,
@@ -37,7 +38,7 @@ enum slab_flags {
 /* So many that the descriptor with their records is a block of metadata that can be used again. */
 static void limit_to_records(const struct slab_cache *cache, struct geometry *geometry)
 {
-	uint32_t most = (DESCRIPTOR_MOST - sizeof(struct slab) - sizeof(uint64_t)) /
+	uint32_t most = (DESCRIPTOR_MOST - offsetof(struct slab, index) - sizeof(uint64_t)) /
 			(geometry->index_bytes + cache->traits.checks->record_bytes);
 
 	if (geometry->objects <= most)
@@ -64,7 +65,7 @@ static void choose_geometry(struct slab_cache *cache)
 /* Where a descriptor's records begin, if it has any. */
 static size_t index_end(const struct slab_cache *cache)
 {
-	return sizeof(struct slab) + (cache->wide ? 2u : 1u) * cache->objects;
+	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
 }
 
 static size_t records_start(const struct slab_cache *cache)
@@ -195,21 +196,43 @@ static bool try_lock_slab(struct slab *slab)
 	return cpuslab_pagelock_trylock_expecting(&slab->lock, cpuslab_pagelock_flags(&slab->lock));
 }
 
-/*
- * Locks a slab that has a free object; NULL where there is none.  One in which somebody is freeing at this
- * instant is passed over: it must not be waited for with the cache's lock, and others do as well.
- */
-static struct slab *lock_slab_with_free_object(struct slab_cache *cache)
+/* Who takes untouched objects: a vCPU by its id, or an allocation that takes them wherever they are. */
+enum { ANYONE = -1, FOREIGN_MOST = 64 };
+
+static int vcpu_here(void)
 {
+	return (uint16_t)arch_id(vcpu_self);
+}
+
+/* Whether a slab has untouched objects that are another vCPU's.  With the cache's lock. */
+static bool is_foreign(const struct slab_cache *cache, const struct slab *slab, int taker)
+{
+	return taker != ANYONE && slab->home != taker &&
+	       __atomic_load_n(&slab->bump, __ATOMIC_RELAXED) < cache->objects;
+}
+
+/*
+ * Locks a slab that has a free object for this taker; NULL where there is none.  One in which somebody is
+ * freeing at this instant is passed over: it must not be waited for with the cache's lock, and others do as
+ * well.  After so many foreign ones, which take time, the next will do.
+ */
+static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int taker)
+{
+	unsigned foreign = 0;
+
 	for (int bin = SLAB_BINS - 1; bin >= 0; bin--)
-		for (struct slab *slab = cache->partial[bin]; slab; slab = slab->next)
+		for (struct slab *slab = cache->partial[bin]; slab; slab = slab->next) {
+			if (is_foreign(cache, slab, taker) && foreign++ < FOREIGN_MOST)
+				continue;
 			if (try_lock_slab(slab))
 				return slab;
+		}
 	struct slab *slab = cache->empty;
 
 	if (!slab || !try_lock_slab(slab))
 		return NULL;
 	cache->empty = NULL;
+	slab->home = (uint16_t)vcpu_here();
 	return slab;
 }
 
@@ -350,7 +373,7 @@ static void end_unlocked(struct slab_cache *cache)
 static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
 {
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .cache = cache};
+	*slab = (struct slab){.base = base, .head = NO_INDEX, .cache = cache, .home = (uint16_t)vcpu_here()};
 	cpuslab_pagelock_init(&slab->lock, flags);
 	if (cache->traits.hardened)
 		harden(cache, slab, zeroed);
@@ -530,10 +553,11 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
 {
 	unsigned taken = 0;
+	int here = vcpu_here();
 
 	lock_cache(cache);
 	while (taken < count) {
-		struct slab *slab = lock_slab_with_free_object(cache);
+		struct slab *slab = lock_slab_with_free_object(cache, here);
 
 		if (!slab) {
 			/* With something to return, no constructor need run. */
@@ -541,6 +565,9 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 				break;
 			slab = create_slab(cache);
 		}
+		/* When the system has no more, what is another vCPU's is better than nothing. */
+		if (!slab)
+			slab = lock_slab_with_free_object(cache, ANYONE);
 		if (!slab)
 			break;
 		taken += take_and_unlock(cache, slab, objects + count - taken, count - taken);
@@ -613,7 +640,7 @@ void *slab_try_alloc(struct slab_cache *cache)
 	void *object = NULL;
 
 	if (try_lock_cache(cache)) {
-		struct slab *slab = lock_slab_with_free_object(cache);
+		struct slab *slab = lock_slab_with_free_object(cache, ANYONE);
 
 		if (slab)
 			(void)take_and_unlock(cache, slab, &object + 1, 1);

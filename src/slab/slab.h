@@ -16,6 +16,10 @@
  * slabs drain.  One empty slab is kept for each cache; the others return to the page room, unless the cache
  * keeps its memory to its type: then they count as the sparsest.
  *
+ * A slab's untouched objects go to the vCPU that made it, while there is memory for others to make theirs: so
+ * what one thread allocates as it grows lies together, on pages that the system gave it one after the other,
+ * and not object by object between another's.  Those that have come back go to whoever asks.
+ *
  * The slabs of a debugged cache hold slots (check/zones.h), each with a record behind the index array, and
  * all of them are in some list, so that they can be visited while they are in use.
  *
