@@ -6,7 +6,12 @@
  */
 #include "check.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 enum { PAGE = 4096, SLOTS = 64 };
 
@@ -174,6 +179,56 @@ static void rate(size_t size)
 		free(object[i]);
 }
 
+/* ---- a system that refuses ------------------------------------------------------------------------------
+ */
+
+enum { LEFT_OPEN = 20 };
+
+/* Frees objects while this thread is refused any mapping; whether it could be arranged. */
+static void *free_refused(void *argument)
+{
+	char **object = argument;
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		return NULL;
+	for (unsigned i = 0; i < LEFT_OPEN; i++)
+		free(object[i]);
+	return object;
+}
+
+/* A place whose pages the system would not take is kept from use, and comes back when it does. */
+static void refusal(void)
+{
+	char *object[LEFT_OPEN], *other[SLOTS];
+
+	for (unsigned i = 0; i < LEFT_OPEN; i++)
+		object[i] = alloc_guarded(100);
+	if (!check_join(check_thread(free_refused, object))) {
+		printf("no seccomp filters here: not shown where mappings are refused\n");
+		return;
+	}
+	CHECK(guarded("live") >= LEFT_OPEN && guarded("bytes") < LEFT_OPEN * 100);
+	/* The pool is used as far as it goes; none of them is given out before it was closed. */
+	for (unsigned i = 0; i < SLOTS; i++)
+		CHECK((other[i] = malloc(100)));
+	CHECK(guarded("live") == SLOTS / 2);
+	for (unsigned i = 0; i < SLOTS; i++)
+		free(other[i]);
+	/* What libc keeps for its threads may be among them. */
+	CHECK(guarded("live") <= 4, "%lu live", guarded("live"));
+}
+
+/* ---- how many in a second --------------------------------------------------------------------------------
+ */
+
 static uint64_t milliseconds(void)
 {
 	struct timespec now;
@@ -281,6 +336,7 @@ int main(int argc, char **argv)
 		family();
 		exhaustion();
 		reuse();
+		refusal();
 	} else if (strcmp(what, "rate") == 0) {
 		rate(1024);
 		rate(2000);

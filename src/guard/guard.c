@@ -18,14 +18,18 @@ enum {
 	SAVED_PART = 16,        /* of a second: as many as come in it may be guarded at once */
 };
 
-/* Ages of slots: 0 of one that was never used, n of the one that was freed as the n-th, and this. */
-static const uint64_t IN_USE = UINT64_MAX;
+/*
+ * Ages of slots: 0 of one that was never used, n of the one that was freed as the n-th, and these.  OPEN: it
+ * was freed, but the system has refused to take its pages, so that what is in it could still be reached.
+ */
+static const uint64_t IN_USE = UINT64_MAX, OPEN = UINT64_MAX - 1;
 
 struct guard_state guard;
 struct guard_slot *guard_slots;
 static uint64_t *ages;
 static uint64_t frees; /* how many there were */
 static uint64_t live, pages, bytes, picked, refused;
+static uint64_t left_open; /* slots of that age; they count as live */
 
 /* ---- the pool -------------------------------------------------------------------------------------------
  */
@@ -80,7 +84,7 @@ static unsigned claim(void)
 	}
 	for (;;) {
 		unsigned oldest = guard.slots;
-		uint64_t age = IN_USE;
+		uint64_t age = OPEN;
 
 		for (unsigned i = 0; i < guard.slots; i++) {
 			uint64_t found = __atomic_load_n(&ages[i], __ATOMIC_RELAXED);
@@ -219,10 +223,45 @@ static bool occupy(struct guard_slot *slot, size_t requested)
 	return true;
 }
 
+/* Takes the pages of a freed slot from everybody; its address space stays.  False where the system refuses.
+ */
+static bool vacate(unsigned number)
+{
+	struct span span = span_of(&guard_slots[number]);
+
+	if (os_reserve_again(span.start, span.bytes) != 0) {
+		__atomic_fetch_add(&left_open, 1, __ATOMIC_RELAXED);
+		/* Release: whoever tries again finds the slot as it was left. */
+		__atomic_store_n(&ages[number], OPEN, __ATOMIC_RELEASE);
+		return false;
+	}
+	__atomic_fetch_sub(&pages, span.bytes / OS_PAGE_BYTES, __ATOMIC_RELAXED);
+	release(number);
+	return true;
+}
+
+/* Tries again with the slots that are open, as long as the system lets it. */
+static void vacate_open(void)
+{
+	for (unsigned i = 0; i < guard.slots; i++) {
+		uint64_t age = OPEN;
+
+		/* One thread gets it. */
+		if (!__atomic_compare_exchange_n(&ages[i], &age, IN_USE, false, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED))
+			continue;
+		__atomic_fetch_sub(&left_open, 1, __ATOMIC_RELAXED);
+		if (!vacate(i))
+			return;
+	}
+}
+
 __attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
 {
 	if (requested > GUARD_LARGEST || !within_time())
 		return refuse();
+	if (__atomic_load_n(&left_open, __ATOMIC_RELAXED))
+		vacate_open();
 	unsigned number = claim();
 
 	if (number == guard.slots)
@@ -274,22 +313,6 @@ static void check_slack(const struct guard_slot *slot)
 	stop_unless_continuing();
 }
 
-/* Takes the pages of a slot from everybody; its address space stays. */
-static void vacate(struct guard_slot *slot)
-{
-	unsigned number = (unsigned)(slot - guard_slots);
-	struct span span = span_of(slot);
-	bool closed = os_reserve_again(span.start, span.bytes) == 0;
-
-	__atomic_fetch_sub(&bytes, slot->requested, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->state, GUARD_FREED, __ATOMIC_RELEASE);
-	/* Where the system refuses, the slot is never used again: what is in it could still be reached. */
-	if (closed) {
-		__atomic_fetch_sub(&pages, span.bytes / OS_PAGE_BYTES, __ATOMIC_RELAXED);
-		release(number);
-	}
-}
-
 __attribute__((noinline)) void guard_free(void *object, size_t stated)
 {
 	struct guard_slot *slot = slot_of(object);
@@ -307,7 +330,9 @@ __attribute__((noinline)) void guard_free(void *object, size_t stated)
 	}
 	check_slack(slot);
 	slot->freed = this_thread();
-	vacate(slot);
+	__atomic_fetch_sub(&bytes, slot->requested, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->state, GUARD_FREED, __ATOMIC_RELEASE);
+	(void)vacate((unsigned)(slot - guard_slots));
 }
 
 /* ---- questions ------------------------------------------------------------------------------------------
