@@ -2,11 +2,12 @@
 /*
  * malloc_errors: a wrong free stops the process with one line that names the pointer, and for objects of a
  * cache the cache's object size; a right program prints nothing at all.  What a crash reporter does then, in
- * a handler of SIGABRT, works: a backtrace, and allocations of all sizes.
+ * a handler of SIGABRT, works: a backtrace, allocations of all sizes, malloc_trim and malloc_info.
  */
 #include "check.h"
 
 #include <execinfo.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 enum { OTHERS = 5000 };
@@ -22,6 +23,7 @@ struct error {
 		ONCE,
 		TWICE_IN_A_ROW,
 		TWICE_APART,
+		TWICE_TRIMMED,
 		FOREIGN_STATIC,
 		FOREIGN_STACK,
 		FOREIGN_CODE,
@@ -55,7 +57,7 @@ static void commit(void *argument)
 	const struct error *error = argument;
 	static int static_object[64];
 	int stack_object[64] = {0};
-	char *object = malloc(error->size);
+	char *object = malloc(error->size), *other;
 	CHECK(object);
 	memset(object, 1, error->size);
 	report->usable = malloc_usable_size(object);
@@ -78,6 +80,13 @@ static void commit(void *argument)
 		if (error->size < 100000)
 			for (int i = 0; i < OTHERS; i++)
 				free(others[i]);
+		break;
+	case TWICE_TRIMMED:
+		/* With one other between, so that malloc_trim comes upon it. */
+		other = malloc(error->size);
+		free_hidden(object);
+		free_hidden(other);
+		free_hidden(object);
 		break;
 	case FOREIGN_STATIC:
 		report->pointer = static_object + 4;
@@ -143,6 +152,10 @@ static void report_crash(int signal_number)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			free(objects[i]);
 	}
+	malloc_trim(0);
+	FILE *nowhere = fopen("/dev/null", "w");
+	CHECK(nowhere && malloc_info(0, nowhere) == 0);
+	fclose(nowhere);
 	_exit(REPORTED);
 }
 
@@ -171,6 +184,8 @@ static struct error errors[] = {
 	{"100 bytes twice, others between", 100, 0, TWICE_APART},
 	{"1000 bytes twice, others between", 1000, 0, TWICE_APART},
 	{"3000 bytes twice, others between", 3000, 0, TWICE_APART},
+	{"100 bytes twice, one between", 100, 0, TWICE_TRIMMED},
+	{"3000 bytes twice, one between", 3000, 0, TWICE_TRIMMED},
 	{"inside a 40 MiB mapping", 40 << 20, 1 << 20, ONCE},
 	{"inside a 3 MiB block", 3 << 20, 4096, ONCE},
 	{"inside a 300000-byte block", 300000, 64, ONCE},

@@ -4,7 +4,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cpuslab/lock.h"
 #include "os/os.h"
+
+static __thread struct cpuslab_spinlock *lock_of_walk;
+
+void corruption_begin_walk(struct cpuslab_spinlock *lock)
+{
+	lock_of_walk = lock;
+}
+
+void corruption_end_walk(void)
+{
+	lock_of_walk = NULL;
+}
+
+static void give_up_walk(void)
+{
+	struct cpuslab_spinlock *lock = lock_of_walk;
+
+	lock_of_walk = NULL;
+	if (lock)
+		cpuslab_spin_unlock(lock);
+}
 
 _Noreturn void corruption_abort(const char *cache, const void *pointer, const char *what)
 {
@@ -12,6 +34,7 @@ _Noreturn void corruption_abort(const char *cache, const void *pointer, const ch
 	int length = snprintf(line, sizeof line, "cpuslab: %s: %p: %s (pid %d)\n", cache ? cache : "no cache",
 			      pointer, what, (int)os_process_id());
 
+	give_up_walk();
 	if (length > 0)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
 	abort();

@@ -3,10 +3,18 @@
  * check/corruption: how the library stops a program that has broken its heap.
  *
  * One line on standard error, by write(2) alone, that names the cache, the pointer and what is wrong; then
- * abort().  Called with or without locks held, from any room; allocates nothing.
+ * abort().  Called from any room; allocates nothing.  With no lock held, since what the program does when it
+ * is aborted may allocate, trim and ask for statistics; but for the lock of a walk over all caches, of which
+ * the rooms that find the damage know nothing: that one is given up here.
  */
 #ifndef CPUSLAB_CORRUPTION_H
 #define CPUSLAB_CORRUPTION_H
+
+struct cpuslab_spinlock;
+
+/* Around a walk of the calling thread, which holds this lock, and is on no other walk. */
+void corruption_begin_walk(struct cpuslab_spinlock *lock);
+void corruption_end_walk(void);
 
 /* `cache` is NULL where the memory belongs to none. */
 _Noreturn void corruption_abort(const char *cache, const void *pointer, const char *what);

@@ -3,12 +3,34 @@
 #include <assert.h>
 #include <string.h>
 
+#include "check/corruption.h"
 #include "linked/front.h"
 #include "page/page.h"
 
 static struct linked_cache *caches[VCPU_CACHES]; /* by number; NULL for none */
 static unsigned cache_count;                     /* numbers of linked caches are below this */
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+
+/* For a walk that frees, and may find damage. */
+static void lock_census(void)
+{
+	cpuslab_spin_lock(&census_lock);
+	corruption_begin_walk(&census_lock);
+}
+
+static bool try_lock_census(void)
+{
+	if (!cpuslab_spin_trylock(&census_lock))
+		return false;
+	corruption_begin_walk(&census_lock);
+	return true;
+}
+
+static void unlock_census(void)
+{
+	corruption_end_walk();
+	cpuslab_spin_unlock(&census_lock);
+}
 
 /* ---- words from outside ---------------------------------------------------------------------------------
  */
@@ -82,7 +104,7 @@ bool linked_create(struct linked_cache *cache, const struct linked_traits *trait
 
 bool linked_destroy(struct linked_cache *cache)
 {
-	cpuslab_spin_lock(&census_lock);
+	lock_census();
 	/* Nobody is in a section on these words, so that no area needs to be closed. */
 	empty_words(cache);
 	linked_release_empty(cache);
@@ -93,7 +115,7 @@ bool linked_destroy(struct linked_cache *cache)
 		while (cache_count && !caches[cache_count - 1])
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
-	cpuslab_spin_unlock(&census_lock);
+	unlock_census();
 	if (empty)
 		vcpu_give_number(cache->number);
 	return empty;
@@ -190,8 +212,8 @@ static bool is_quiet(struct linked_cache *cache)
 void linked_reclaim(bool all)
 {
 	if (all)
-		cpuslab_spin_lock(&census_lock);
-	else if (!cpuslab_spin_trylock(&census_lock))
+		lock_census();
+	else if (!try_lock_census())
 		return; /* another thread is at it */
 	vcpu_drain(0, cache_count, all ? wants_full : wants_idle, empty_number);
 	for (unsigned number = 0; number < cache_count; number++) {
@@ -203,7 +225,7 @@ void linked_reclaim(bool all)
 			cache->glimpsed = cache->lock_acquires;
 		}
 	}
-	cpuslab_spin_unlock(&census_lock);
+	unlock_census();
 }
 
 /* ---- reports --------------------------------------------------------------------------------------------
