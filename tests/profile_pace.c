@@ -133,7 +133,7 @@ static void totals_are_right(void)
 							    ASKED << check_below(&random, 4)});
 		if (n % 1000 == 0)
 			profile.widened = ASKED << check_below(&random, 6);
-		profile.paced_samples = profile.samples; /* the clock is not asked */
+		profile.paced_load = profile.samples; /* the clock is not asked */
 		uint64_t chosen = profile_choice()->interval;
 		uint64_t interval = size <= 32768 && profile.widened < chosen ? chosen : profile.widened;
 
@@ -176,7 +176,7 @@ static void each_choice_counts(void)
 	start(ASKED);
 	for (unsigned i = 0; i < KEPT; i++) {
 		profile.widened = ASKED << i % 4;
-		profile.paced_samples = profile.samples;
+		profile.paced_load = profile.samples;
 		profile_turn();
 		set_choice(&(struct profile_choice){check_random(&random) | 1, check_random(&random),
 						    ASKED << i % 4});
@@ -188,7 +188,7 @@ static void each_choice_counts(void)
 		const void *object = (const void *)((n + 1) * 0x1000ul);
 
 		CHECK(choice);
-		profile.paced_samples = profile.samples;
+		profile.paced_load = profile.samples;
 		if (profile_watches(choice, profile_bound(choice, SIZE), object))
 			profile_allocated(choice, object, SIZE);
 		add(&all, SIZE, choice->interval);
@@ -240,6 +240,17 @@ static void objects_are_independent(void)
 	CHECK(squares / ROUNDS > variance / 2 && squares / ROUNDS < variance * 2);
 }
 
+/* What is watched is not all that costs: so do frees of what lies beside it. */
+static void visits_are_bounded(void)
+{
+	start(PROFILE_INTERVAL);
+	for (unsigned n = 0; n < 4000 * PROFILE_VISITS; n++)
+		profile_visited();
+	profile_turn();
+	CHECK(profile_choice()->interval > PROFILE_INTERVAL, "%lu visits change nothing", profile.visits);
+	CHECK(!profile.samples);
+}
+
 /* A program that does nothing else would have its stack walked at nearly every call. */
 static void samples_are_bounded(void)
 {
@@ -265,5 +276,6 @@ int main(void)
 	each_choice_counts();
 	objects_are_independent();
 	samples_are_bounded();
+	visits_are_bounded();
 	return 0;
 }

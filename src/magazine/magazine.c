@@ -342,8 +342,10 @@ static bool free_is_watched(const struct cache *cache, void *object)
 		set_page_id(object, cache->id);
 		return false;
 	}
-	if (profiled)
+	if (profiled) {
+		profile_visited();
 		profile_freed(object);
+	}
 	return is_watched(cache, choice_in_force(), object) || (chosen && guard_picks_freed());
 }
 
@@ -1069,7 +1071,7 @@ static void watch_pages(void)
  * A choice lasts longer than the one before: a program that has just begun is profiled at a pace that suits
  * it (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
  */
-enum { TURN_FIRST = 8, TURN_LAST = 500 };  /* milliseconds */
+enum { TURN_FIRST = 16, TURN_LAST = 500 }; /* milliseconds */
 enum { WALK_NANOSECONDS = 1000000 / 400 }; /* in each of them */
 static uint64_t next_turn, turn_milliseconds;
 

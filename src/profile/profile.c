@@ -91,20 +91,22 @@ uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64
  */
 static void look_at_pace(uint64_t least)
 {
-	uint64_t samples = __atomic_load_n(&profile.samples, __ATOMIC_RELAXED);
-	uint64_t before = __atomic_load_n(&profile.paced_samples, __ATOMIC_RELAXED);
+	uint64_t load = __atomic_load_n(&profile.samples, __ATOMIC_RELAXED) +
+			__atomic_load_n(&profile.visits, __ATOMIC_RELAXED) / PROFILE_VISITS;
+	uint64_t before = __atomic_load_n(&profile.paced_load, __ATOMIC_RELAXED), came = load - before;
 
-	if (samples - before < least ||
-	    !__atomic_compare_exchange_n(&profile.paced_samples, &before, samples, false, __ATOMIC_RELAXED,
+	/* Where visits were missed it may have become less: then nothing came. */
+	if ((int64_t)came < (int64_t)least ||
+	    !__atomic_compare_exchange_n(&profile.paced_load, &before, load, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		return;
 	uint64_t now = os_cpu_nanoseconds();
 	uint64_t spent = now - __atomic_exchange_n(&profile.paced_at, now, __ATOMIC_RELAXED);
 	uint64_t widened = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
-	uint64_t paced = profile_pace(profile.last_interval, widened, samples - before, spent);
+	uint64_t paced = profile_pace(profile.last_interval, widened, came, spent);
 
 	/* A few samples say that they are few, and not that they are many. */
-	if (samples - before >= PACE_SAMPLES || paced < widened)
+	if (came >= PACE_SAMPLES || paced < widened)
 		__atomic_store_n(&profile.widened, paced, __ATOMIC_RELAXED);
 }
 
@@ -161,7 +163,7 @@ static bool start(uint64_t wanted)
 		os_purge(profile.tables, sizeof(struct profile_tables));
 	profile.secret += (uintptr_t)tables;
 	profile.widened = wanted;
-	profile.samples = profile.paced_samples = 0;
+	profile.samples = profile.visits = profile.paced_load = 0;
 	profile.paced_at = os_cpu_nanoseconds();
 	profile.lost = profile.in_use = 0;
 	profile.reach = PROFILE_PLACES;

@@ -19,9 +19,10 @@
  * since: who finds a mark must know its choice, so that the last PROFILE_CHOICES of them are kept.
  *
  * The cost is bounded.  When samples come too fast for the CPU time that passes, the interval is widened: at
- * once, by a coin for each watched object that is allocated; and at the next choice, by watching fewer.  Both
- * depend on what was seen before alone, so that an object's chance is known when it is allocated.  Its sample
- * is kept under the interval that was in force, and stands for as many objects as that says.  The time of the
+ * once, by a coin for each watched object that is allocated; and at the next choice, by watching fewer.  So
+ * it is when too many objects are freed that merely have a watched one in their page (VISITS).  Both depend
+ * on what was seen before alone, so that an object's chance is known when it is allocated.  Its sample is
+ * kept under the interval that was in force, and stands for as many objects as that says.  The time of the
  * next choice must not depend on samples: a choice that happens to watch a busy address would end early, and
  * one that happens to miss it go on.
  *
@@ -55,6 +56,7 @@ enum {
 	PROFILE_WINDOW = 16,          /* places in which it may lie */
 	PROFILE_INTERVAL = 512 << 10, /* bytes, unless somebody asks for another */
 	PROFILE_CHOICES = 256,        /* a power of two */
+	PROFILE_VISITS = 32,          /* so many cost as much as a sample */
 };
 
 /* Read from outside, too: see tools/profile.c. */
@@ -93,17 +95,18 @@ struct profile_choice {
 struct profile_state {
 	uint64_t interval;      /* mean bytes between samples, as asked for; 0: no profile runs */
 	uint64_t last_interval; /* of the profile that runs, or ran last */
-	uint64_t wanted;  /* what `interval` is to be; written by whoever wants it, in this process or from
-			     outside */
-	uint64_t widened; /* the interval in force, at least that of the choice */
-	uint64_t samples; /* so far */
-	uint64_t paced_samples; /* of them, when the pace was looked at */
-	uint64_t paced_at;      /* CPU time of the process then, in nanoseconds */
-	uint64_t in_use;        /* bytes, estimated */
-	uint64_t lost;          /* samples for which there was no room */
-	uint64_t reach;         /* places that hold any object's entry so far */
-	uint64_t choice;        /* number of the one in force; changes after what it stands for */
-	uint64_t secret;        /* what random numbers are made from */
+	uint64_t wanted;     /* what `interval` is to be; written by whoever wants it, in this process or from
+				outside */
+	uint64_t widened;    /* the interval in force, at least that of the choice */
+	uint64_t samples;    /* so far */
+	uint64_t visits;     /* frees that came to a slow path because of them; some are missed */
+	uint64_t paced_load; /* what both were, as samples, when the pace was looked at */
+	uint64_t paced_at;   /* CPU time of the process then, in nanoseconds */
+	uint64_t in_use;     /* bytes, estimated */
+	uint64_t lost;       /* samples for which there was no room */
+	uint64_t reach;      /* places that hold any object's entry so far */
+	uint64_t choice;     /* number of the one in force; changes after what it stands for */
+	uint64_t secret;     /* what random numbers are made from */
 	struct profile_tables *tables;
 	struct profile_choice choices[PROFILE_CHOICES]; /* by the number's remainder */
 };
@@ -161,8 +164,8 @@ static inline const struct profile_choice *profile_choice(void)
 }
 
 /*
- * What the interval in force becomes after `samples` in `nanoseconds` of CPU time.  Samples have about a
- * hundredth of the time; an interval that is smaller than usual is kept, whatever it costs.
+ * What the interval in force becomes after `samples`, with the visits, in `nanoseconds` of CPU time.  They
+ * have some thousandths of the time; an interval that is smaller than usual is kept, whatever it costs.
  */
 uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64_t nanoseconds);
 
@@ -178,6 +181,14 @@ static inline bool profile_watches(const struct profile_choice *choice, uint64_t
 void profile_allocated(const struct profile_choice *choice, const void *object, size_t size);
 /* The same for one that no choice knows: each call decides anew.  True when it is a sample. */
 bool profile_allocated_large(const void *object, size_t size);
+/* Counts a free that is on a slow path because its object may be a sample. */
+static inline void profile_visited(void)
+{
+	/* Two at once may count as one: no more than the pace hangs on it. */
+	__atomic_store_n(&profile.visits, __atomic_load_n(&profile.visits, __ATOMIC_RELAXED) + 1,
+			 __ATOMIC_RELAXED);
+}
+
 /* Notes that an object is freed, if it was sampled. */
 void profile_freed(const void *object);
 
