@@ -34,6 +34,9 @@ bool lock_kinds_demote(void);
 /* The two spinlocks that the migratory test passes to and fro. */
 struct cpuslab_spinlock *lock_kinds_spin(bool demoting);
 
+/* A counter for the owners of a contended lock: its address is like that of no lock here (see there). */
+uint64_t *lock_kinds_guarded(void);
+
 /* Finds those that are libraries of their own.  Before anything else. */
 void lock_kinds_find(void);
 

@@ -22,10 +22,12 @@
 #include "launch.h"
 #include "lock_kinds.h"
 #include "machine.h"
+#include "statistics.h"
 #include "ticks.h"
 #include "unlock_share.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -33,13 +35,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAIRS = 20000, TURNS = 2000, REST = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
+enum { PAIRS = 20000, TURNS = 2000, REST = 500, TRIPS = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
+enum { ROUNDS_MOST = 1000, ROUNDS_OF_A_PLACE = 5 };
+#define PLACES_DIFFER 1.5
 
 enum part {
 	PART_WHICH,     /* which kinds are there: bits of them */
 	PART_ALONE,     /* ticks of a pair */
 	PART_MIGRATORY, /* ticks of: the first acquisition of a turn; a later one; a pair, all in all */
-	PART_CONTENDED, /* turns a second; the longest wait in microseconds */
+	PART_CONTENDED, /* turns a second; the longest wait in microseconds; ticks of a line to and fro */
 };
 
 /* One window. */
@@ -210,14 +214,14 @@ static void measure_migratory(const struct request *request, struct reply *reply
 
 static struct contender {
 	pthread_t thread;
-	uint64_t turns, longest;
+	uint64_t turns, longest, trips;
 	unsigned place;
 	bool lost;
 } OWN_LINES contenders[THREADS_MAX];
 
 static struct {
 	uint64_t end OWN_LINES; /* of the window, in ticks; 0 until the first contender runs */
-	uint64_t value OWN_LINES;
+	uint32_t ball OWN_LINES;
 	pthread_barrier_t start OWN_LINES;
 	const struct lock_kind *kind;
 	unsigned inside, outside;
@@ -229,6 +233,22 @@ static inline void work(unsigned amount)
 {
 	for (; amount > 0; amount--)
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/*
+ * How long a line takes from the first two contenders' CPUs to each other and back.  The CPUs of a virtual
+ * machine move about in their host, and are then close to each other or far away: this tells which figures
+ * are of which place.
+ */
+static void play_ball(struct contender *me)
+{
+	uint64_t start = ticks();
+	for (unsigned trip = 0; trip < TRIPS; trip++) {
+		while (__atomic_load_n(&contest.ball, __ATOMIC_ACQUIRE) % 2 != me->place)
+			;
+		__atomic_fetch_add(&contest.ball, 1, __ATOMIC_RELEASE);
+	}
+	me->trips = ticks() - start;
 }
 
 static void *contend(void *argument)
@@ -246,21 +266,26 @@ static void *contend(void *argument)
 	}
 	pthread_barrier_wait(&contest.start);
 	struct window opened = open_window();
+	/* Nothing is stored meanwhile but what the lock guards: see lock_kinds.c. */
+	uint64_t *guarded = lock_kinds_guarded(), turns = 0, longest = 0;
 	uint64_t end = 0, mine = ticks() + contest.length;
 	if (__atomic_compare_exchange_n(&contest.end, &end, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		end = mine;
 	for (uint64_t before; (before = ticks()) < end;) {
 		contest.kind->lock();
 		uint64_t waited = ticks() - before;
-		contest.value++;
+		++*guarded;
 		work(contest.inside);
 		contest.kind->unlock();
-		if (waited > me->longest)
-			me->longest = waited;
-		me->turns++;
+		longest = waited > longest ? waited : longest;
+		turns++;
 		work(contest.outside);
 	}
+	me->turns = turns;
+	me->longest = longest;
 	if (contest.pinned) {
+		if (me->place < 2)
+			play_ball(me);
 		me->lost = lost_the_cpu(opened);
 		prefer_nobody();
 	}
@@ -276,6 +301,7 @@ static void measure_contended(const struct request *request, struct reply *reply
 	contest.inside = request->inside;
 	contest.outside = request->outside;
 	contest.end = 0;
+	contest.ball = 0;
 	contest.length = (uint64_t)(tick_rate * request->milliseconds / 1000);
 	/* The measuring thread sleeps meanwhile: the CPUs are the contenders'. */
 	contest.pinned = request->threads <= machine_cpus();
@@ -301,6 +327,7 @@ static void measure_contended(const struct request *request, struct reply *reply
 	cpuslab_pagelock_set_unfairness(before);
 	reply->value[0] = (double)turns * 1000 / request->milliseconds;
 	reply->value[1] = 1e6 * (double)longest / tick_rate;
+	reply->value[2] = (double)contenders[0].trips / TRIPS;
 }
 
 static void *nothing(void *argument)
@@ -350,6 +377,7 @@ int worker_locks(int argc, char **argv)
 struct metric {
 	const char *name, *unit;
 	enum better better;
+	const char *column; /* of what is not the locks': one sample a round, in a column of this name */
 };
 
 /* One row of a table: what is asked of each of these kinds, so many times. */
@@ -415,9 +443,12 @@ static void add_round(struct bench *bench, const struct row *row, enum lock_kind
 		const struct metric *metric = &row->metrics[m];
 		struct cell cell = {row->group,   row->test,    row->parameter,
 				    metric->name, metric->unit, metric->better};
-		/* A run of one acquisition has no later ones. */
+		if (metric->column && kind != row->kinds[0])
+			continue;
+		/* A run of one acquisition has no later ones; a contest of many threads is of no two CPUs. */
 		if (reply->value[m] > 0)
-			results_add(&bench->results, &cell, lock_kinds[kind].name,
+			results_add(&bench->results, &cell,
+				    metric->column ? metric->column : lock_kinds[kind].name,
 				    kind == KIND_EMPTY ? ROLE_FLOOR : ROLE_MEASURED, reply->value[m]);
 	}
 }
@@ -475,7 +506,7 @@ static void run_alone(struct lock_bench *l)
 	run_row(l, &(struct row){.group = "locks",
 				 .test = "alone",
 				 .parameter = "lock and unlock",
-				 .metrics = {{"pair", TICKS_UNIT, BETTER_LOWER}},
+				 .metrics = {{"pair", TICKS_UNIT, BETTER_LOWER, NULL}},
 				 .kinds = kinds,
 				 .kind_count = LOCK_KINDS,
 				 .rounds = 101,
@@ -500,9 +531,9 @@ static void run_migratory(struct lock_bench *l)
 		run_row(l, &(struct row){.group = "locks",
 					 .test = "migratory",
 					 .parameter = parameter,
-					 .metrics = {{"remote acquisition", TICKS_UNIT, BETTER_LOWER},
-						     {"local acquisition", TICKS_UNIT, BETTER_LOWER},
-						     {"pair, whole turn", TICKS_UNIT, BETTER_LOWER}},
+					 .metrics = {{"remote acquisition", TICKS_UNIT, BETTER_LOWER, NULL},
+						     {"local acquisition", TICKS_UNIT, BETTER_LOWER, NULL},
+						     {"pair, whole turn", TICKS_UNIT, BETTER_LOWER, NULL}},
 					 .kinds = kinds,
 					 .kind_count = 2,
 					 .rounds = 21,
@@ -518,16 +549,79 @@ static unsigned usual_races(void)
 	return races;
 }
 
+static const char line_metric[] = "line to and fro", line_column[] = "these CPUs";
+
+static const struct series *series_of(const struct lock_bench *l, const struct row *row, const char *metric,
+				      const char *column)
+{
+	struct cell cell = {
+		.group = row->group, .test = row->test, .parameter = row->parameter, .metric = metric};
+	return results_find(&l->bench->results, &cell, column);
+}
+
+struct share {
+	double lines,
+		worst; /* medians: of the line's way; of our turns to those of whom we are worst beside */
+	unsigned rounds;
+};
+
+/* Over the rounds whose line took from `low` to less than `high`.  Our lock is the first of the row. */
+static struct share share_between(const struct lock_bench *l, const struct row *row, double low, double high)
+{
+	const struct series *line = series_of(l, row, line_metric, line_column),
+			    *ours = series_of(l, row, row->metrics[0].name, lock_kinds[row->kinds[0]].name);
+	struct share share = {.worst = INFINITY};
+	double lines[ROUNDS_MOST], ratios[ROUNDS_MOST];
+	for (unsigned i = 1; i < row->kind_count; i++) {
+		const struct series *theirs =
+			series_of(l, row, row->metrics[0].name, lock_kinds[row->kinds[i]].name);
+		share.rounds = 0;
+		for (unsigned round = 0; theirs && round < theirs->count && round < ROUNDS_MOST; round++)
+			if (line->samples[round] >= low && line->samples[round] < high) {
+				lines[share.rounds] = line->samples[round];
+				ratios[share.rounds++] = ours->samples[round] / theirs->samples[round];
+			}
+		share.worst = theirs ? fmin(share.worst, median_of(ratios, share.rounds)) : share.worst;
+	}
+	share.lines = median_of(lines, share.rounds);
+	return share;
+}
+
+/* What the CPUs' place did to a row, if they had more than one while it was measured. */
+static void note_places(struct lock_bench *l, const struct row *row)
+{
+	const struct series *line = series_of(l, row, line_metric, line_column);
+	char name[RESULTS_NAME + 40], text[200];
+	if (!line)
+		return;
+	double least = minimum_of(line->samples, line->count), most = least;
+	for (unsigned i = 0; i < line->count; i++)
+		most = fmax(most, line->samples[i]);
+	struct share near = share_between(l, row, 0, sqrt(least * most)),
+		     far = share_between(l, row, sqrt(least * most), INFINITY);
+	if (near.rounds < ROUNDS_OF_A_PLACE || far.rounds < ROUNDS_OF_A_PLACE ||
+	    far.lines < PLACES_DIFFER * near.lines)
+		return;
+	snprintf(name, sizeof(name), "%s, %s", row->test, row->parameter);
+	snprintf(text, sizeof(text),
+		 "the CPUs moved: %.2f of the best other's turns in %u rounds where a line took "
+		 "%.0f " TICKS_UNIT " to and fro, %.2f in %u where it took %.0f",
+		 near.worst, near.rounds, near.lines, far.worst, far.rounds, far.lines);
+	results_note(&l->bench->results, name, text);
+}
+
 /* Two threads fall into one rhythm or another, and stay in it for a window: many windows are needed. */
 static void run_contest(struct lock_bench *l, struct row row)
 {
 	bool pinned = row.request.threads <= machine_cpus();
-	row.metrics[0] = (struct metric){"turns", "/s", BETTER_HIGHER};
-	row.metrics[1] = (struct metric){"longest wait", "us", BETTER_LOWER};
+	row.metrics[0] = (struct metric){"turns", "/s", BETTER_HIGHER, NULL};
+	row.metrics[1] = (struct metric){"longest wait", "us", BETTER_LOWER, NULL};
+	row.metrics[2] = (struct metric){line_metric, TICKS_UNIT, BETTER_LOWER, line_column};
 	row.rounds = pinned ? 63 : 9;
 	row.request.part = PART_CONTENDED;
 	row.request.milliseconds = pinned ? 10 : 60;
 	run_row(l, &row);
+	note_places(l, &row);
 }
 
 static void run_contest_of(struct lock_bench *l, struct row row, enum lock_class class, const char *name)

@@ -199,18 +199,23 @@ static double median_in(const struct results *results, const struct table *table
 	return s ? median_of(s->samples, s->count) : NAN;
 }
 
-static double best_of_others(const struct results *results, const struct table *table, unsigned row,
-			     unsigned ours)
+/* Pair by pair over the rounds; against "*" the ratio to whichever other column it is worst to. */
+static double ratio_in(const struct results *results, const struct table *table, unsigned row,
+		       const struct aim *aim)
 {
-	double best = NAN;
-	for (unsigned column = 0; column < table->column_count; column++) {
-		double median = median_in(results, table, row, column);
-		if (column == ours || table->roles[column] != ROLE_MEASURED || isnan(median))
+	const struct series *ours = table_at(results, table, row, table_column(table, aim->ours));
+	double worst = NAN;
+	for (unsigned column = 0; ours && column < table->column_count; column++) {
+		const char *name = table->columns[column];
+		const struct series *theirs = table_at(results, table, row, column);
+		if (!theirs || theirs == ours || table->roles[column] != ROLE_MEASURED ||
+		    (strcmp(aim->theirs, "*") != 0 && strcmp(aim->theirs, name) != 0))
 			continue;
-		if (isnan(best) || is_better(table, median, best))
-			best = median;
+		double ratio = ratio_of(ours, theirs).value;
+		if (isnan(worst) || is_better(table, worst, ratio))
+			worst = ratio;
 	}
-	return best;
+	return worst;
 }
 
 /* The ratio in the row where it is worst; NAN when this was not measured. */
@@ -218,14 +223,11 @@ static double worst_ratio(const struct results *results, const struct aim *aim, 
 			  const char **parameter)
 {
 	double worst = NAN;
-	if (!results_table_named(results, aim->group, aim->test, aim->metric, table))
+	if (!results_table_named(results, aim->group, aim->test, aim->metric, table) ||
+	    table_column(table, aim->ours) == table->column_count)
 		return NAN;
-	unsigned ours = table_column(table, aim->ours);
 	for (unsigned row = 0; row < table->parameter_count; row++) {
-		double theirs = strcmp(aim->theirs, "*") == 0
-					? best_of_others(results, table, row, ours)
-					: median_in(results, table, row, table_column(table, aim->theirs));
-		double ratio = median_in(results, table, row, ours) / theirs;
+		double ratio = ratio_in(results, table, row, aim);
 		if (isnan(ratio) || (!isnan(worst) && !is_better(table, worst, ratio)))
 			continue;
 		worst = ratio;

@@ -284,7 +284,7 @@ static void crowd(void)
 {
 	pthread_t threads[THREADS];
 
-	rounds = check_rounds(4000, 400000, 100) / 2 * 2;
+	rounds = check_rounds(2000, 400000, 100) / 2 * 2;
 	for (uintptr_t i = 0; i < THREADS; i++)
 		threads[i] = check_thread(contend, (void *)i);
 	for (int i = 0; i < THREADS; i++)

@@ -117,7 +117,7 @@ static void reused_memory(void)
 {
 	pthread_t threads[4];
 
-	rounds = check_rounds(20000, 2000000, 500);
+	rounds = check_rounds(8000, 2000000, 500);
 	for (uintptr_t i = 0; i < 4; i++)
 		threads[i] = check_thread(reuse, (void *)(i % 2));
 	for (int i = 0; i < 4; i++)
@@ -142,7 +142,7 @@ int main(void)
 {
 	check_watchdog(100);
 	late_wakers();
-	rounds = check_rounds(5000, 500000, 200);
+	rounds = check_rounds(2000, 500000, 200);
 	pages = mmap(NULL, (size_t)PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(pages != MAP_FAILED);
 	CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);

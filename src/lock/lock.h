@@ -29,7 +29,7 @@
  * - Half as many looks cost the same threads a sixth of their turns where the owner holds the lock nearly all
  *   of the time: a waiter that goes to sleep stops the owner by its barrier, and is woken at once.
  */
-enum { LOCK_LOOKS = 16, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 8 };
+enum { LOCK_LOOKS = 24, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 8 };
 
 struct lock_backoff {
 	unsigned looks, pauses;
