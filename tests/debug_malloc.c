@@ -9,7 +9,9 @@
 #include <spawn.h>
 
 extern char **environ;
-static char text[64 << 10];
+enum { LARGE = (1 << 20) + 100 };
+
+static char text[256 << 10];
 
 /* ---- right programs
  * ----------------------------------------------------------------------------------------
@@ -62,12 +64,18 @@ static void run_right(void)
 		object = malloc(size);
 		free_sized(object, size);
 	}
-	/* What is too large for a class is not debugged, and works. */
+	/* What is too large for a class. */
 	unsigned char *large = calloc(1, 1 << 20);
 
 	CHECK(large && (large = realloc(large, 100)) && check_all_bytes(large, 100, 0));
 	CHECK((large = realloc(large, 2 << 20)) && check_all_bytes(large, 100, 0));
-	free(large);
+	CHECK((large = realloc(large, LARGE)) && check_all_bytes(large, 100, 0));
+	use(large, malloc_usable_size(large), 4096);
+	CHECK(malloc_usable_size(large) == cpuslab_malloc_size(LARGE));
+	free_sized(large, LARGE);
+	large = aligned_alloc(1 << 20, LARGE);
+	use(large, LARGE, 1 << 20);
+	free_aligned_sized(large, 1 << 20, LARGE);
 	CHECK(cpuslab_validate("malloc-*") == 0 && cpuslab_validate("malloc-112") == 0);
 }
 
@@ -123,6 +131,45 @@ static void run_realloc_overflow(void)
 	free(realloc(object, 5000));
 }
 
+static void run_large_overflow(void)
+{
+	char *object = hide(malloc(LARGE));
+
+	object[LARGE] = 0;
+	free(object);
+}
+
+static void run_large_realloc_overflow(void)
+{
+	char *object = hide(malloc(LARGE));
+
+	memset(object + LARGE, 1, 8);
+	free(realloc(object, 2 * LARGE));
+}
+
+static void run_large_sized(void)
+{
+	free_sized(malloc(LARGE), LARGE - 1);
+}
+
+static void run_large_double(void)
+{
+	char *object = hide(malloc(LARGE));
+
+	free(object);
+	free(hidden);
+}
+
+static void run_large_validate(void)
+{
+	char *object = hide(calloc(1, LARGE));
+
+	object[LARGE + 9] = 1;
+	CHECK(cpuslab_validate("malloc-large") == 1);
+	CHECK(cpuslab_validate("malloc-large") == 0);
+	free(object);
+}
+
 static void run_sized(void)
 {
 	free_sized(malloc(100), 99);
@@ -168,6 +215,11 @@ static void run_all(void)
 	run_calloc_overflow();
 	run_grown_overflow();
 	run_realloc_overflow();
+	run_large_overflow();
+	run_large_realloc_overflow();
+	run_large_sized();
+	run_large_double();
+	run_large_validate();
 	run_sized();
 	run_double();
 	run_inside();
@@ -247,6 +299,18 @@ static const struct run {
 	{"calloc_overflow", run_calloc_overflow, "FZ", "", "BUG malloc-40960: Right Redzone", "0x1 instead"},
 	{"grown_overflow", run_grown_overflow, "FZ", "", "BUG malloc-112: Right Redzone", "requested=110"},
 	{"realloc_overflow", run_realloc_overflow, "FZ", "", "BUG malloc-112: Right Redzone", "Redzone"},
+	{"large_overflow", run_large_overflow, "FZ", "", "BUG malloc-large: Right Redzone overwritten",
+	 "requested=1048676"},
+	{"large_owner", run_large_overflow, "FZU,malloc-large", "", "\nAllocated in ",
+	 "\nCall stack of thread "},
+	{"large_realloc_overflow", run_large_realloc_overflow, "FZ,malloc-*", "",
+	 "BUG malloc-large: Right Redzone", "0x1 instead of 0xcc"},
+	{"large_sized", run_large_sized, "F", "", "BUG malloc-large: Wrong size of a sized free",
+	 "requested=1048676"},
+	{"large_double", run_large_double, "FU", "", "BUG malloc-large: Object already free", "\nFreed in "},
+	{"large_double_zones", run_large_double, "FZPU", "", "BUG malloc-large: Object already free",
+	 "\nFreed in "},
+	{"large_unchecked", run_large_overflow, "FZ,malloc-112", "", NULL, NULL},
 	{"sized", run_sized, "F", "", "BUG malloc-112: Wrong size of a sized free", "requested=100"},
 	{"double", run_double, "FU", "", "BUG malloc-112: Object already free", "\nFreed in "},
 	{"inside", run_inside, "F", "", "BUG malloc-112: Invalid object pointer", "allocated"},
@@ -288,6 +352,8 @@ static void test_continue(void)
 		"BUG malloc-112: Right Redzone overwritten",   "BUG malloc-256: Right Redzone overwritten",
 		"BUG malloc-40960: Right Redzone overwritten", "BUG malloc-112: Wrong size of a sized free",
 		"BUG malloc-112: Object already free",         "BUG malloc-112: Invalid object pointer",
+		"BUG malloc-large: Right Redzone overwritten", "BUG malloc-large: Wrong size of a sized free",
+		"BUG malloc-large: Object already free",       "FIX malloc-large: Restoring Right Redzone ",
 		"BUG malloc-112: Poison overwritten",          "FIX malloc-112: Restoring Poison ",
 		"FIX malloc-112: Restoring Right Redzone ",    " not freed\n",
 	};

@@ -3,6 +3,7 @@
 
 #include "check/corruption.h"
 #include "magazine/magazine.h"
+#include "malloc/large_checks.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
 #include "page/page.h"
@@ -44,7 +45,7 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 {
 	/* Between pages without access, at an address that is not used again soon. */
-	if (options.hardened)
+	if (huge_is_isolated())
 		return huge_alloc(size, alignment, zeroed);
 	void *object = size <= LARGE_RUN_MAX ? run_alloc(size, alignment, zeroed) : NULL;
 
@@ -55,9 +56,11 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
-/* To a heap profile, which may choose it. */
-static void note(const void *object, size_t size)
+/* To the checks, and to a heap profile, which may choose it. */
+static void note(void *object, size_t size)
 {
+	if (large_is_checked() && object)
+		large_check_alloc(object, size, large_bytes(object));
 	magazine_tick_profile();
 	if (profile_is_on() && object && profile_allocated_large(object, size))
 		profile_look();
@@ -66,7 +69,7 @@ static void note(const void *object, size_t size)
 void *large_alloc_mapping(size_t size)
 {
 	bool zeroed;
-	void *object = huge_alloc(size, 1, &zeroed);
+	void *object = large_is_checked() && large_check_fails() ? NULL : huge_alloc(size, 1, &zeroed);
 
 	note(object, size);
 	return object;
@@ -77,6 +80,8 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 	__atomic_fetch_add(&allocs, 1, __ATOMIC_RELAXED);
 	magazine_tick();
 	magazine_heap_tick();
+	if (large_is_checked() && large_check_fails())
+		return NULL;
 	void *object = alloc_once(size, alignment, zeroed);
 
 	if (!object) {
@@ -87,10 +92,12 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
-void large_free(void *object)
+void large_free(void *object, size_t stated)
 {
 	__atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED);
 	magazine_tick();
+	if (large_is_checked() && !large_check_free(object, stated))
+		return;
 	if (profile_is_on())
 		profile_freed(object);
 	if (!page_is_heap(object)) {
@@ -121,8 +128,24 @@ size_t large_bytes(const void *object)
 	return 0;
 }
 
+size_t large_usable(const void *object)
+{
+	size_t bytes = large_bytes(object);
+
+	return large_is_checked() && bytes ? large_check_usable(object, bytes) : bytes;
+}
+
+size_t large_granted(size_t size)
+{
+	return large_check_flags & CHECK_RED_ZONE ? size
+						  : (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
 static void *resize(void *object, size_t size)
 {
+	/* A debugged object is copied, as an object of a class is. */
+	if (large_is_checked())
+		return NULL;
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
 	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;

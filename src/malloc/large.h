@@ -18,15 +18,14 @@ enum { LARGE_RUN_MAX = 1 << 30 };
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
 /* A mapping of its own whatever the size, which can grow without a copy. */
 void *large_alloc_mapping(size_t size);
-/* Frees any pointer that no cache owns; aborts on one that is nobody's. */
-void large_free(void *object);
-/* The usable bytes; 0 for a pointer that is not the start of a large object. */
+/* Frees any pointer that no cache owns; aborts on one that is nobody's.  `stated` as in check_free. */
+void large_free(void *object, size_t stated);
+/* The bytes of its pages; 0 for a pointer that is not the start of a large object. */
 size_t large_bytes(const void *object);
+/* Those that the program may use, which are fewer where the rest is a red zone. */
+size_t large_usable(const void *object);
 /* The same of an object that is asked for with so many bytes. */
-static inline size_t large_bytes_for(size_t size)
-{
-	return size ? (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1) : PAGE_BYTES;
-}
+size_t large_granted(size_t size);
 /* Resizes where it is, or by moving the mapping; NULL when the contents must be copied. */
 void *large_resize(void *object, size_t size);
 /* How many calls of large_alloc and large_free there were. */

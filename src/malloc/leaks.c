@@ -5,6 +5,7 @@
 
 #include "check/stack.h"
 #include "check/text.h"
+#include "malloc/large_checks.h"
 #include "os/os.h"
 #include "report/statistics.h"
 
@@ -134,6 +135,8 @@ void leaks_report(void)
 	bool owners = report_caches(debts);
 
 	magazine_let_caches_go();
+	if (large_is_checked())
+		owners |= large_checks_visit_live(add, debts);
 	report_pages();
 	if (owners) {
 		report_owners(debts);

@@ -11,6 +11,7 @@
 #include "guard/guard.h"
 #include "linked/linked.h"
 #include "malloc/large.h"
+#include "malloc/large_checks.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
@@ -137,7 +138,16 @@ static __attribute__((noinline)) void free_usual(void *object)
 	else if (guard_contains(object))
 		guard_free(object, SIZE_MAX);
 	else
-		large_free(object);
+		large_free(object, SIZE_MAX);
+}
+
+/* What no cache of the magazine engine owns, of which the caller says how large it is. */
+static void free_other(void *object, size_t size)
+{
+	if (large_is_checked() && large_bytes(object))
+		large_free(object, size);
+	else
+		free_usual(object);
 }
 
 static __attribute__((noinline)) void free_hardened_missed(void *object)
@@ -146,7 +156,7 @@ static __attribute__((noinline)) void free_hardened_missed(void *object)
 	hardened_return_missed(object);
 }
 
-/* Of what hardened_find has no row for.  Large objects have a size to the page. */
+/* Of what hardened_find has no row for. */
 static __attribute__((noinline)) void free_hardened_unusual(void *object, size_t size)
 {
 	process_enter();
@@ -156,11 +166,7 @@ static __attribute__((noinline)) void free_hardened_unusual(void *object, size_t
 		guard_free(object, size);
 		return;
 	}
-	size_t bytes = size == SIZE_MAX ? 0 : large_bytes(object);
-
-	if (bytes && bytes != large_bytes_for(size))
-		corruption_abort("large", object, "free with a size that is not the object's");
-	free_usual(object);
+	free_other(object, size);
 }
 
 /* `size` as the caller says; SIZE_MAX when it says nothing. */
@@ -208,7 +214,7 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 	else if (unlikely(guard_contains(object)))
 		guard_free(object, size);
 	else
-		free_usual(object);
+		free_other(object, size);
 }
 
 ARCH_FAST_PATH EXPORT void *malloc(size_t size)
@@ -291,7 +297,7 @@ static size_t usable_size(const void *object)
 
 	if (linked)
 		return linked->usable;
-	return guard_contains(object) ? guard_usable(object) : large_bytes(object);
+	return guard_contains(object) ? guard_usable(object) : large_usable(object);
 }
 
 /* An object of a debugged cache: it moves, or the zone behind it does. */
@@ -395,7 +401,7 @@ EXPORT size_t cpuslab_malloc_size(size_t size)
 {
 	if (size <= SIZE_CLASS_MAX)
 		return magazine_granted(&size_classes[size_class_index(size)], size);
-	return size > PTRDIFF_MAX ? 0 : (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+	return size > PTRDIFF_MAX ? 0 : large_granted(size);
 }
 
 EXPORT void *cpuslab_object_of(const void *address)

@@ -10,6 +10,7 @@
 #include "guard/guard.h"
 #include "magazine/magazine.h"
 #include "malloc/large.h"
+#include "malloc/large_checks.h"
 #include "malloc/leaks.h"
 #include "malloc/size_class.h"
 #include "malloc/slabinfo.h"
@@ -64,6 +65,7 @@ static bool start(void)
 	check_request_init();
 	vcpu_init();
 	size_class_init();
+	large_checks_init();
 	guard_begin();
 	guard_show(root_show);
 	large_show(root_show);
@@ -103,6 +105,7 @@ static bool settle(uint32_t *word)
 {
 	if (started) {
 		magazine_repair();
+		large_checks_repair();
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
 		return true;
 	}

@@ -3,6 +3,7 @@
 
 #include "check/request.h"
 #include "magazine/magazine.h"
+#include "malloc/large_checks.h"
 #include "malloc/malloc.h"
 #include "malloc/process.h"
 
@@ -23,6 +24,10 @@ EXPORT long cpuslab_validate(const char *name)
 		damaged += (long)magazine_validate(cache);
 	}
 	magazine_let_caches_go();
+	if (large_is_checked() && (!name || check_request_matches(name, "malloc-large"))) {
+		any = true;
+		damaged += (long)large_checks_validate();
+	}
 	if (any)
 		return damaged;
 	errno = ENOENT;

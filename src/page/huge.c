@@ -51,7 +51,7 @@ static size_t most_beside(size_t bytes)
 }
 
 /*
- * Hardened, each mapping lies between two pages without access.  A freed one gives its memory back and loses
+ * Isolated, each mapping lies between two pages without access.  A freed one gives its memory back and loses
  * access, and its address space is kept until another one takes its place here, which is one at random.
  */
 enum { RETIRED = 256, RETIRED_MOST = 32 << 20 };
@@ -233,9 +233,21 @@ static struct cached expel(struct cached *c, size_t most)
 	return expelled;
 }
 
+static bool isolated;
+
+void huge_isolate(void)
+{
+	isolated = true;
+}
+
+bool huge_is_isolated(void)
+{
+	return isolated;
+}
+
 static size_t guard_bytes(void)
 {
-	return options.hardened ? PAGE_BYTES : 0;
+	return huge_is_isolated() ? PAGE_BYTES : 0;
 }
 
 static void unmap(uintptr_t address, size_t bytes)
@@ -367,7 +379,7 @@ bool huge_free(void *address)
 	size_t bytes = huge->bytes;
 
 	drop(huge);
-	if (options.hardened) {
+	if (huge_is_isolated()) {
 		cpuslab_spin_unlock(&huge_lock);
 		retire((uintptr_t)address, bytes);
 		return true;
@@ -410,7 +422,7 @@ void *huge_resize(void *address, size_t wanted)
 {
 	size_t bytes = round_to_pages(wanted);
 
-	if (options.hardened)
+	if (huge_is_isolated())
 		return NULL;
 	cpuslab_spin_lock(&huge_lock);
 	struct huge *huge = find((uintptr_t)address);
@@ -450,7 +462,7 @@ void huge_purge(bool all)
 		give_back_stranded();
 	}
 
-	if (options.hardened && all)
+	if (huge_is_isolated() && all)
 		release_retired();
 
 	size_t left = all ? SIZE_MAX : (size_t)PAGE_PURGE_MOST << PAGE_SHIFT;

@@ -184,6 +184,13 @@ static inline void *metadata_block(uint32_t reference)
 
 /* ---- huge: mappings of their own, outside the heap ----------------------------------------------------- */
 
+/*
+ * From now on each mapping lies between two pages without access, and those that were freed lose theirs
+ * before they go.  Before the first one is made.
+ */
+void huge_isolate(void);
+/* Whether that is so: then mappings are for all large objects. */
+bool huge_is_isolated(void);
 /* Zeroed when *zeroed says so.  Alignment in bytes, a power of two. */
 void *huge_alloc(size_t bytes, size_t alignment, bool *zeroed);
 /* The bytes mapped for the object at `address`; 0 when there is no such mapping. */

@@ -17,6 +17,7 @@ enum {
 	PAGES = 5000,
 	LARGEST = 200000, /* in a size class of cpuslab, a mapping for others */
 	LARGE = 1 << 20,
+	LARGE_ODD = LARGE + 100,
 	HUGE = 64 << 20,
 	OTHERS = 3000,
 };
@@ -427,6 +428,16 @@ static void overflow_large_by_8(void)
 	past(LARGE, LARGE, 8);
 }
 
+static void overflow_large_odd_by_1(void)
+{
+	past(LARGE_ODD, LARGE_ODD, 1);
+}
+
+static void overflow_large_odd_by_8(void)
+{
+	past(LARGE_ODD, LARGE_ODD, 8);
+}
+
 static void overflow_small_by_a_megabyte(void)
 {
 	past(SMALL, SMALL, 1 << 20);
@@ -792,6 +803,8 @@ const struct corruption corruptions[] = {
 	CASE(OVERFLOW, overflow_largest_class_by_1),
 	CASE(OVERFLOW, overflow_large_by_1),
 	CASE(OVERFLOW, overflow_large_by_8),
+	CASE(OVERFLOW, overflow_large_odd_by_1),
+	CASE(OVERFLOW, overflow_large_odd_by_8),
 	CASE(OVERFLOW, overflow_small_by_a_megabyte),
 	CASE(OVERFLOW, overflow_calloc_by_1),
 	CASE(OVERFLOW, overflow_after_shrinking),
