@@ -5,8 +5,10 @@
  *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
  *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
  *   memory  page faults of a first fill and of a second one, and resident bytes while the objects are held
- * and after they were freed system  system calls of a process that starts, runs the first script and ends,
- * beyond those of one that only starts and ends, counted from outside
+ * and after they were freed
+ *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
+ *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
+ *           only starts and ends, counted from outside
  *
  * Each bound is a quarter or more above what was counted when it was set: a change that costs something
  * unseen by a clock of a few per cent is seen here.  Who makes one of them better sets it anew.
@@ -28,6 +30,8 @@ enum {
 	HELD = 130,         /* 111 */
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 768,      /* 488; with this test's own pages */
+	VECTOR_MOVES = 32,  /* 23 */
+	VECTOR_FAULTS = 40, /* 11 */
 #if defined(NDEBUG)
 	START_CALLS = 125, /* 82, most of them the dynamic linker's; 112 with what clang 16 links */
 #else
@@ -164,6 +168,35 @@ static void memory(void)
 		       ((double)check_resident() - start) / 1024, TRIMMED);
 }
 
+/* From a page to a MiB, with an object allocated after each step; how often it moved. */
+static unsigned grow_vector(void)
+{
+	enum { LAST = 1 << 20, BESIDE = 64 };
+	void *beside[BESIDE];
+	unsigned moves = 0, count = 0;
+	char *vector = malloc(4096);
+	for (size_t size = 4096; size < LAST; size += size / 10) {
+		char *grown = realloc(vector, size + size / 10);
+		CHECK(grown && count < BESIDE);
+		moves += grown != vector;
+		vector = grown;
+		memset(vector + size, 1, size / 10);
+		CHECK((beside[count++] = malloc(16 << 10)));
+	}
+	free(vector);
+	while (count > 0)
+		free(beside[--count]);
+	return moves;
+}
+
+static void vector(void)
+{
+	grow_vector(); /* warm */
+	double faults = page_faults();
+	expect_at_most("a vector to a MiB by tenths: moves", grow_vector(), VECTOR_MOVES);
+	expect_at_most("a vector: faults of the second", page_faults() - faults, VECTOR_FAULTS);
+}
+
 /* How many system calls this program makes when it is called so. */
 static long system_calls(const char *variant)
 {
@@ -234,6 +267,8 @@ int main(int argc, char **argv)
 		two();
 	else if (strcmp(variant, "memory") == 0)
 		memory();
+	else if (strcmp(variant, "vector") == 0)
+		vector();
 	else if (strcmp(variant, "system") == 0)
 		from_outside();
 	else

@@ -355,6 +355,40 @@ static void test_spans(void)
 	heap_walk();
 }
 
+/* What will grow is put where it can, though it would fit elsewhere. */
+static void test_to_grow(void)
+{
+	enum { PAGES = 100 };
+	struct options saved = options;
+	bool zeroed;
+	options.decay = 1000000;
+	options.dirty = SIZE_MAX;
+	page_purge(true);
+	size_t wide = page_heap_pages();
+	struct island hole = make_island(PAGES);
+	char *block = page_alloc(wide, 1, PAGE_LARGE, &zeroed);
+	char *shore = page_alloc(1, 1, PAGE_LARGE, &zeroed);
+	CHECK(block && shore);
+	page_free(hole.run, PAGES);
+	page_free(block, wide);
+	char *grows = page_alloc_to_grow(PAGES, &zeroed);
+	CHECK(grows && page_large_pages(grows) == PAGES && page_large_resize(grows, wide));
+	page_free(grows, wide);
+	/* Nothing has room for it twice: at the heap's end. */
+	size_t top = page_heap_pages();
+	grows = page_alloc_to_grow(wide, &zeroed);
+	CHECK(grows && page_heap_pages() > top);
+	CHECK(page_of(grows) - page_front.heap_page + wide == page_heap_pages());
+	CHECK(page_large_resize(grows, wide + PAGES));
+	page_free(grows, wide + PAGES);
+	CHECK(!page_alloc_to_grow(0, &zeroed) && !page_alloc_to_grow(SIZE_MAX, &zeroed));
+	page_free(hole.shore, 1);
+	page_free(shore, 1);
+	options = saved;
+	page_purge(true);
+	heap_walk();
+}
+
 static void forget_the_past(void)
 {
 	for (int i = 0; i < 64; i++)
@@ -475,6 +509,7 @@ int main(int argc, char **argv)
 	test_random();
 	test_purge();
 	test_spans();
+	test_to_grow();
 	test_peak();
 	test_growth();
 

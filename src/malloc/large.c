@@ -75,11 +75,32 @@ void *large_alloc_mapping(size_t size)
 	return object;
 }
 
-void *large_alloc(size_t size, size_t alignment, bool *zeroed)
+static void begin_alloc(void)
 {
 	__atomic_fetch_add(&allocs, 1, __ATOMIC_RELAXED);
 	magazine_tick();
 	magazine_heap_tick();
+}
+
+void *large_alloc_to_grow(size_t size)
+{
+	bool zeroed;
+	void *object = NULL;
+
+	/* Those two put objects elsewhere, or look at them more closely. */
+	if (!huge_is_isolated() && !large_is_checked()) {
+		begin_alloc();
+		object = page_alloc_to_grow(pages_for(size), &zeroed);
+	}
+	if (!object)
+		return large_alloc(size, 1, &zeroed);
+	note(object, size);
+	return object;
+}
+
+void *large_alloc(size_t size, size_t alignment, bool *zeroed)
+{
+	begin_alloc();
 	if (large_is_checked() && large_check_fails())
 		return NULL;
 	void *object = alloc_once(size, alignment, zeroed);
@@ -153,7 +174,9 @@ static void *resize(void *object, size_t size)
 
 void *large_resize(void *object, size_t size)
 {
-	void *resized = size <= SIZE_CLASS_MAX / 2 ? NULL : resize(object, size);
+	/* What shrinks to a size class's size goes there. */
+	bool to_class = size <= SIZE_CLASS_MAX / 2 && size < large_bytes(object);
+	void *resized = to_class ? NULL : resize(object, size);
 
 	/* To a profile, another object. */
 	if (resized && profile_is_on()) {

@@ -16,6 +16,8 @@ enum { LARGE_RUN_MAX = 1 << 30 };
 
 /* NULL when there is no memory, even after everything that can be given back was. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
+/* For an object that has outgrown its place: one where it can grow. */
+void *large_alloc_to_grow(size_t size);
 /* A mapping of its own whatever the size, which can grow without a copy. */
 void *large_alloc_mapping(size_t size);
 /* Frees any pointer that no cache owns; aborts on one that is nobody's.  `stated` as in check_free. */

@@ -22,7 +22,10 @@
 enum {
 	/* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
 	CALLOC_FROM_PAGES = 32 << 10,
-	MOVE_FROM = 16 << 20,
+	/* What outgrows so many bytes becomes a run of pages, which can grow where it is. */
+	GROW_FROM = 32 << 10,
+	/* And a mapping of its own, which can move without a copy. */
+	MOVE_FROM = 32 << 20,
 };
 
 static void *out_of_memory(void)
@@ -336,6 +339,18 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 	return moved;
 }
 
+/*
+ * For an object that has outgrown its place, and may grow again.  A run of pages does so without a copy where
+ * free pages follow, as they often do at the end of the heap.  A mapping of its own can move without one,
+ * which pays where the copy would cost more than the page faults of all that is new.
+ */
+static void *alloc_to_grow(size_t size, size_t usable)
+{
+	if (usable >= MOVE_FROM)
+		return large_alloc_mapping(size);
+	return usable >= GROW_FROM ? large_alloc_to_grow(size) : malloc(size);
+}
+
 EXPORT void *realloc(void *object, size_t size)
 {
 	if (!object)
@@ -363,18 +378,14 @@ EXPORT void *realloc(void *object, size_t size)
 	/* Stays where it is as long as at most half of it is wasted. */
 	if (size <= usable && size >= usable / 2 && usable <= SIZE_CLASS_MAX)
 		return object;
-	if (usable > SIZE_CLASS_MAX) {
+	if (!cache && large_bytes(object)) {
 		void *resized = large_resize(object, size);
 
 		if (resized)
 			return resized;
 	}
 
-	/*
-	 * What has outgrown its run may grow again: a mapping of its own can then move without a copy.  That
-	 * pays where the copy would cost more than the page faults of all that is new.
-	 */
-	void *moved = usable >= MOVE_FROM && size > usable ? large_alloc_mapping(size) : malloc(size);
+	void *moved = size > usable ? alloc_to_grow(size, usable) : malloc(size);
 
 	if (!moved)
 		return size <= usable ? object : out_of_memory();

@@ -108,6 +108,8 @@ static inline uint16_t page_id(const void *address)
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 /* The same, or NULL where that would have to wait for another thread. */
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
+/* A large run where it can grow, as far as that can be had. */
+void *page_alloc_to_grow(size_t pages, bool *zeroed);
 void page_free(void *run, size_t pages);
 /*
  * Gives a run's memory to the system and keeps its addresses from use for good, without access if `forbidden`

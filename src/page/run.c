@@ -410,6 +410,37 @@ static uint32_t carve(uint32_t found, uint32_t pages, uint32_t alignment)
 	return first;
 }
 
+/* The largest run, as far as a short look tells; RUN_NONE if it has not `pages` pages. */
+static uint32_t widest(const struct bins *set, uint32_t pages)
+{
+	for (int word = BITMAP_WORDS - 1; word >= 0; word--)
+		if (set->filled[word]) {
+			unsigned bin = (unsigned)word * 64 + 63 - (unsigned)__builtin_clzl(set->filled[word]);
+			uint32_t first = set->head[bin];
+
+			return run_at(first)->pages >= pages ? first : RUN_NONE;
+		}
+	return RUN_NONE;
+}
+
+/* In place of an alignment. */
+enum { TO_GROW = 0 };
+
+/* For a run that will grow: where as much again is free behind it, or at the end of the heap. */
+static uint32_t take_pages_to_grow(uint32_t pages, uint32_t *fresh)
+{
+	uint32_t found = widest(&bins[RUN_DIRTY], 2 * pages);
+
+	*fresh = 0;
+	if (found != RUN_NONE)
+		return carve(found, pages, 1);
+	found = widest(&bins[RUN_CLEAN], 2 * pages);
+	if (found == RUN_NONE)
+		return extend(pages, 1, fresh);
+	*fresh = pages;
+	return carve(found, pages, 1);
+}
+
 /* Resident memory first; only then memory that must be taken from the system. */
 static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 {
@@ -535,7 +566,8 @@ static void purge_runs(bool all, size_t most)
 /* With the lock.  *over: what is dirty did not fit, and must make room for what did. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool *over)
 {
-	uint32_t fresh, first = take_pages(pages, alignment, &fresh);
+	uint32_t fresh, first = alignment == TO_GROW ? take_pages_to_grow(pages, &fresh)
+						     : take_pages(pages, alignment, &fresh);
 
 	*over = false;
 	if (first == RUN_NONE)
@@ -571,6 +603,11 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	if (over)
 		purge_runs(false, PAGE_PURGE_MOST + 2 * pages);
 	return run;
+}
+
+void *page_alloc_to_grow(size_t pages, bool *zeroed)
+{
+	return page_alloc(pages, TO_GROW, PAGE_LARGE, zeroed);
 }
 
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
