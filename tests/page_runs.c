@@ -429,6 +429,21 @@ static void test_peak(void)
 	/* With time the program's past no longer counts. */
 	forget_the_past();
 	CHECK(dirty_pages() < PIECES * PIECE / 4, "%zu dirty pages are left", dirty_pages());
+
+	/* Nor does it once many times as many pages were taken and freed since. */
+	whole = page_alloc(PIECES * PIECE, 1, PAGE_LARGE, &zeroed);
+	CHECK(whole);
+	page_free(whole, PIECES * PIECE);
+	for (int i = 0; i < 4 * PIECES; i++) {
+		CHECK((whole = page_alloc(PIECE, 1, PAGE_LARGE, &zeroed)));
+		page_free(whole, PIECE);
+	}
+	CHECK(dirty_pages() >= PIECES * PIECE, "%zu dirty pages are left", dirty_pages());
+	for (int i = 0; i < 20 * PIECES; i++) {
+		CHECK((whole = page_alloc(PIECE, 1, PAGE_LARGE, &zeroed)));
+		page_free(whole, PIECE);
+	}
+	CHECK(dirty_pages() < PIECES * PIECE / 4, "%zu dirty pages are left", dirty_pages());
 	options = saved;
 	page_purge(true);
 	heap_walk();

@@ -21,6 +21,7 @@ enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 enum {
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
+	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
 	MISSED_MOST = 8,                         /* and, of what was given back and missed, this part */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 };
@@ -34,7 +35,11 @@ static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct bins bins[2];
 static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
 static uint32_t top;                                  /* pages from here on have never been used */
-static size_t peak;       /* the most pages that were in use at once of late; fades with every tick */
+static size_t peak; /* the most pages that were in use at once of late; fades with every tick */
+static struct {
+	size_t most;  /* pages in use at once since it began */
+	size_t taken; /* pages */
+} window;
 static size_t missed;     /* pages that were given back too soon; fades with every tick */
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
@@ -99,13 +104,30 @@ static size_t dirty_allowance(void)
 	return allowance < limit ? allowance : limit;
 }
 
+/*
+ * What was long ago, by the pages taken since, is no longer likely: time alone would keep the peak of a
+ * program that is done within a tick.
+ */
+static void begin_window(size_t used)
+{
+	if (peak > window.most)
+		peak = window.most;
+	window.most = used;
+	window.taken = 0;
+}
+
 /* After pages were taken, of which `fresh` come from the system. */
-static void note_use(uint32_t fresh)
+static void note_use(uint32_t pages, uint32_t fresh)
 {
 	size_t used = used_pages();
 
 	if (used > peak)
 		peak = used;
+	if (used > window.most)
+		window.most = used;
+	window.taken += pages;
+	if (window.taken > WINDOW_PARTS * peak)
+		begin_window(used);
 	taken_fresh += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
@@ -573,7 +595,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	if (first == RUN_NONE)
 		return NULL;
 	*zeroed = fresh == pages;
-	note_use(fresh);
+	note_use(pages, fresh);
 	*over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
 		large_pages += pages;
@@ -718,7 +740,7 @@ bool page_large_resize(void *address, size_t wanted)
 			done = extend(needed, 1, &fresh) == next;
 		}
 		if (done && needed) {
-			note_use(fresh);
+			note_use(needed, fresh);
 			if (fresh >= BLOCK_PAGES)
 				block_large(next, needed);
 			/* The length last: a repair in between sees the old, shorter run, and marks its end.
