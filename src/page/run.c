@@ -582,8 +582,7 @@ static void purge_runs(bool all, size_t most)
 	}
 }
 
-/* ---- the room's functions -------------------------------------------------------------------------------
- */
+/* ---- the room's functions ------------------------------------------------------------------------------ */
 
 /* With the lock.  *over: what is dirty did not fit, and must make room for what did. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool *over)
