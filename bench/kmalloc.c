@@ -130,7 +130,9 @@ struct parallel {
 	_Atomic(void *) ring[RING];
 };
 
-/* Spinning is what the kernel's module does; a yield lets the other side on when CPUs are fewer than threads.
+/*
+ * Spinning is what the kernel's module does; a yield lets the other side on when CPUs are fewer than
+ * threads.
  */
 static void relax(unsigned *spins)
 {

@@ -188,7 +188,8 @@ static struct report run_steps(const struct script *script, size_t size)
 	unsigned steps = !script->touches          ? REPETITION_STEPS
 			 : size < REPETITION_BYTES ? (unsigned)(REPETITION_BYTES / size)
 						   : 1;
-	/* Until all places of a ring are filled; and where that is quick, until most sizes have been there.
+	/*
+	 * Until all places of a ring are filled; and where that is quick, until most sizes have been there.
 	 */
 	unsigned warm_up = steps > RING ? 4 * steps : script->fills_ring ? RING + 1 : 2, count = 0;
 	double seconds[REPETITIONS], faults[REPETITIONS], start = cpu_seconds();

@@ -260,7 +260,8 @@ static void *contend(void *argument)
 		pin_to_place(me->place);
 		prefer_me();
 	} else {
-		/* Not real-time priority, under which threads that outnumber the CPUs would not take turns.
+		/*
+		 * Not real-time priority, under which threads that outnumber the CPUs would not take turns.
 		 */
 		setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	}

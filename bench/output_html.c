@@ -222,7 +222,8 @@ static void print_own_legend(FILE *to, const struct results *results, const stru
 
 enum kind { KIND_BARS, KIND_RANKING, KIND_DOTS, KIND_CURVES };
 
-/* Threads and run lengths are steps of one quantity; programs have nothing in common but the system's time.
+/*
+ * Threads and run lengths are steps of one quantity; programs have nothing in common but the system's time.
  */
 static enum kind kind_of(const struct table *table)
 {

@@ -69,7 +69,9 @@ void results_add(struct results *results, const struct cell *cell, const char *p
 		 double sample);
 const struct series *results_find(const struct results *results, const struct cell *cell, const char *peer);
 
-/* Whether `peer` has `rounds` samples or more in some metric of this test: a resumed run need not repeat it.
+/*
+ * Whether `peer` has `rounds` samples or more in some metric of this test: a resumed run need not repeat
+ * it.
  */
 bool results_have(const struct results *results, const char *group, const char *test, const char *parameter,
 		  const char *peer, unsigned rounds);

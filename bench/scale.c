@@ -45,7 +45,9 @@ static struct member {
 
 static pthread_barrier_t ready, warm, done, measured, idle, end;
 
-/* Each thread has its part: on their stacks they would be resident memory that no allocator is to blame for.
+/*
+ * Each thread has its part: on their stacks they would be resident memory that no allocator is to blame
+ * for.
  */
 static char *all_objects[OBJECTS];
 

@@ -106,7 +106,8 @@ static inline struct cpuslab_counters check_counters(void)
 	return counters;
 }
 
-/* Every class and cache goes through CPUSLAB_DEBUG's checks: they poison, report at length, and round less.
+/*
+ * Every class and cache goes through CPUSLAB_DEBUG's checks: they poison, report at length, and round less.
  */
 static inline bool check_debugged(void)
 {
@@ -155,8 +156,7 @@ static inline size_t check_below(uint64_t *state, size_t bound)
 	return (size_t)((check_random(state) >> 16) % bound);
 }
 
-/* ---- stamps: bytes that follow from a seed, so that every byte of an object can be verified -------------
- */
+/* ---- stamps: bytes that follow from a seed, so that every byte of an object can be verified -------- */
 
 static inline uint8_t check_stamp_byte(uint64_t seed, size_t offset)
 {
@@ -205,8 +205,7 @@ static inline bool check_all_bytes(const void *object, size_t size, uint8_t valu
 	return size == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
-/* ---- the process ------------------------------------------------------------------------------------------
- */
+/* ---- the process ----------------------------------------------------------------------------------- */
 
 /* Resident bytes of this process; read without stdio so that the reading itself allocates nothing. */
 static inline size_t check_resident(void)

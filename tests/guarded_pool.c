@@ -50,8 +50,7 @@ static char *alloc_guarded(size_t size)
 	check_failed(__FILE__, __LINE__, "guarded", "no object of %zu bytes is", size);
 }
 
-/* ---- the malloc family ----------------------------------------------------------------------------------
- */
+/* ---- the malloc family ----------------------------------------------------------------------------- */
 
 static void family(void)
 {
@@ -89,8 +88,7 @@ static void family(void)
 	CHECK(guarded("live") == live && guarded("bytes") == bytes);
 }
 
-/* ---- bounds ---------------------------------------------------------------------------------------------
- */
+/* ---- bounds ---------------------------------------------------------------------------------------- */
 
 static unsigned mappings(void)
 {
@@ -153,8 +151,7 @@ static void reuse(void)
 	}
 }
 
-/* ---- the rate -------------------------------------------------------------------------------------------
- */
+/* ---- the rate -------------------------------------------------------------------------------------- */
 
 /* Of objects that are used over and over, in random order: one in 100 allocations, within a factor of two. */
 static void rate(size_t size)
@@ -183,8 +180,7 @@ static void rate(size_t size)
 		free(object[i]);
 }
 
-/* ---- a system that refuses ------------------------------------------------------------------------------
- */
+/* ---- a system that refuses ------------------------------------------------------------------------- */
 
 enum { LEFT_OPEN = 20 };
 
@@ -231,8 +227,7 @@ static void refusal(void)
 	CHECK(guarded("live") <= live + 4, "%lu live, %lu before", guarded("live"), live);
 }
 
-/* ---- how many in a second --------------------------------------------------------------------------------
- */
+/* ---- how many in a second -------------------------------------------------------------------------- */
 
 static uint64_t milliseconds(void)
 {
@@ -257,8 +252,7 @@ static void limit(void)
 	CHECK(guarded("refused") > 0);
 }
 
-/* ---- threads and children -------------------------------------------------------------------------------
- */
+/* ---- threads and children -------------------------------------------------------------------------- */
 
 enum { THREADS = 4, HELD = 32 };
 

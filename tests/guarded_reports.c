@@ -68,8 +68,7 @@ __attribute__((noinline)) static volatile char *nowhere(uintptr_t address)
 	return (volatile char *)kept;
 }
 
-/* ---- accesses -------------------------------------------------------------------------------------------
- */
+/* ---- accesses -------------------------------------------------------------------------------------- */
 
 struct access {
 	bool end;   /* where the object lies */
@@ -127,8 +126,7 @@ static void accesses(void)
 	}
 }
 
-/* ---- frees ----------------------------------------------------------------------------------------------
- */
+/* ---- frees ----------------------------------------------------------------------------------------- */
 
 extern void free_sized(void *object, size_t size) __attribute__((weak));
 
@@ -212,8 +210,7 @@ static void frees(void)
 	CHECK(frames_after("Freed by thread ") >= 2, "%s", text);
 }
 
-/* ---- the program's own handler --------------------------------------------------------------------------
- */
+/* ---- the program's own handler --------------------------------------------------------------------- */
 
 static sigjmp_buf resume;
 static void *volatile fault_address;
@@ -330,8 +327,7 @@ static void handlers(void)
 	CHECK_EXITED(run(sent_signal, (void *)1), 0);
 }
 
-/* ---- object caches --------------------------------------------------------------------------------------
- */
+/* ---- object caches --------------------------------------------------------------------------------- */
 
 static struct cpuslab_cache *create_cache(const char *name, void (*constructor)(void *), size_t align)
 {

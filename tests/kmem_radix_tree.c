@@ -164,7 +164,8 @@ static void change(uint64_t *random)
 		old = radix_replace(tree, index, item);
 		if (!old) {
 			error = radix_insert(tree, index, item);
-			/* As kernel code does it: without waiting under the lock, and once more if need be.
+			/*
+			 * As kernel code does it: without waiting under the lock, and once more if need be.
 			 */
 			if (error == -ENOMEM) {
 				__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);

@@ -83,7 +83,8 @@ static void test_kfree_rcu(void)
 
 /* ---- typesafe ------------------------------------------------------------------------------------------ */
 
-/* The lock-free lookup of the kernel's comment on SLAB_TYPESAFE_BY_RCU: find, take a reference, look again.
+/*
+ * The lock-free lookup of the kernel's comment on SLAB_TYPESAFE_BY_RCU: find, take a reference, look again.
  */
 struct object {
 	int references; /* constructed once; valid in a free object too: 0 */

@@ -71,8 +71,7 @@ static struct linked_statistics statistics(void)
 	return now;
 }
 
-/* ---- one slab after another -------------------------------------------------------------------------------
- */
+/* ---- one slab after another ------------------------------------------------------------------------ */
 
 static void test_word(void)
 {
@@ -282,8 +281,7 @@ static void test_shuffle(void)
 	destroy(cache);
 }
 
-/* ---- words from outside -----------------------------------------------------------------------------------
- */
+/* ---- words from outside ---------------------------------------------------------------------------- */
 
 static void test_reclaim(void)
 {

@@ -85,8 +85,7 @@ static void fill(void)
 	while (held_count % cache.objects);
 }
 
-/* ---- what is interrupted ---------------------------------------------------------------------------------
- */
+/* ---- what is interrupted --------------------------------------------------------------------------- */
 
 static void *stepped_free, *stepped_alloc;
 

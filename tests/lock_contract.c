@@ -30,8 +30,7 @@ static bool is_past(struct timespec deadline)
 	       (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec);
 }
 
-/* ---- one thread -------------------------------------------------------------------------------------------
- */
+/* ---- one thread ------------------------------------------------------------------------------------ */
 
 static void spinlock_alone(void)
 {

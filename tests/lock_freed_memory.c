@@ -4,10 +4,11 @@
  * lock, at once after it got it, and the threads before it may still be in unlock.  Unlock must not touch the
  * byte after it is released.
  *
- *   unmapped  the memory is a page that is made inaccessible, and stays so for many lives: any touch is a
- * fault reused    the memory becomes another lock in the same place at once, with other waiters in the same
- * queue: a late waker must neither wake them wrongly nor take away their waiters bit freed     the memory
- * goes back to malloc (what a sanitizer's malloc then says of a late touch)
+ * - unmapped: the memory is a page that is made inaccessible, and stays so for many lives: any touch is a
+ *   fault;
+ * - reused: the memory becomes another lock in the same place at once, with other waiters in the same queue:
+ *   a late waker must neither wake them wrongly nor take away their waiters bit;
+ * - freed: the memory goes back to malloc (what a sanitizer's malloc then says of a late touch).
  */
 #include "check.h"
 

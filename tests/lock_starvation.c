@@ -94,8 +94,7 @@ static void crowd(void)
 	CHECK(lock.byte == 0);
 }
 
-/* ---- first come, first served ---------------------------------------------------------------------------
- */
+/* ---- first come, first served ---------------------------------------------------------------------- */
 
 static struct cpuslab_mcs mcs;
 static unsigned served;

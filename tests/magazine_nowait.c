@@ -133,8 +133,7 @@ static void test_linked(void)
 		cpuslab_cache_free(cache, objects[i]);
 }
 
-/* ---- with threads that wait, and free what these have ----------------------------------------------------
- */
+/* ---- with threads that wait, and free what these have ---------------------------------------------- */
 
 enum { THREADS = 4, SHARED = 256 };
 static struct cpuslab_cache *shared;

@@ -66,8 +66,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* ---- single steps ---------------------------------------------------------------------------------------
- */
+/* ---- single steps ---------------------------------------------------------------------------------- */
 
 static bool stepping; /* what is under way is to be stepped through */
 
@@ -84,8 +83,7 @@ static void publish_mapping(unsigned i, char *address, size_t bytes)
 	__atomic_store_n(&mappings[i].address, address, __ATOMIC_RELEASE);
 }
 
-/* ---- what is done -----------------------------------------------------------------------------------------
- */
+/* ---- what is done ---------------------------------------------------------------------------------- */
 
 static void take(unsigned c)
 {
@@ -391,8 +389,7 @@ static void survive(void)
 	free(malloc(1 << 20));
 }
 
-/* ---- locks held -------------------------------------------------------------------------------------------
- */
+/* ---- locks held ------------------------------------------------------------------------------------ */
 
 static void fork_and_survive(void)
 {
@@ -476,8 +473,7 @@ static void run_held(void)
 	survive();
 }
 
-/* ---- after each store ----------------------------------------------------------------------------------
- */
+/* ---- after each store ------------------------------------------------------------------------------ */
 
 #ifdef __x86_64__
 

@@ -498,8 +498,7 @@ static void sized_frees_free(void)
 	CHECK(check_resident() < before + 16 * MIB, "sized frees leak");
 }
 
-/* ---- statistics and tuning ------------------------------------------------------------------------------
- */
+/* ---- statistics and tuning ------------------------------------------------------------------------- */
 
 /* mallinfo and its kin come from the same object as malloc; a peer that lacks them leaves glibc's. */
 static bool whole_family(void)

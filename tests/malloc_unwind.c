@@ -119,8 +119,7 @@ static void on_step(int signal_number, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-/* ---- what is stepped through -----------------------------------------------------------------------------
- */
+/* ---- what is stepped through ----------------------------------------------------------------------- */
 
 static void *objects[OBJECTS];
 

@@ -48,7 +48,8 @@ static bool read_mapping(FILE *smaps, struct mapping *mapping)
 	return false;
 }
 
-/* Of the bytes from `address` on: how many lie in advised, forbidden and huge memory (this one by mapping).
+/*
+ * Of the bytes from `address` on: how many lie in advised, forbidden and huge memory (this one by mapping).
  */
 static struct mapping look(const void *address, size_t bytes, size_t *advised, size_t *forbidden)
 {

@@ -33,8 +33,7 @@ static bool in_one_slab(const void *object, const void *other)
 	return page_front.slab_of[page_of(object)] == page_front.slab_of[page_of(other)];
 }
 
-/* ---- another thread, which does as it is told and lives as long as it is wanted -------------------------
- */
+/* ---- another thread, which does as it is told and lives as long as it is wanted -------------------- */
 
 struct other {
 	pthread_t thread;
@@ -83,8 +82,7 @@ static void end(struct other *other)
 	CHECK(pthread_barrier_destroy(&other->turn) == 0);
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------
- */
+/* ---- tests ----------------------------------------------------------------------------------------- */
 
 static void test_apart(struct other *other)
 {

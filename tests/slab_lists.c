@@ -220,8 +220,7 @@ static void test_fullest_first(struct slab_cache *cache)
 	free(objects);
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------------- */
 
 static struct slab_cache broken, other;
 

@@ -90,7 +90,8 @@ static const struct section *section_at(uintptr_t address)
 	return NULL;
 }
 
-/* As debuggers do: a stop at a section's start, and from there in one go to its end or to one of its exits.
+/*
+ * As debuggers do: a stop at a section's start, and from there in one go to its end or to one of its exits.
  */
 static void step_over(const struct section *section)
 {

@@ -57,8 +57,7 @@ static struct shared {
 	unsigned long rounds;
 } *shared;
 
-/* ---- what is tested --------------------------------------------------------------------------------------
- */
+/* ---- what is tested -------------------------------------------------------------------------------- */
 
 enum { CAPACITY = 4, POOL = 11, OWN = 24, STAMPED = 96 };
 
@@ -105,8 +104,7 @@ static uint64_t allocated(void)
 	return slabs.allocated - depot.objects - magazine_objects_loaded(magazines);
 }
 
-/* ---- the child: objects with stamps ----------------------------------------------------------------------
- */
+/* ---- the child: objects with stamps ---------------------------------------------------------------- */
 
 static void *pool[POOL]; /* the other thread's to free */
 static void *own[OWN];
@@ -156,8 +154,7 @@ static void check_everything(void)
 	      (unsigned long long)(allocated() - others), (unsigned long long)live);
 }
 
-/* ---- the child's other thread ----------------------------------------------------------------------------
- */
+/* ---- the child's other thread ---------------------------------------------------------------------- */
 
 static void conflict(enum conflict kind)
 {
@@ -212,8 +209,7 @@ static void wait_for_other(void)
 		sched_yield();
 }
 
-/* ---- the child's traced thread ---------------------------------------------------------------------------
- */
+/* ---- the child's traced thread --------------------------------------------------------------------- */
 
 static void operate(enum operation operation)
 {
@@ -299,8 +295,7 @@ __attribute__((noreturn)) static void be_traced(void)
 	_exit(0);
 }
 
-/* ---- the tracer ------------------------------------------------------------------------------------------
- */
+/* ---- the tracer ------------------------------------------------------------------------------------ */
 
 static const char *traced_doing(void)
 {

@@ -29,8 +29,7 @@ int main(void)
 
 #include "traced.h"
 
-/* ---- the traced child ------------------------------------------------------------------------------------
- */
+/* ---- the traced child ------------------------------------------------------------------------------ */
 
 enum operation {
 	HIT_ALLOC,
@@ -300,8 +299,7 @@ static const char *traced_doing(void)
 	return shared->stop ? NULL : text;
 }
 
-/* ---- the tracer ------------------------------------------------------------------------------------------
- */
+/* ---- the tracer ------------------------------------------------------------------------------------ */
 
 /* Runs the operation once: to its first trap, then as `interrupt` likes, to its second trap. */
 static bool one_round(enum operation operation, bool (*interrupt)(unsigned long), unsigned long argument)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab map: the heap of a running process as a picture: its blocks of 2 MiB, and what of each is in use.
+/*
+ * cpuslab map: the heap of a running process as a picture: its blocks of 2 MiB, and what of each is in use.
  */
 #include "commands.h"
 #include "inspect/census.h"

@@ -299,7 +299,8 @@ static void find_processes(struct terminal *terminal)
 		census_free(&census);
 		target_detach(&target);
 	}
-	/* Others come and go; the choice is of a process, not of a row, or of the next one once it is gone.
+	/*
+	 * Others come and go; the choice is of a process, not of a row, or of the next one once it is gone.
 	 */
 	size_t row = 0;
 

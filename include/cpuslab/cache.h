@@ -69,7 +69,9 @@ enum cpuslab_cache_flags {
 					      TYPESAFE_BY_RCU */
 	CPUSLAB_CACHE_STORE_USER = 1 << 7, /* who allocated and who freed an object, for reports */
 	CPUSLAB_CACHE_TRACE = 1 << 8,      /* a line on standard error for each call */
-	/* Without effect but on merging: a cache with one of these merges only with caches that have it too.
+	/*
+	 * Without effect but on merging: a cache with one of these merges only with caches that have it
+	 * too.
 	 */
 	CPUSLAB_CACHE_ACCOUNT = 1 << 16,
 	CPUSLAB_CACHE_RECLAIM_ACCOUNT = 1 << 17,
@@ -178,7 +180,9 @@ CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object);
  */
 CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t count, void **objects);
 
-/* Frees `count` objects of this cache, none of them NULL.  Else as cpuslab_cache_free. (kmem_cache_free_bulk)
+/*
+ * Frees `count` objects of this cache, none of them NULL.  Else as cpuslab_cache_free.
+ * (kmem_cache_free_bulk)
  */
 CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t count, void *const *objects);
 

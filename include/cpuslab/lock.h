@@ -97,14 +97,18 @@ static inline bool cpuslab_clear_bit_unlock_is_negative_byte(unsigned bit, uint8
 				  __ATOMIC_RELEASE) < 0;
 }
 
-/* Flips the bits of `mask` (not bit 7) with release order, and tells whether bit 7 is set in what was stored.
+/*
+ * Flips the bits of `mask` (not bit 7) with release order, and tells whether bit 7 is set in what was
+ * stored.
  */
 static inline bool cpuslab_xor_unlock_is_negative_byte(uint8_t mask, uint8_t *byte)
 {
 	return __atomic_xor_fetch((int8_t *)byte, cpuslab_bit_mask(mask), __ATOMIC_RELEASE) < 0;
 }
 
-/* Sets a bit with acquire order if it was clear; returns what it was, so that false means: the caller set it.
+/*
+ * Sets a bit with acquire order if it was clear; returns what it was, so that false means: the caller set
+ * it.
  */
 static inline bool cpuslab_test_and_set_bit_lock(unsigned bit, uint8_t *byte)
 {

@@ -96,7 +96,9 @@ struct arch_self {
 /* Sections that were sent to their abort handler, all threads together. */
 extern ARCH_INTERNAL uint64_t arch_section_aborts;
 
-/* From here on the compiler does not know what a variable holds, and makes no other code of the loop around.
+/*
+ * From here on the compiler does not know what a variable holds, and makes no other code of the loop
+ * around.
  */
 #define ARCH_HIDE(variable) asm("" : "+r"(variable))
 

@@ -101,7 +101,8 @@ static inline __attribute__((always_inline)) void *arch_pop(struct arch_self sel
 {
 	void *object;
 
-	/* gcc before 13 takes an asm goto with an output for one that it may remove when nobody reads that.
+	/*
+	 * gcc before 13 takes an asm goto with an output for one that it may remove when nobody reads that.
 	 */
 	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
 					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"

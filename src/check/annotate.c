@@ -36,8 +36,7 @@ void annotate_end(void)
 		__tsan_ignore_thread_end();
 }
 
-/* ---- order, for ThreadSanitizer --------------------------------------------------------------------------
- */
+/* ---- order, for ThreadSanitizer -------------------------------------------------------------------- */
 
 /* Memory that changes its cache passes through here, whatever objects it is cut into. */
 static char between_caches;
@@ -54,8 +53,7 @@ static void enter(void *place)
 		__tsan_acquire(place);
 }
 
-/* ---- access ----------------------------------------------------------------------------------------------
- */
+/* ---- access ---------------------------------------------------------------------------------------- */
 
 static void close_object(const void *object, size_t bytes)
 {

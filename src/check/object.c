@@ -12,8 +12,7 @@
 #include "os/os.h"
 #include "page/page.h"
 
-/* ---- checks of a cache ----------------------------------------------------------------------------------
- */
+/* ---- checks of a cache ----------------------------------------------------------------------------- */
 
 /* The smallest power of two of pages that holds so many bytes. */
 static unsigned order_of(uint32_t bytes)
@@ -101,8 +100,7 @@ bool check_fails(struct checks *checks)
 	       __atomic_add_fetch(&checks->calls, 1, __ATOMIC_RELAXED) % options.failslab == 0;
 }
 
-/* ---- owners -----------------------------------------------------------------------------------------------
- */
+/* ---- owners ---------------------------------------------------------------------------------------- */
 
 static struct check_owner this_thread(const struct checks *checks)
 {
@@ -141,8 +139,7 @@ static void add_owners(const struct checks *checks, const struct check_record *r
 	add_owner("Freed in", &record->freed);
 }
 
-/* ---- reports ----------------------------------------------------------------------------------------------
- */
+/* ---- reports --------------------------------------------------------------------------------------- */
 
 static const char *state_name(const struct check_record *record)
 {
@@ -291,8 +288,7 @@ static void trace(const struct checks *checks, const char *what, const void *obj
 	text_end();
 }
 
-/* ---- allocation and free ----------------------------------------------------------------------------------
- */
+/* ---- allocation and free --------------------------------------------------------------------------- */
 
 void *check_alloc(struct checks *checks, const struct check_place *place, uint32_t requested)
 {
@@ -323,7 +319,9 @@ void *check_alloc(struct checks *checks, const struct check_place *place, uint32
 	return object;
 }
 
-/* What is wrong with a pointer that is freed or resized, before a byte of it is looked at; NULL for nothing.
+/*
+ * What is wrong with a pointer that is freed or resized, before a byte of it is looked at; NULL for
+ * nothing.
  */
 static const char *wrong_with(const struct checks *checks, const struct check_place *place,
 			      const void *object)
@@ -418,8 +416,7 @@ void *check_object_of(const struct checks *checks, const struct check_place *pla
 	return inside && place->record->state == CHECK_IS_OUT ? object : NULL;
 }
 
-/* ---- on demand --------------------------------------------------------------------------------------------
- */
+/* ---- on demand ------------------------------------------------------------------------------------- */
 
 bool check_validate(struct checks *checks, const struct check_place *place)
 {

@@ -106,7 +106,8 @@ void *check_object_of(const struct checks *checks, const struct check_place *pla
 
 /* Looks at one slot; with the lock.  Reports and repairs what is damaged; true if anything was. */
 bool check_validate(struct checks *checks, const struct check_place *place);
-/* Reports an object that is still out as its cache is destroyed.  With the lock, or with nobody else there.
+/*
+ * Reports an object that is still out as its cache is destroyed.  With the lock, or with nobody else there.
  */
 void check_report_live(struct checks *checks, const struct check_place *place);
 

@@ -36,7 +36,9 @@ enum check_flags {
 	CHECK_ALL = CHECK_DEFAULT | CHECK_TRACE | CHECK_FAIL | CHECK_ANNOTATE,
 };
 
-/* Parses a string, which must stay as it is.  What it does not understand is reported in one line on stderr.
+/*
+ * Parses a string, which must stay as it is.  What it does not understand is reported in one line on
+ * stderr.
  */
 void check_request_parse(const char *string);
 /* Reads the environment, which a set-user-id program ignores, and parses. */

@@ -19,8 +19,7 @@ struct stack {
 static uint32_t chains[CHAINS];
 static size_t stored_bytes;
 
-/* ---- the store ------------------------------------------------------------------------------------------
- */
+/* ---- the store ------------------------------------------------------------------------------------- */
 
 static uint32_t hash_of(const uintptr_t *frame, unsigned count)
 {
@@ -78,8 +77,7 @@ static uint32_t keep(const uintptr_t *frame, unsigned count)
 	}
 }
 
-/* ---- the caller's stack ---------------------------------------------------------------------------------
- */
+/* ---- the caller's stack ---------------------------------------------------------------------------- */
 
 uint32_t stack_capture(void)
 {

@@ -44,8 +44,7 @@ bool symbol_module(uintptr_t address, struct module *module)
 	return true;
 }
 
-/* ---- the dynamic symbols of a module --------------------------------------------------------------------
- */
+/* ---- the dynamic symbols of a module --------------------------------------------------------------- */
 
 struct symbols {
 	const ElfW(Sym) * symbol;

@@ -34,8 +34,7 @@ struct zones zones_plan(uint32_t bytes, uint32_t alignment, unsigned flags, bool
 	return zones;
 }
 
-/* ---- what there is to look at ---------------------------------------------------------------------------
- */
+/* ---- what there is to look at ---------------------------------------------------------------------- */
 
 struct zone {
 	const char *name;

@@ -21,8 +21,7 @@
 #include "options/options.h"
 #include "page/page.h"
 
-/* ---- reports --------------------------------------------------------------------------------------------
- */
+/* ---- reports --------------------------------------------------------------------------------------- */
 
 /* How far an address is from the bytes of a slot's object; 0 inside. */
 static size_t distance(const struct guard_slot *slot, const char *address)
@@ -121,8 +120,7 @@ static bool report_access(char *address, const void *context)
 	return options.debug_continue && os_commit(page, OS_PAGE_BYTES) == 0;
 }
 
-/* ---- the handler ----------------------------------------------------------------------------------------
- */
+/* ---- the handler ----------------------------------------------------------------------------------- */
 
 /* What the program wants to be called; each kind once, for ever, since a fault may be reading it. */
 struct action {
@@ -173,7 +171,8 @@ static __thread struct {
 /* Whether this is no new fault, but what a handler that we passed one on to passes on in turn. */
 static bool comes_back(const siginfo_t *information, const char *frame)
 {
-	/* One whose handler has left by longjmp may have lain at the same place, but in the same frame too.
+	/*
+	 * One whose handler has left by longjmp may have lain at the same place, but in the same frame too.
 	 */
 	return passing.information == information && frame < passing.frame;
 }

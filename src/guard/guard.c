@@ -31,8 +31,7 @@ static uint64_t frees; /* how many there were */
 static uint64_t live, pages, bytes, picked, refused;
 static uint64_t left_open; /* slots of that age; they count as live */
 
-/* ---- the pool -------------------------------------------------------------------------------------------
- */
+/* ---- the pool -------------------------------------------------------------------------------------- */
 
 static size_t pool_bytes(size_t slots)
 {
@@ -135,8 +134,7 @@ static bool within_time(void)
 	return true;
 }
 
-/* ---- where an object lies -------------------------------------------------------------------------------
- */
+/* ---- where an object lies -------------------------------------------------------------------------- */
 
 static size_t round_up(size_t size, size_t unit)
 {
@@ -187,8 +185,7 @@ static const char *first_changed(const char *start, const char *end)
 	return start;
 }
 
-/* ---- allocation and free --------------------------------------------------------------------------------
- */
+/* ---- allocation and free --------------------------------------------------------------------------- */
 
 static struct guard_owner this_thread(void)
 {
@@ -223,7 +220,8 @@ static bool occupy(struct guard_slot *slot, size_t requested)
 	return true;
 }
 
-/* Takes the pages of a freed slot from everybody; its address space stays.  False where the system refuses.
+/*
+ * Takes the pages of a freed slot from everybody; its address space stays.  False where the system refuses.
  */
 static bool vacate(unsigned number)
 {
@@ -335,8 +333,7 @@ __attribute__((noinline)) void guard_free(void *object, size_t stated)
 	(void)vacate((unsigned)(slot - guard_slots));
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------
- */
+/* ---- questions ------------------------------------------------------------------------------------- */
 
 size_t guard_usable(const void *object)
 {

@@ -86,8 +86,7 @@ static inline bool guard_contains(const void *address)
 	return (uintptr_t)address - guard.start < guard.bytes;
 }
 
-/* ---- who is picked --------------------------------------------------------------------------------------
- */
+/* ---- who is picked --------------------------------------------------------------------------------- */
 
 /* Whether the page of an object is chosen. */
 bool guard_chooses(const void *object);
@@ -99,8 +98,7 @@ unsigned guard_picks_fresh(void);
 /* True every now and then: other pages have been chosen, which are to be found. */
 bool guard_turn(size_t heap_pages);
 
-/* ---- guarded objects ------------------------------------------------------------------------------------
- */
+/* ---- guarded objects ------------------------------------------------------------------------------- */
 
 /* Zeroed, aligned to the largest power of two up to a page that divides the size, and to 16; NULL where this
  * one cannot be guarded. */

@@ -30,7 +30,8 @@ static inline uint32_t slot_state(const struct guard_slot *slot)
 /* One of two sides, at random. */
 bool pick_side(void);
 
-/* Puts the handler of faults in its place: first of all, and again where the program has put its own there.
+/*
+ * Puts the handler of faults in its place: first of all, and again where the program has put its own there.
  */
 void fault_watch(void);
 

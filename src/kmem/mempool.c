@@ -147,7 +147,9 @@ static void *take_or_sleep(mempool_t *pool)
 	cpuslab_spin_unlock(&pool->lock);
 	if (element)
 		return element;
-	/* An element that comes back from here on changes `freed`, and the system then does not let us sleep.
+	/*
+	 * An element that comes back from here on changes `freed`, and the system then does not let us
+	 * sleep.
 	 */
 	os_futex_wait(&pool->freed, freed, &longest);
 	cpuslab_spin_lock(&pool->lock);

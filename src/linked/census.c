@@ -32,8 +32,7 @@ static void unlock_census(void)
 	cpuslab_spin_unlock(&census_lock);
 }
 
-/* ---- words from outside ---------------------------------------------------------------------------------
- */
+/* ---- words from outside ---------------------------------------------------------------------------- */
 
 static bool has_list(const uintptr_t *word)
 {
@@ -78,8 +77,7 @@ static void empty_words(struct linked_cache *cache)
 	}
 }
 
-/* ---- caches ---------------------------------------------------------------------------------------------
- */
+/* ---- caches ---------------------------------------------------------------------------------------- */
 
 bool linked_create(struct linked_cache *cache, const struct linked_traits *traits, void *owner)
 {
@@ -174,8 +172,7 @@ void linked_end_census(void)
 	cpuslab_spin_unlock(&census_lock);
 }
 
-/* ---- reclaim --------------------------------------------------------------------------------------------
- */
+/* ---- reclaim --------------------------------------------------------------------------------------- */
 
 /* For vcpu_drain, with the census lock: all words, those that are idle, and how to empty one. */
 static bool wants_full(unsigned number, uintptr_t *word)
@@ -228,8 +225,7 @@ void linked_reclaim(bool all)
 	unlock_census();
 }
 
-/* ---- reports --------------------------------------------------------------------------------------------
- */
+/* ---- reports --------------------------------------------------------------------------------------- */
 
 static bool is_free(const uint64_t *map, unsigned i)
 {
@@ -342,8 +338,7 @@ void linked_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("linked_slab.cache", offsetof(struct linked_slab, cache), sizeof(struct linked_cache *));
 }
 
-/* ---- fork -----------------------------------------------------------------------------------------------
- */
+/* ---- fork ------------------------------------------------------------------------------------------ */
 
 static bool repair_begin(struct linked_cache *cache)
 {

@@ -190,8 +190,7 @@ static unsigned measure(const struct linked_cache *cache, struct linked_hand han
 	return count;
 }
 
-/* ---- the list of partial slabs: with the lock -----------------------------------------------------------
- */
+/* ---- the list of partial slabs: with the lock ------------------------------------------------------ */
 
 static void lock_cache(struct linked_cache *cache)
 {
@@ -381,7 +380,8 @@ static void note_free(const struct linked_slab *slab, const void *object)
 
 /* ---- slow paths --------------------------------------------------------------------------------------- */
 
-/* Freezes a slab that was just taken from the list: with the lock, under which alone frees may list a slab.
+/*
+ * Freezes a slab that was just taken from the list: with the lock, under which alone frees may list a slab.
  */
 static void freeze(struct linked_cache *cache, struct linked_hand *hand)
 {
@@ -500,7 +500,9 @@ static bool leave_full(struct linked_cache *cache, struct linked_slab *slab)
 	return true;
 }
 
-/* Makes sure that the list in hand is not empty; false when there is no memory, and then nothing is in hand.
+/*
+ * Makes sure that the list in hand is not empty; false when there is no memory, and then nothing is in
+ * hand.
  */
 static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
 {

@@ -132,7 +132,8 @@ bool linked_create(struct linked_cache *cache, const struct linked_traits *trait
 bool linked_destroy(struct linked_cache *cache);
 /* Takes the lists off every vCPU that can be reached, and gives free slabs back. */
 void linked_shrink(struct linked_cache *cache);
-/* Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
+/*
+ * Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
  */
 void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object, void *argument),
 			  void *argument);

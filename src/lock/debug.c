@@ -32,8 +32,7 @@ static __thread uint32_t spinlocks_held;
 static const char *const kind_names[] = {
 	[CPUSLAB_LOCK_SPIN] = "spinlock", [CPUSLAB_LOCK_PAGE] = "pagelock", [CPUSLAB_LOCK_MCS] = "mcs lock"};
 
-/* ---- the report: no stdio, which allocates ----------------------------------------------------------------
- */
+/* ---- the report: no stdio, which allocates --------------------------------------------------------- */
 
 struct text {
 	char bytes[256];
@@ -136,8 +135,7 @@ static void remove_entry(struct held *entry)
 		held[i].lock = NEVER_USED;
 }
 
-/* ---- the hooks --------------------------------------------------------------------------------------------
- */
+/* ---- the hooks ------------------------------------------------------------------------------------- */
 
 void cpuslab_debug_lock_wanted(const volatile void *lock, enum cpuslab_lock_kind kind)
 {

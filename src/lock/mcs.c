@@ -42,7 +42,9 @@ __attribute__((noinline)) void cpuslab_mcs_unlock_slow(struct cpuslab_mcs_node *
 	while (!(next = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE)))
 		if (!lock_back_off(&backoff))
 			os_yield();
-	/* After this exchange the successor may unlock, return, and reuse its node: only the address is left.
+	/*
+	 * After this exchange the successor may unlock, return, and reuse its node: only the address is
+	 * left.
 	 */
 	if (__atomic_exchange_n(&next->state, GRANTED, __ATOMIC_ACQ_REL) == PARKED)
 		os_futex_wake(&next->state, 1);

@@ -95,8 +95,7 @@ static struct queue *queue_of(const uint8_t *byte)
 	return &queues.of[((uint64_t)(uintptr_t)byte * 0x9e3779b97f4a7c15u) >> 56];
 }
 
-/* ---- lists: only under the guard ------------------------------------------------------------------------
- */
+/* ---- lists: only under the guard ------------------------------------------------------------------- */
 
 static void append(struct waiters *list, struct waiter *waiter)
 {
@@ -164,8 +163,7 @@ static bool needs_waker(const struct queue *queue, const uint8_t *byte)
 	       (first_for(&queue->patient, byte) && !anyone_awake_for(queue, byte));
 }
 
-/* ---- waking ----------------------------------------------------------------------------------------------
- */
+/* ---- waking ---------------------------------------------------------------------------------------- */
 
 /* Those taken out under the guard, to be told after it. */
 struct told {
@@ -303,8 +301,7 @@ __attribute__((noinline)) void cpuslab_pagelock_wake_flags(const uint8_t *addres
 	tell_all(&told);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------------- */
 
 /* Once before the first waiter queues; doing it twice, at the same time, does no harm. */
 static void prepare_for_fork(void);
@@ -519,10 +516,11 @@ unsigned cpuslab_pagelock_set_unfairness(unsigned races)
 	return __atomic_exchange_n(&unfairness, races, __ATOMIC_RELAXED);
 }
 
-/* ---- fork -------------------------------------------------------------------------------------------------
- */
+/* ---- fork ------------------------------------------------------------------------------------------ */
 
-/* Only where the kernel cannot wipe: other handlers that run before this one in the child see the old queues.
+/*
+ * Only where the kernel cannot wipe: other handlers that run before this one in the child see the old
+ * queues.
  */
 static void forget_waiters(void)
 {

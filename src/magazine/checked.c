@@ -130,8 +130,7 @@ void *magazine_object_of(const struct cache *cache, const void *address)
 		       : NULL;
 }
 
-/* ---- all objects ------------------------------------------------------------------------------------------
- */
+/* ---- all objects ----------------------------------------------------------------------------------- */
 
 struct walk {
 	struct cache *cache;

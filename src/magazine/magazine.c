@@ -219,7 +219,8 @@ static void set_page_id(const void *object, uint16_t id)
 	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
 }
 
-/* Whether a choice of what a heap profile watches has an object of a cache; none has where there is no
+/*
+ * Whether a choice of what a heap profile watches has an object of a cache; none has where there is no
  * choice.
  */
 static bool is_watched(const struct cache *cache, const struct profile_choice *choice, const void *object)
@@ -456,7 +457,8 @@ static bool is_purged(const struct cache *cache)
 	return cache && magazine_is_hardened(cache) && !slab_keeps_content(&cache->depot.slabs.traits);
 }
 
-/* The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
+/*
+ * The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
  */
 static void purge_hardened(void)
 {
@@ -587,7 +589,9 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 	return true;
 }
 
-/* A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of memory.
+/*
+ * A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of
+ * memory.
  */
 static struct magazine *filled_magazine(struct cache *cache, struct magazine *loaded, struct magazine *spare)
 {
@@ -777,7 +781,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			magazine = spare;
 		} else {
 			magazine_tick();
-			/* Of two filled ones the older goes to the depot, the loaded one becomes the spare.
+			/*
+			 * Of two filled ones the older goes to the depot, the loaded one becomes the spare.
 			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 

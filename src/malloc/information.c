@@ -59,7 +59,9 @@ EXPORT struct mallinfo mallinfo(void)
 
 enum { XML_CHARACTER = sizeof "&quot;" - 1, XML_NAME = XML_CHARACTER * REPORT_NAME };
 
-/* A name as the value of an attribute.  XML has no control characters, and knows no bytes that are not UTF-8.
+/*
+ * A name as the value of an attribute.  XML has no control characters, and knows no bytes that are not
+ * UTF-8.
  */
 static const char *xml_name(char text[static XML_NAME], const char *name)
 {

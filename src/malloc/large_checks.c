@@ -135,8 +135,7 @@ size_t large_check_usable(const void *object, size_t bytes)
 							  : bytes;
 }
 
-/* ---- all objects -----------------------------------------------------------------------------------------
- */
+/* ---- all objects ----------------------------------------------------------------------------------- */
 
 static void visit_all(void (*visit)(struct lone *lone, void *argument), void *argument)
 {

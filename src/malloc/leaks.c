@@ -50,8 +50,7 @@ static void add(uint32_t stack, uint32_t bytes, void *argument)
 	debts->bytes += bytes;
 }
 
-/* ---- by cache ---------------------------------------------------------------------------------------------
- */
+/* ---- by cache -------------------------------------------------------------------------------------- */
 
 static void report_line(uint64_t bytes, uint64_t objects, const char *name)
 {
@@ -91,8 +90,7 @@ static void report_pages(void)
 	report_line(pages.huge_bytes - pages.huge_cached_bytes, pages.huge_mappings, "huge");
 }
 
-/* ---- by owner ---------------------------------------------------------------------------------------------
- */
+/* ---- by owner -------------------------------------------------------------------------------------- */
 
 static void report_debt(const struct debt *debt)
 {

@@ -42,8 +42,7 @@ static void *malloc_large(size_t size)
 	return likely(object) ? object : out_of_memory();
 }
 
-/* ---- hardened mode: every allocation and free of a class ------------------------------------------------
- */
+/* ---- hardened mode: every allocation and free of a class ------------------------------------------- */
 
 /* From a class, which may be debugged instead. */
 static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size,
@@ -90,7 +89,8 @@ static __attribute__((noinline)) void *malloc_hardened(size_t size)
 
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
-/* Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
+/*
+ * Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
  */
 static __attribute__((noinline)) void *malloc_usual(size_t size)
 {

@@ -22,7 +22,8 @@ extern ARCH_INTERNAL const uint32_t *process_alive;
 
 bool process_settle(void);
 
-/* First thing in every slow path.  False when the library could not start; who would allocate must then say
+/*
+ * First thing in every slow path.  False when the library could not start; who would allocate must then say
  * so.
  */
 static inline bool process_enter(void)

@@ -17,7 +17,9 @@
 
 enum { OS_PAGE_SHIFT = 12, OS_PAGE_BYTES = 1 << OS_PAGE_SHIFT };
 
-/* Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us choose.
+/*
+ * Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us
+ * choose.
  */
 void *os_map(void *hint, size_t bytes);
 /* Address space alone: no access, no accounting, until os_commit. */
@@ -105,7 +107,8 @@ uint32_t os_thread_id(void);
 
 /* The CPU that the thread is on, at some instant of the call. */
 unsigned os_cpu(void);
-/* Whether a word of memory may be read, without a fault if not.  False, too, where the system does not say.
+/*
+ * Whether a word of memory may be read, without a fault if not.  False, too, where the system does not say.
  */
 bool os_can_read(const void *address);
 

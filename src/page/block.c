@@ -223,7 +223,8 @@ void block_purge(uint32_t first, uint32_t pages)
 		bool keeps = block - whole_first < whole && block >= SMALL_BLOCKS;
 		uint8_t is = __atomic_load_n(&known[block], __ATOMIC_RELAXED);
 
-		/* Together those that lie whole in the run and in the heap's beginning, or whole behind it.
+		/*
+		 * Together those that lie whole in the run and in the heap's beginning, or whole behind it.
 		 */
 		for (next = block + 1; block - whole_first < whole && next - whole_first < whole &&
 				       next != SMALL_BLOCKS &&

@@ -400,7 +400,9 @@ bool huge_free(void *address)
 				expelled = expel(place, most_beside(bytes));
 		}
 		if (!place->address && cached_bytes + bytes <= options.dirty) {
-			/* The address last, and gone before: a fork in between must not see another's length.
+			/*
+			 * The address last, and gone before: a fork in between must not see another's
+			 * length.
 			 */
 			__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
 			place->bytes = bytes;

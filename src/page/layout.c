@@ -48,7 +48,8 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		.map = round_up((heap_end >> PAGE_SHIFT) * sizeof(uint16_t), PAGE_BYTES),
 		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
-		/* Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
+		/*
+		 * Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
 		 */
 		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
 		.marks = options.hardened ? plan / PAGE_MARK_UNIT * sizeof(uint16_t) : 0,

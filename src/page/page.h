@@ -129,7 +129,8 @@ bool page_large_resize(void *run, size_t pages);
  */
 enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
 
-/* Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
+/*
+ * Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
  */
 void page_purge(bool all);
 /* The same as time passes: the allowance shrinks. */

@@ -742,7 +742,9 @@ bool page_large_resize(void *address, size_t wanted)
 			note_use(needed, fresh);
 			if (fresh >= BLOCK_PAGES)
 				block_large(next, needed);
-			/* The length last: a repair in between sees the old, shorter run, and marks its end.
+			/*
+			 * The length last: a repair in between sees the old, shorter run, and marks its
+			 * end.
 			 */
 			if (old > 1)
 				set_id(first + old - 1, PAGE_FREE);

@@ -112,7 +112,8 @@ static void look_at_pace(uint64_t least)
 
 /* ---- start and end ------------------------------------------------------------------------------------- */
 
-/* Who starts, ends or turns the profile.  One thread does; to others it is as if the wish came a little
+/*
+ * Who starts, ends or turns the profile.  One thread does; to others it is as if the wish came a little
  * later.
  */
 static uint32_t busy;
@@ -129,7 +130,8 @@ static void end_change(void)
 
 void profile_repair(void)
 {
-	/* Whoever was at it is not in the child; the number of a choice, which comes last, is whole or old.
+	/*
+	 * Whoever was at it is not in the child; the number of a choice, which comes last, is whole or old.
 	 */
 	end_change();
 }

@@ -19,8 +19,7 @@ uint32_t geometry_line_alignment(uint32_t size, uint32_t line)
 	return line;
 }
 
-/* ---- SLAB ------------------------------------------------------------------------------------------------
- */
+/* ---- SLAB ------------------------------------------------------------------------------------------ */
 
 enum { PAGE = 4096, ORDER_BLOCK = 10 };
 
@@ -57,7 +56,9 @@ static struct geometry slab_of_order(const struct geometry_slab_rule *rule, uint
 
 	if (inside) {
 		slab.objects = slab.bytes / (stride + slab.index_bytes);
-		/* That counted the index without its rounding; what the rounding adds is less than an object.
+		/*
+		 * That counted the index without its rounding; what the rounding adds is less than an
+		 * object.
 		 */
 		if (slab.objects && slab.bytes - slab.objects * stride < index_room(&slab, alignment))
 			slab.objects--;
@@ -77,7 +78,9 @@ struct geometry geometry_slab(const struct geometry_slab_rule *rule, uint32_t si
 	uint32_t most = rule->index_bytes >= 4 ? UINT32_MAX : (1u << 8 * rule->index_bytes) - 1;
 	struct geometry chosen = {0};
 
-	/* An index outside is an object of some cache itself: larger than this one's, it could need its own.
+	/*
+	 * An index outside is an object of some cache itself: larger than this one's, it could need its
+	 * own.
 	 */
 	if (!inside)
 		most = smaller(most, stride / rule->index_bytes);
@@ -112,8 +115,7 @@ struct geometry_tunables geometry_tunables(uint32_t size)
 	return (struct geometry_tunables){limit, (limit + 1) / 2};
 }
 
-/* ---- SLUB ------------------------------------------------------------------------------------------------
- */
+/* ---- SLUB ------------------------------------------------------------------------------------------ */
 
 /* SLUB counts the objects of a slab in 15 bits. */
 enum { SLUB_OBJECTS_MAX = 32767 };
@@ -175,8 +177,7 @@ struct geometry geometry_slub(const struct geometry_slub_rule *rule, uint32_t st
 	};
 }
 
-/* ---- our own ---------------------------------------------------------------------------------------------
- */
+/* ---- our own --------------------------------------------------------------------------------------- */
 
 enum {
 	/* Slabs aim at this many objects and this size; larger objects have a slab each. */

@@ -27,8 +27,7 @@ struct geometry {
 	uint32_t left_over;   /* bytes of a slab that are neither object nor index */
 };
 
-/* ---- what a cache asks for ------------------------------------------------------------------------------
- */
+/* ---- what a cache asks for ------------------------------------------------------------------------- */
 
 /* The distance between objects: the size rounded up to the alignment, a power of two. */
 static inline uint32_t geometry_stride(uint32_t size, uint32_t alignment)
@@ -48,8 +47,7 @@ static inline uint32_t geometry_index_bytes(uint32_t objects)
 	return objects <= UINT8_MAX ? 1 : 2;
 }
 
-/* ---- SLAB ------------------------------------------------------------------------------------------------
- */
+/* ---- SLAB ------------------------------------------------------------------------------------------ */
 
 struct geometry_slab_rule {
 	uint32_t page_bytes;
@@ -77,8 +75,7 @@ struct geometry_tunables {
 };
 struct geometry_tunables geometry_tunables(uint32_t size);
 
-/* ---- SLUB ------------------------------------------------------------------------------------------------
- */
+/* ---- SLUB ------------------------------------------------------------------------------------------ */
 
 struct geometry_slub_rule {
 	uint32_t page_bytes;
@@ -91,8 +88,7 @@ struct geometry_slub_rule {
 /* `stride` is the distance between objects with all that SLUB adds to them: slab_size in /sys/kernel/slab. */
 struct geometry geometry_slub(const struct geometry_slub_rule *rule, uint32_t stride);
 
-/* ---- our own ---------------------------------------------------------------------------------------------
- */
+/* ---- our own --------------------------------------------------------------------------------------- */
 
 struct geometry geometry_runs(uint32_t page_bytes, uint32_t stride);
 

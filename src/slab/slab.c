@@ -116,8 +116,7 @@ static inline void link_free(struct slab *slab, unsigned i, bool wide)
 	slab->head = (uint16_t)i;
 }
 
-/* ---- lists: with the cache's lock ------------------------------------------------------------------------
- */
+/* ---- lists: with the cache's lock ------------------------------------------------------------------ */
 
 static bool is_listed(const struct slab *slab)
 {

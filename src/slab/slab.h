@@ -139,7 +139,8 @@ void slab_cache_shrink(struct slab_cache *cache);
  */
 uint64_t slab_cache_close(struct slab_cache *cache);
 
-/* Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
+/*
+ * Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
  */
 void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
 			void *argument);

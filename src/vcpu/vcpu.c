@@ -391,7 +391,9 @@ bool vcpu_close(unsigned id)
 	cpuslab_spin_lock(&vcpu_lock);
 	if (id < ids && banks[0].areas[id] && *entry(id) == banks[0].areas[id]) {
 		if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
-			/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section.
+			/*
+			 * Nobody's slot, or the caller's own: in both cases nobody else can be in a
+			 * section.
 			 */
 			if (!slot_taken[id] || id == arch_id(vcpu_self)) {
 				slot_taken[id] |= 2;

@@ -61,8 +61,7 @@ static void churn(size_t size)
 	}
 }
 
-/* ---- freed twice ----------------------------------------------------------------------------------------
- */
+/* ---- freed twice ----------------------------------------------------------------------------------- */
 
 static void twice(size_t size)
 {
@@ -227,8 +226,7 @@ static void usable_size_of_freed(void)
 	WRONG(sink = malloc_usable_size(hide(object)));
 }
 
-/* ---- what was never allocated ---------------------------------------------------------------------------
- */
+/* ---- what was never allocated ---------------------------------------------------------------------- */
 
 static void free_static(void)
 {
@@ -362,8 +360,7 @@ static void usable_size_inside(void)
 	WRONG(sink = malloc_usable_size(hide(object + 16)));
 }
 
-/* ---- written past the end --------------------------------------------------------------------------------
- */
+/* ---- written past the end -------------------------------------------------------------------------- */
 
 static void past(size_t size, size_t offset, size_t bytes)
 {
@@ -500,8 +497,7 @@ static void string_printed(void)
 	free(object);
 }
 
-/* ---- written before the start ----------------------------------------------------------------------------
- */
+/* ---- written before the start ---------------------------------------------------------------------- */
 
 /* Many neighbours, of which one in the middle writes; all are freed, and whatever lay free between them is
  * used. */
@@ -556,8 +552,7 @@ static void underflow_large_by_8(void)
 	underflow_large_by(8);
 }
 
-/* ---- used after it was freed -----------------------------------------------------------------------------
- */
+/* ---- used after it was freed ----------------------------------------------------------------------- */
 
 static void write_after(size_t size, size_t offset)
 {
@@ -662,8 +657,7 @@ static void read_of_another_ones_past(void)
 	end_as(seen == 'a' ? ENDS_SILENTLY : ENDS_CLEARED);
 }
 
-/* ---- freed with another size -----------------------------------------------------------------------------
- */
+/* ---- freed with another size ----------------------------------------------------------------------- */
 
 static void sized(const char *function, size_t size, size_t stated)
 {
@@ -719,8 +713,7 @@ static void free_aligned_sized_misaligned(void)
 	WRONG(release_sized(hide(object), 4096, 48));
 }
 
-/* ---- objects without bytes -------------------------------------------------------------------------------
- */
+/* ---- objects without bytes ------------------------------------------------------------------------- */
 
 static void write_to_zero_size(void)
 {

@@ -20,8 +20,7 @@ enum outcome { ABSENT, REPORT, FAULT, CLEARED, REPORT_LATER, FAULT_LATER, SILENT
 static const char *const outcome_names[] = {"-",           "report", "fault", "cleared", "report later",
 					    "fault later", "silent", "broken"};
 
-/* ---- in the case's process --------------------------------------------------------------------------------
- */
+/* ---- in the case's process ------------------------------------------------------------------------- */
 
 void wrong_begins(void)
 {
@@ -61,8 +60,7 @@ static int run_case(const char *name)
 	return 1;
 }
 
-/* ---- around it --------------------------------------------------------------------------------------------
- */
+/* ---- around it ------------------------------------------------------------------------------------- */
 
 static enum outcome judge(int status)
 {
@@ -141,7 +139,9 @@ static bool hardened_may_pass(const struct corruption *corruption, enum outcome 
 	return outcome == CLEARED;
 }
 
-/* What is open is about objects that are in use again, or queries; the rest is read or written out of reach.
+/*
+ * What is open is about objects that are in use again, or queries; the rest is read or written out of
+ * reach.
  */
 static bool debug_may_pass(const struct corruption *corruption, enum outcome outcome)
 {

@@ -33,8 +33,7 @@ static void expect_refusal(const char *what, size_t size)
 	errno = 0;
 }
 
-/* ---- malloc ---------------------------------------------------------------------------------------------
- */
+/* ---- malloc ---------------------------------------------------------------------------------------- */
 
 struct block {
 	unsigned char *memory;
@@ -192,8 +191,7 @@ static void run_thread(void *(*function)(void *), void *argument, unsigned numbe
 	CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
-/* ---- caches ---------------------------------------------------------------------------------------------
- */
+/* ---- caches ---------------------------------------------------------------------------------------- */
 
 static void construct(void *object)
 {
@@ -266,8 +264,7 @@ static void work_with_caches(void)
 	}
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------------- */
 
 static void child_of_work(void)
 {
@@ -370,8 +367,7 @@ static unsigned long sweep(unsigned long count, unsigned long stride)
 	return k;
 }
 
-/* ---- from the start -------------------------------------------------------------------------------------
- */
+/* ---- from the start -------------------------------------------------------------------------------- */
 
 static void start_case(unsigned long k, unsigned long count)
 {

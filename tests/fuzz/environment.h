@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* environment: what the fuzzed library gets instead of some of libc's functions, and what tells the harness.
+/*
+ * environment: what the fuzzed library gets instead of some of libc's functions, and what tells the
+ * harness.
  */
 #ifndef CPUSLAB_TESTS_FUZZ_ENVIRONMENT_H
 #define CPUSLAB_TESTS_FUZZ_ENVIRONMENT_H

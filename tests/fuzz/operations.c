@@ -108,8 +108,7 @@ static bool is_modest(size_t size)
 	return size <= LIVE_MOST && live_bytes + size <= LIVE_MOST;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------
- */
+/* ---- the model ------------------------------------------------------------------------------------- */
 
 static struct object *pick(bool taken, int cache)
 {
@@ -210,8 +209,7 @@ static void *leave(struct object *object)
 	return start;
 }
 
-/* ---- malloc's -------------------------------------------------------------------------------------------
- */
+/* ---- malloc's -------------------------------------------------------------------------------------- */
 
 /* Of malloc, calloc or realloc. */
 static void enter_sized(struct object *object, void *start, size_t size)
@@ -357,8 +355,7 @@ static void op_look(void)
 	CHECK(cpuslab_object_of(object->start + offset) == object->start);
 }
 
-/* ---- caches' --------------------------------------------------------------------------------------------
- */
+/* ---- caches' --------------------------------------------------------------------------------------- */
 
 static void construct(void *object)
 {
@@ -567,8 +564,7 @@ static void op_report(void)
 	CHECK(cpuslab_validate(NULL) <= 0);
 }
 
-/* ---- what else happens ----------------------------------------------------------------------------------
- */
+/* ---- what else happens ----------------------------------------------------------------------------- */
 
 static void op_shrink(void)
 {
@@ -602,8 +598,7 @@ static void (*const operations[])(void) = {
 	op_trim,       op_time,       op_no_memory,
 };
 
-/* ---- two threads, one at a time -------------------------------------------------------------------------
- */
+/* ---- two threads, one at a time -------------------------------------------------------------------- */
 
 static sem_t other_goes, other_has_gone;
 static void (*for_other)(void);

@@ -128,8 +128,7 @@ static void fuzz_options(const char *string)
 	options = initial;
 }
 
-/* ---- debugging ------------------------------------------------------------------------------------------
- */
+/* ---- debugging ------------------------------------------------------------------------------------- */
 
 static bool names_it(const char *pattern, const char *name)
 {

@@ -144,7 +144,9 @@ static void node_tag_clear(struct radix_node *node, unsigned int tag, unsigned l
 
 /* ---- ways down ----------------------------------------------------------------------------------------- */
 
-/* The lowest node on the way to an index, and in *offset the slot there; NULL when the tree has no such node.
+/*
+ * The lowest node on the way to an index, and in *offset the slot there; NULL when the tree has no such
+ * node.
  */
 static struct radix_node *find_leaf(struct radix_root *root, unsigned long index, unsigned long *offset)
 {

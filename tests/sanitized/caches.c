@@ -39,8 +39,7 @@ static void construct(void *object)
 	*(struct object *)object = (struct object){.number = 7};
 }
 
-/* ---- errors -----------------------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------------- */
 
 static int use_after_free(struct cpuslab_cache *cache)
 {
@@ -87,8 +86,7 @@ static int race(struct cpuslab_cache *cache)
 	return 0;
 }
 
-/* ---- no error -------------------------------------------------------------------------------------------
- */
+/* ---- no error -------------------------------------------------------------------------------------- */
 
 struct worker {
 	pthread_t thread;

@@ -221,8 +221,7 @@ static void drop_strays(struct census *census)
 	census->cache_count = kept;
 }
 
-/* ---- caches of the linked engine ------------------------------------------------------------------------
- */
+/* ---- caches of the linked engine ------------------------------------------------------------------- */
 
 static void understand_linked(struct census_cache *cache, const struct target *target, const char *raw)
 {
@@ -803,7 +802,9 @@ static void add_up(struct census *census)
 			cache->alloc_misses += cell->alloc_misses;
 			cache->free_misses += cell->free_misses;
 		}
-		/* Read after the slabs: a magazine that was just filled can seem to hold more than was taken.
+		/*
+		 * Read after the slabs: a magazine that was just filled can seem to hold more than was
+		 * taken.
 		 */
 		if (cache->in_depot > cache->allocated)
 			cache->in_depot = cache->allocated;
