@@ -11,12 +11,22 @@ static __thread struct cpuslab_spinlock *lock_of_walk;
 
 void corruption_begin_walk(struct cpuslab_spinlock *lock)
 {
+	cpuslab_spin_lock(lock);
 	lock_of_walk = lock;
 }
 
-void corruption_end_walk(void)
+bool corruption_try_walk(struct cpuslab_spinlock *lock)
+{
+	if (!cpuslab_spin_trylock(lock))
+		return false;
+	lock_of_walk = lock;
+	return true;
+}
+
+void corruption_end_walk(struct cpuslab_spinlock *lock)
 {
 	lock_of_walk = NULL;
+	cpuslab_spin_unlock(lock);
 }
 
 static void give_up_walk(void)

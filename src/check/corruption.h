@@ -10,11 +10,15 @@
 #ifndef CPUSLAB_CORRUPTION_H
 #define CPUSLAB_CORRUPTION_H
 
+#include <stdbool.h>
+
 struct cpuslab_spinlock;
 
-/* Around a walk of the calling thread, which holds this lock, and is on no other walk. */
+/* Around a walk that frees, and may find damage: takes its lock.  The calling thread is on no other walk. */
 void corruption_begin_walk(struct cpuslab_spinlock *lock);
-void corruption_end_walk(void);
+/* False, and no walk, while another thread has the lock. */
+bool corruption_try_walk(struct cpuslab_spinlock *lock);
+void corruption_end_walk(struct cpuslab_spinlock *lock);
 
 /* `cache` is NULL where the memory belongs to none. */
 _Noreturn void corruption_abort(const char *cache, const void *pointer, const char *what);

@@ -11,27 +11,6 @@ static struct linked_cache *caches[VCPU_CACHES]; /* by number; NULL for none */
 static unsigned cache_count;                     /* numbers of linked caches are below this */
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-/* For a walk that frees, and may find damage. */
-static void lock_census(void)
-{
-	cpuslab_spin_lock(&census_lock);
-	corruption_begin_walk(&census_lock);
-}
-
-static bool try_lock_census(void)
-{
-	if (!cpuslab_spin_trylock(&census_lock))
-		return false;
-	corruption_begin_walk(&census_lock);
-	return true;
-}
-
-static void unlock_census(void)
-{
-	corruption_end_walk();
-	cpuslab_spin_unlock(&census_lock);
-}
-
 /* ---- words from outside ---------------------------------------------------------------------------- */
 
 static bool has_list(const uintptr_t *word)
@@ -102,7 +81,7 @@ bool linked_create(struct linked_cache *cache, const struct linked_traits *trait
 
 bool linked_destroy(struct linked_cache *cache)
 {
-	lock_census();
+	corruption_begin_walk(&census_lock);
 	/* Nobody is in a section on these words, so that no area needs to be closed. */
 	empty_words(cache);
 	linked_release_empty(cache);
@@ -113,7 +92,7 @@ bool linked_destroy(struct linked_cache *cache)
 		while (cache_count && !caches[cache_count - 1])
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
-	unlock_census();
+	corruption_end_walk(&census_lock);
 	if (empty)
 		vcpu_give_number(cache->number);
 	return empty;
@@ -209,8 +188,8 @@ static bool is_quiet(struct linked_cache *cache)
 void linked_reclaim(bool all)
 {
 	if (all)
-		lock_census();
-	else if (!try_lock_census())
+		corruption_begin_walk(&census_lock);
+	else if (!corruption_try_walk(&census_lock))
 		return; /* another thread is at it */
 	vcpu_drain(0, cache_count, all ? wants_full : wants_idle, empty_number);
 	for (unsigned number = 0; number < cache_count; number++) {
@@ -222,7 +201,7 @@ void linked_reclaim(bool all)
 			cache->glimpsed = cache->lock_acquires;
 		}
 	}
-	unlock_census();
+	corruption_end_walk(&census_lock);
 }
 
 /* ---- reports --------------------------------------------------------------------------------------- */

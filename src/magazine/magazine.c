@@ -20,27 +20,6 @@ static unsigned cache_count = FIRST_CACHE;
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-/* For a walk that frees, and may find damage. */
-static void lock_census(void)
-{
-	cpuslab_spin_lock(&census_lock);
-	corruption_begin_walk(&census_lock);
-}
-
-static bool try_lock_census(void)
-{
-	if (!cpuslab_spin_trylock(&census_lock))
-		return false;
-	corruption_begin_walk(&census_lock);
-	return true;
-}
-
-static void unlock_census(void)
-{
-	corruption_end_walk();
-	cpuslab_spin_unlock(&census_lock);
-}
-
 /* ---- words and magazines ------------------------------------------------------------------------------- */
 
 /* A magazine that is in hand: where its top was when it was detached. */
@@ -479,14 +458,14 @@ static void purge_hardened(void)
  */
 static void reclaim(void)
 {
-	if (!try_lock_census())
+	if (!corruption_try_walk(&census_lock))
 		return;
 	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_age(&caches[number]->depot);
 	purge_hardened();
-	unlock_census();
+	corruption_end_walk(&census_lock);
 	linked_reclaim(false);
 }
 
@@ -519,12 +498,12 @@ void magazine_heap_tick(void)
 
 void magazine_reclaim_all(void)
 {
-	lock_census();
+	corruption_begin_walk(&census_lock);
 	vcpu_drain(FIRST_CACHE, cache_count, wants_full, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_empty(&caches[number]->depot);
-	unlock_census();
+	corruption_end_walk(&census_lock);
 	linked_reclaim(true);
 }
 
@@ -926,7 +905,7 @@ static void empty_unused_words(struct cache *cache, unsigned number)
 
 uint64_t magazine_destroy(struct cache *cache)
 {
-	lock_census();
+	corruption_begin_walk(&census_lock);
 	empty_unused_words(cache, cache->number);
 	if (cache->returns_number)
 		empty_unused_words(cache, cache->returns_number);
@@ -939,7 +918,7 @@ uint64_t magazine_destroy(struct cache *cache)
 		while (cache_count > FIRST_CACHE && !cache_of_word(cache_count - 1))
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
-	unlock_census();
+	corruption_end_walk(&census_lock);
 	return allocated;
 }
 
@@ -960,22 +939,22 @@ static void empty_all_words(struct cache *cache, unsigned number)
 
 void magazine_shrink(struct cache *cache)
 {
-	lock_census();
+	corruption_begin_walk(&census_lock);
 	empty_all_words(cache, cache->number);
 	depot_empty(&cache->depot);
-	unlock_census();
+	corruption_end_walk(&census_lock);
 }
 
 void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
 {
-	lock_census();
+	corruption_begin_walk(&census_lock);
 	bool resized = tunables->limit != depot_tunables(&cache->depot).limit;
 
 	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
 	depot_tune(&cache->depot, tunables);
 	if (resized)
 		empty_all_words(cache, cache->number);
-	unlock_census();
+	corruption_end_walk(&census_lock);
 }
 
 unsigned magazine_caches(void)
