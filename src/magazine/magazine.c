@@ -13,10 +13,11 @@
 #include "profile/profile.h"
 
 /* Cache numbers start after the page ids that mean no cache. */
-enum { FIRST_CACHE = PAGE_ID_RESERVED / 8, TICK_MILLISECONDS = 100 };
+enum { FIRST_CACHE = PAGE_ID_RESERVED / PAGE_ID_STEP, TICK_MILLISECONDS = 100 };
 
 static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is free */
 static unsigned cache_count = FIRST_CACHE;
+uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
@@ -869,6 +870,20 @@ static void give_numbers(const struct cache *cache)
 		vcpu_give_number(cache->returns_number);
 }
 
+/* Whether an object is its caller's from end to end, and no more than allocated or free. */
+static bool is_usual(const struct cache *cache)
+{
+	return !magazine_is_checked(cache) && !magazine_is_hardened(cache);
+}
+
+/* Tells magazine_usual() of a cache whose pages say that they are its own. */
+static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
+{
+	if (cache->id >= PAGE_ID_RESERVED && is_usual(cache) && bytes <= UINT16_MAX)
+		__atomic_store_n(&magazine_usual_bytes[cache->id / PAGE_ID_STEP], (uint16_t)bytes,
+				 __ATOMIC_RELEASE);
+}
+
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
 	struct slab_traits own = *traits;
@@ -883,6 +898,7 @@ bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint
 		cache->owner = owner;
 		cache->id = own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
 		depot_init(&cache->depot, &own, capacity);
+		set_usual_bytes(cache, own.size);
 		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
 		if (last >= cache_count)
 			__atomic_store_n(&cache_count, last + 1, __ATOMIC_RELEASE);
@@ -913,6 +929,7 @@ uint64_t magazine_destroy(struct cache *cache)
 	uint64_t allocated = slab_cache_close(&cache->depot.slabs);
 
 	if (!allocated) {
+		set_usual_bytes(cache, 0);
 		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
 		give_numbers(cache);
 		while (cache_count > FIRST_CACHE && !cache_of_word(cache_count - 1))

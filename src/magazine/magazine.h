@@ -127,6 +127,17 @@ static inline uint32_t magazine_object_bytes(const struct cache *cache)
 
 /* Bytes that may be used at an allocated object of any cache. */
 size_t magazine_usable(const struct cache *cache, const void *object);
+/*
+ * The same by nothing but what the page map says of the object's page: 0 where that does not tell, of caches
+ * that are debugged or hardened, and of objects of 64 KiB and more.
+ */
+extern ARCH_INTERNAL uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
+static inline size_t magazine_usual(const void *object)
+{
+	if (page_of(object) >= page_front.end)
+		return 0;
+	return __atomic_load_n(&magazine_usual_bytes[page_id(object) / PAGE_ID_STEP], __ATOMIC_ACQUIRE);
+}
 /* The same of an object that is asked for with so many bytes. */
 size_t magazine_granted(const struct cache *cache, size_t requested);
 /* The start of the allocated object that an address lies in; NULL for none. */

@@ -303,6 +303,20 @@ static size_t usable_size(const void *object)
 	return guard_contains(object) ? guard_usable(object) : large_usable(object);
 }
 
+/* What realloc does with an object that cannot stay: so many bytes of it go where there is room for more. */
+static inline void *move_to(void *moved, void *object, size_t bytes)
+{
+	memcpy(moved, object, bytes);
+	free(object);
+	return moved;
+}
+
+/* Whether realloc leaves an object of a class where it is: as long as at most half of it is wasted. */
+static inline bool stays(size_t size, size_t usable)
+{
+	return size <= usable && size >= usable / 2;
+}
+
 /* An object of a debugged cache: it moves, or the zone behind it does. */
 static void *realloc_checked(struct cache *cache, void *object, size_t size)
 {
@@ -315,9 +329,7 @@ static void *realloc_checked(struct cache *cache, void *object, size_t size)
 
 	if (!moved)
 		return magazine_resize_checked(cache, object, size) ? object : out_of_memory();
-	memcpy(moved, object, size < before ? size : before);
-	free(object);
-	return moved;
+	return move_to(moved, object, size < before ? size : before);
 }
 
 /* An object of a hardened class: it stays if the class does. */
@@ -334,9 +346,7 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 
 	if (!moved)
 		return out_of_memory();
-	memcpy(moved, object, size < before ? size : before);
-	free(object);
-	return moved;
+	return move_to(moved, object, size < before ? size : before);
 }
 
 /*
@@ -351,7 +361,8 @@ static void *alloc_to_grow(size_t size, size_t usable)
 	return usable >= GROW_FROM ? large_alloc_to_grow(size) : malloc(size);
 }
 
-EXPORT void *realloc(void *object, size_t size)
+/* Everything else: NULL, objects that are debugged, hardened, guarded or large, and those of no size. */
+static __attribute__((noinline)) void *realloc_special(void *object, size_t size)
 {
 	if (!object)
 		return malloc(size);
@@ -375,8 +386,7 @@ EXPORT void *realloc(void *object, size_t size)
 
 	if (!usable)
 		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
-	/* Stays where it is as long as at most half of it is wasted. */
-	if (size <= usable && size >= usable / 2 && usable <= SIZE_CLASS_MAX)
+	if (stays(size, usable) && usable <= SIZE_CLASS_MAX)
 		return object;
 	if (!cache && large_bytes(object)) {
 		void *resized = large_resize(object, size);
@@ -389,9 +399,26 @@ EXPORT void *realloc(void *object, size_t size)
 
 	if (!moved)
 		return size <= usable ? object : out_of_memory();
-	memcpy(moved, object, size < usable ? size : usable);
-	free(object);
-	return moved;
+	return move_to(moved, object, size < usable ? size : usable);
+}
+
+/* An object of a usual class, of a size that is another's.  The old one will do where there is no memory. */
+static __attribute__((noinline)) void *realloc_usual(void *object, size_t size, size_t usable)
+{
+	void *moved = malloc(size);
+
+	if (unlikely(!moved))
+		return size <= usable ? object : NULL;
+	return move_to(moved, object, size < usable ? size : usable);
+}
+
+EXPORT void *realloc(void *object, size_t size)
+{
+	size_t usable = magazine_usual(object);
+
+	if (unlikely(!size || usable - 1 >= GROW_FROM - 1))
+		return realloc_special(object, size);
+	return stays(size, usable) ? object : realloc_usual(object, size, usable);
 }
 
 EXPORT void *reallocarray(void *object, size_t count, size_t size)

@@ -48,6 +48,7 @@ enum page_id {
 	PAGE_RETIRED = 56,    /* of a hardened cache that was destroyed: never used again */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };
+enum { PAGE_ID_STEP = 8 }; /* all are multiples of it */
 
 /*
  * The fast path's view: written once at start, but for `end` and `limit`, which grow with the heap where the

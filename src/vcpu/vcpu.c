@@ -254,7 +254,7 @@ static unsigned find_free(unsigned number, unsigned count)
 bool vcpu_take_numbers(unsigned count, unsigned *first)
 {
 	/* The offsets of the first ones are page ids that mean no cache. */
-	enum { FIRST = PAGE_ID_RESERVED / 8 };
+	enum { FIRST = PAGE_ID_RESERVED / PAGE_ID_STEP };
 
 	cpuslab_spin_lock(&vcpu_lock);
 	lowest_free = find_free(lowest_free < FIRST ? FIRST : lowest_free, 1);
