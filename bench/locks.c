@@ -7,7 +7,7 @@
  *   migratory   one lock that goes to and fro between two CPUs after runs of k acquisitions: what a remote
  *               and a local acquisition cost with and without the demoting unlock
  *   contended   2, 8, 64 and 512 threads, with and without work inside and outside: acquisitions a second,
- *               and the longest that any thread waited
+ *               once each thread has had the lock, and the longest that any thread waited
  *   share       of unlocking in a profile of the allocator (unlock_share.c)
  *   fairness    the page lock under contention, by the number of races that a waiter may lose before it is
  *               handed the lock
@@ -37,6 +37,11 @@
 
 enum { PAIRS = 20000, TURNS = 2000, REST = 500, TRIPS = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
 enum { ROUNDS_MOST = 1000, ROUNDS_OF_A_PLACE = 5 };
+/*
+ * Where threads outnumber the CPUs, in milliseconds: what each gets of a CPU at a time, more or less; the
+ * window; the longest warm-up, which is otherwise a slice for each.
+ */
+enum { SLICE = 4, CROWD_WINDOW = 25 * SLICE, CROWD_WARM_UP = 250 };
 #define PLACES_DIFFER 1.5
 
 enum part {
@@ -50,9 +55,10 @@ enum part {
 struct request {
 	enum part part;
 	enum lock_kind_number kind;
-	unsigned length;                                 /* migratory: acquisitions a turn */
-	unsigned threads, milliseconds, inside, outside; /* contended; work in turns of an empty loop */
-	unsigned races;                                  /* fairness: that a waiter may lose */
+	unsigned length;                   /* migratory: acquisitions a turn */
+	unsigned threads, inside, outside; /* contended; work in turns of an empty loop */
+	unsigned warm_up, milliseconds;    /* contended: its longest warm-up, and its length */
+	unsigned races;                    /* fairness: that a waiter may lose */
 };
 
 struct reply {
@@ -220,12 +226,14 @@ static struct contender {
 } OWN_LINES contenders[THREADS_MAX];
 
 static struct {
-	uint64_t end OWN_LINES; /* of the window, in ticks; 0 until the first contender runs */
+	uint64_t begun OWN_LINES;     /* when the first contender ran, in ticks; 0 until then */
+	uint64_t opened;              /* when the window did, the same */
+	uint32_t newcomers OWN_LINES; /* contenders that have not had the lock yet */
 	uint32_t ball OWN_LINES;
-	pthread_barrier_t start OWN_LINES;
+	pthread_barrier_t barrier OWN_LINES;
 	const struct lock_kind *kind;
 	unsigned inside, outside;
-	uint64_t length;
+	uint64_t warm_up, length; /* in ticks */
 	bool pinned;
 } contest;
 
@@ -251,6 +259,45 @@ static void play_ball(struct contender *me)
 	me->trips = ticks() - start;
 }
 
+/* One turn; when it had the lock. */
+static inline uint64_t take_turn(uint64_t *guarded)
+{
+	contest.kind->lock();
+	uint64_t taken = ticks();
+	++*guarded;
+	work(contest.inside);
+	contest.kind->unlock();
+	return taken;
+}
+
+/*
+ * Takes turns until the window opens, which it does when every contender has had the lock, or has been given
+ * time enough for it; says how long it waited at most.  Before that, threads that outnumber the CPUs do what
+ * they never do again: most of them have not come to the lock yet, and those who have are hardly disturbed.
+ */
+static uint64_t warm_up(uint64_t *guarded)
+{
+	uint64_t now = ticks(), none = 0, longest = 0;
+	__atomic_compare_exchange_n(&contest.begun, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	uint64_t latest = __atomic_load_n(&contest.begun, __ATOMIC_RELAXED) + contest.warm_up;
+	for (bool newcomer = true; __atomic_load_n(&contest.opened, __ATOMIC_RELAXED) == 0;
+	     newcomer = false) {
+		now = ticks();
+		if (now >= latest || __atomic_load_n(&contest.newcomers, __ATOMIC_RELAXED) == 0) {
+			none = 0;
+			__atomic_compare_exchange_n(&contest.opened, &none, now, false, __ATOMIC_RELAXED,
+						    __ATOMIC_RELAXED);
+			break;
+		}
+		uint64_t waited = take_turn(guarded) - now;
+		longest = waited > longest ? waited : longest;
+		if (newcomer)
+			__atomic_fetch_sub(&contest.newcomers, 1, __ATOMIC_RELAXED);
+		work(contest.outside);
+	}
+	return longest;
+}
+
 static void *contend(void *argument)
 {
 	struct contender *me = argument;
@@ -265,21 +312,15 @@ static void *contend(void *argument)
 		 */
 		setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	}
-	pthread_barrier_wait(&contest.start);
+	pthread_barrier_wait(&contest.barrier);
 	struct window opened = open_window();
-	/* Nothing is stored meanwhile but what the lock guards: see lock_kinds.c. */
-	uint64_t *guarded = lock_kinds_guarded(), turns = 0, longest = 0;
-	uint64_t end = 0, mine = ticks() + contest.length;
-	if (__atomic_compare_exchange_n(&contest.end, &end, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		end = mine;
+	/* Nothing is stored in the window but what the lock guards: see lock_kinds.c. */
+	uint64_t *guarded = lock_kinds_guarded(), turns = 0, longest = warm_up(guarded);
+	uint64_t end = __atomic_load_n(&contest.opened, __ATOMIC_RELAXED) + contest.length;
 	for (uint64_t before; (before = ticks()) < end;) {
-		contest.kind->lock();
-		uint64_t waited = ticks() - before;
-		++*guarded;
-		work(contest.inside);
-		contest.kind->unlock();
+		uint64_t taken = take_turn(guarded), waited = taken - before;
 		longest = waited > longest ? waited : longest;
-		turns++;
+		turns += taken < end;
 		work(contest.outside);
 	}
 	me->turns = turns;
@@ -301,14 +342,17 @@ static void measure_contended(const struct request *request, struct reply *reply
 	contest.kind = &lock_kinds[request->kind];
 	contest.inside = request->inside;
 	contest.outside = request->outside;
-	contest.end = 0;
+	contest.begun = 0;
+	contest.opened = 0;
+	contest.newcomers = request->threads;
 	contest.ball = 0;
+	contest.warm_up = (uint64_t)(tick_rate * request->warm_up / 1000);
 	contest.length = (uint64_t)(tick_rate * request->milliseconds / 1000);
 	/* The measuring thread sleeps meanwhile: the CPUs are the contenders'. */
 	contest.pinned = request->threads <= machine_cpus();
 	unsigned before = cpuslab_pagelock_set_unfairness(request->races);
 	unsigned long long stolen = machine_time().stolen;
-	pthread_barrier_init(&contest.start, NULL, request->threads);
+	pthread_barrier_init(&contest.barrier, NULL, request->threads);
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 128 << 10);
 	for (unsigned i = 0; i < request->threads; i++) {
@@ -324,9 +368,10 @@ static void measure_contended(const struct request *request, struct reply *reply
 	}
 	reply->undisturbed = !lost && machine_time().stolen == stolen;
 	pthread_attr_destroy(&attributes);
-	pthread_barrier_destroy(&contest.start);
+	pthread_barrier_destroy(&contest.barrier);
 	cpuslab_pagelock_set_unfairness(before);
-	reply->value[0] = (double)turns * 1000 / request->milliseconds;
+	/* At least one, so that there is a ratio beside a lock that nobody got while its owner had no CPU. */
+	reply->value[0] = fmax((double)turns, 1) * 1000 / request->milliseconds;
 	reply->value[1] = 1e6 * (double)longest / tick_rate;
 	reply->value[2] = (double)contenders[0].trips / TRIPS;
 }
@@ -620,7 +665,9 @@ static void run_contest(struct lock_bench *l, struct row row)
 	row.metrics[2] = (struct metric){line_metric, TICKS_UNIT, BETTER_LOWER, line_column};
 	row.rounds = pinned ? 63 : 9;
 	row.request.part = PART_CONTENDED;
-	row.request.milliseconds = pinned ? 10 : 60;
+	row.request.milliseconds = pinned ? 10 : CROWD_WINDOW;
+	unsigned slices = row.request.threads * SLICE / machine_cpus();
+	row.request.warm_up = pinned ? 0 : slices < CROWD_WARM_UP ? slices : CROWD_WARM_UP;
 	run_row(l, &row);
 	note_places(l, &row);
 }
