@@ -333,45 +333,66 @@ static inline bool arch_finds_wide(void)
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
 }
 
-/* Zeroes memory of ARCH_WIDE_BYTES or more; the last so many are written to twice. */
+/*
+ * Zeroes memory of ARCH_WIDE_BYTES or more, with few stores: up to 160 bytes in three or five, some bytes
+ * twice, and without a loop.  The words of the sections are stored and loaded again all the time, and where
+ * more than a dozen stores lie in between, Zen 4 takes eight cycles longer for it.
+ */
 static inline void arch_clear_wide(void *start, size_t bytes)
 {
-	char *block = start, *last = block + bytes - ARCH_WIDE_BYTES;
+	char *block = start;
 
 	asm volatile("vpxor %%xmm0, %%xmm0, %%xmm0\n"
-		     "0:\n"
 		     "vmovdqu %%ymm0, (%[block])\n"
 		     "vmovdqu %%ymm0, 32(%[block])\n"
+		     "cmpq $96, %[bytes]\n"
+		     "jbe 2f\n"
+		     "cmpq $160, %[bytes]\n"
+		     "jbe 1f\n"
+		     "0:\n"
 		     "addq $64, %[block]\n"
-		     "cmpq %[last], %[block]\n"
+		     "vmovdqu %%ymm0, (%[block])\n"
+		     "vmovdqu %%ymm0, 32(%[block])\n"
+		     "cmpq %[last_loop], %[block]\n"
 		     "jb 0b\n"
-		     "vmovdqu %%ymm0, (%[last])\n"
-		     "vmovdqu %%ymm0, 32(%[last])\n"
-		     "vzeroupper\n"
+		     "1:\n"
+		     "vmovdqu %%ymm0, -96(%[end])\n"
+		     "vmovdqu %%ymm0, -64(%[end])\n"
+		     "2:\n"
+		     "vmovdqu %%ymm0, -32(%[end])\n"
 		     : [block] "+r"(block)
-		     : [last] "r"(last)
+		     : [bytes] "r"(bytes), [end] "r"(block + bytes), [last_loop] "r"(block + bytes - 160)
 		     : "xmm0", "memory", "cc");
 }
 
 /* Whether such memory is all zero. */
 static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 {
-	const char *block = start, *last = block + bytes - ARCH_WIDE_BYTES;
+	const char *block = start;
 	bool clear;
 
-	asm volatile("vmovdqu (%[last]), %%ymm0\n"
-		     "vmovdqu 32(%[last]), %%ymm1\n"
+	asm volatile("vmovdqu (%[block]), %%ymm0\n"
+		     "vmovdqu 32(%[block]), %%ymm1\n"
+		     "cmpq $96, %[bytes]\n"
+		     "jbe 2f\n"
+		     "cmpq $160, %[bytes]\n"
+		     "jbe 1f\n"
 		     "0:\n"
+		     "addq $64, %[block]\n"
 		     "vpor (%[block]), %%ymm0, %%ymm0\n"
 		     "vpor 32(%[block]), %%ymm1, %%ymm1\n"
-		     "addq $64, %[block]\n"
-		     "cmpq %[last], %[block]\n"
+		     "cmpq %[last_loop], %[block]\n"
 		     "jb 0b\n"
+		     "1:\n"
+		     "vpor -96(%[end]), %%ymm0, %%ymm0\n"
+		     "vpor -64(%[end]), %%ymm1, %%ymm1\n"
+		     "2:\n"
+		     "vpor -32(%[end]), %%ymm0, %%ymm0\n"
 		     "vpor %%ymm0, %%ymm1, %%ymm0\n"
 		     "vptest %%ymm0, %%ymm0\n"
 		     "vzeroupper\n"
 		     : "=@ccz"(clear), [block] "+r"(block)
-		     : [last] "r"(last)
+		     : [bytes] "r"(bytes), [end] "r"(block + bytes), [last_loop] "r"(block + bytes - 160)
 		     : "xmm0", "xmm1", "memory");
 	return clear;
 }

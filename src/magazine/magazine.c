@@ -162,8 +162,10 @@ static void shuffle_in_hand(struct magazine *magazine)
 	if (!random)
 		random = os_random();
 	for (unsigned i = magazine->count; i > 1; i--) {
-		random = random * 0x5851f42d4c957f2du + 0x14057b7ef767814fu;
-		unsigned other = 1 + (unsigned)((random >> 32) * i >> 32);
+		/* A counter, mixed: no number waits for the multiplication of the one before. */
+		random += 0x9e3779b97f4a7c15u;
+		uint64_t mixed = (random ^ random >> 29) * 0xbf58476d1ce4e5b9u;
+		unsigned other = 1 + (unsigned)((mixed >> 32) * i >> 32);
 		void *object = magazine->slot[i];
 
 		magazine->slot[i] = magazine->slot[other];
