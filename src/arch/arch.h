@@ -88,6 +88,12 @@ struct arch_self {
 #define ARCH_INTERNAL __attribute__((visibility("hidden")))
 
 /*
+ * For tables of which most programs touch little: they lie behind all other variables, which are neighbours
+ * then, on few pages (cmake/layout.ld).
+ */
+#define ARCH_SPARSE __attribute__((section(".bss.sparse")))
+
+/*
  * For functions of a few instructions: where such a one starts decides how many lines of decoded instructions
  * it takes, which makes a cycle or two in a pair of calls.
  */

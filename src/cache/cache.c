@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "check/annotate.h"
 #include "check/corruption.h"
 #include "guard/guard.h"
@@ -252,7 +253,7 @@ static void leave_memory(struct cpuslab_cache *cache)
  * smaller one's alignment.  Here all distances are multiples of a word, so that this means: the same
  * distance.
  */
-static struct cache_memory *shareable[CHAINS]; /* with magazine_keep_caches() */
+static struct cache_memory *shareable[CHAINS] ARCH_SPARSE; /* with magazine_keep_caches() */
 
 static struct cache_memory **chain_of(uint32_t stride)
 {

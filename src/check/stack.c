@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "arch/arch.h"
 #include "check/text.h"
 #include "check/unwind.h"
 #include "page/page.h"
@@ -16,7 +17,7 @@ struct stack {
 	uintptr_t frame[];
 };
 
-static uint32_t chains[CHAINS];
+static uint32_t chains[CHAINS] ARCH_SPARSE;
 static size_t stored_bytes;
 
 /* ---- the store ------------------------------------------------------------------------------------- */

@@ -3,12 +3,13 @@
 
 #include <stdio.h>
 
+#include "arch/arch.h"
 #include "check/symbol.h"
 #include "cpuslab/lock.h"
 #include "os/os.h"
 
 static struct cpuslab_spinlock text_lock = CPUSLAB_SPINLOCK_INITIALIZER;
-static char buffer[32 << 10];
+static char buffer[32 << 10] ARCH_SPARSE;
 static size_t length;
 
 static void flush(void)

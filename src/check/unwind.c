@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "arch/registers.h"
 #include "check/symbol.h"
 #include "os/os.h"
@@ -686,7 +687,7 @@ static bool step_in_brief(struct unwind *unwind, uint64_t brief)
 enum { BRIEF_SETS = 1 << 10, BRIEFS_IN_SET = 2 };
 static struct brief {
 	uint64_t check, brief;
-} briefs[BRIEF_SETS][BRIEFS_IN_SET];
+} briefs[BRIEF_SETS][BRIEFS_IN_SET] ARCH_SPARSE;
 
 /* Addresses that come together often lie a round number of bytes apart. */
 static struct brief *briefs_of(uintptr_t address)

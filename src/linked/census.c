@@ -3,12 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "check/corruption.h"
 #include "linked/front.h"
 #include "page/page.h"
 
-static struct linked_cache *caches[VCPU_CACHES]; /* by number; NULL for none */
-static unsigned cache_count;                     /* numbers of linked caches are below this */
+static struct linked_cache *caches[VCPU_CACHES] ARCH_SPARSE; /* by number; NULL for none */
+static unsigned cache_count;                                 /* numbers of linked caches are below this */
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
 /* ---- words from outside ---------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  * A thread is known by the address of a thread-local variable, not by its kernel id: the thread that forks
  * keeps its locks in the child, where its id is another one.
  */
+#include "arch/arch.h"
 #include "lock/lock.h"
 
 #include <pthread.h>
@@ -22,7 +23,7 @@ struct held {
 
 enum { NEVER_USED = 0, FREE_AGAIN = 1 };
 
-static struct held held[HELD];
+static struct held held[HELD] ARCH_SPARSE;
 static struct cpuslab_spinlock guard;
 /* Once the table has overflowed, what is not in it proves nothing: the checks end. */
 static bool overflowed;

@@ -36,6 +36,7 @@
  * bit that came along is stale there, costs its lock one visit to the queue, and is cleared by the next
  * thread that takes the lock (rule 3 sends it here).
  */
+#include "arch/arch.h"
 #include "lock/lock.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ _Static_assert(sizeof(struct queue) == 64, "a queue is one cache line");
 static union {
 	struct queue of[QUEUES];
 	char page[QUEUE_PAGE_BYTES];
-} queues __attribute__((aligned(QUEUE_PAGE_BYTES)));
+} queues __attribute__((aligned(QUEUE_PAGE_BYTES))) ARCH_SPARSE;
 
 static unsigned unfairness = CPUSLAB_PAGELOCK_UNFAIRNESS;
 

@@ -5,7 +5,7 @@
 #include "guard/guard.h"
 #include "os/os.h"
 
-struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
+ARCH_SPARSE struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
 uint64_t hardened_secret[2];
 
 void hardened_init(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "malloc/large_checks.h"
 
+#include "arch/arch.h"
 #include "check/object.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
@@ -19,7 +20,7 @@ struct lone {
 static const char name[] = "malloc-large";
 
 unsigned large_check_flags;
-static struct lone *chains[CHAINS]; /* pushed with the lock, by one store */
+static struct lone *chains[CHAINS] ARCH_SPARSE; /* pushed with the lock, by one store */
 static struct cpuslab_spinlock chains_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct checks failing; /* for the count of calls alone */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "page/page.h"
 
+#include "arch/arch.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
 #include "page/block.h"
@@ -59,7 +60,7 @@ enum { RETIRED = 256, RETIRED_MOST = 32 << 20 };
 static struct retired {
 	uintptr_t address;
 	size_t bytes;
-} retired[RETIRED];
+} retired[RETIRED] ARCH_SPARSE;
 
 static size_t round_to_pages(size_t bytes)
 {

@@ -38,18 +38,18 @@ static enum cpuslab_vcpu_mode mode;
 static bool registers_itself; /* restartable sequences without libc's registration */
 static unsigned ids;          /* possible ids, or slots taken so far */
 static uintptr_t closed_area;
-static uintptr_t first_areas[ARCH_VCPUS];
+static uintptr_t first_areas[ARCH_VCPUS] ARCH_SPARSE;
 static struct {
 	uintptr_t *table; /* by id: the area, or the closed one */
 	uintptr_t *areas; /* by id; 0 for none */
 } banks[VCPU_BANKS];
 static unsigned bank_count;
-static uint8_t slot_taken[ARCH_VCPUS];
-static uint32_t slot_generation[ARCH_VCPUS]; /* how many forks deep its thread took it */
+static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
+static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* how many forks deep its thread took it */
 static uint32_t generation;
 static __thread uint32_t own_generation;
 static unsigned open_words;
-static uint64_t number_taken[VCPU_CACHES / 64];
+static uint64_t number_taken[VCPU_CACHES / 64] ARCH_SPARSE;
 static unsigned lowest_free; /* no number below it is free */
 static uint64_t fences;
 static pthread_key_t end_of_thread;
