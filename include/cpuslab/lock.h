@@ -255,11 +255,17 @@ static inline void cpuslab_spin_init(struct cpuslab_spinlock *lock, unsigned fla
 	__atomic_store_n(&lock->locked, 0, __ATOMIC_RELEASE);
 }
 
-/* In a forked child: frees a lock whose holder, and whose waiters, do not exist there.  Keeps the flags. */
+/*
+ * In a forked child: frees a lock whose holder, and whose waiters, do not exist there.  Keeps the flags.  A
+ * lock that is free is not written to, so that its page stays shared with the parent.
+ */
 static inline void cpuslab_spin_reset(struct cpuslab_spinlock *lock)
 {
+	uint8_t attention = __atomic_load_n(&lock->attention, __ATOMIC_RELAXED);
+
 	CPUSLAB_CHECK_LOCK(lock_forget(lock));
-	cpuslab_spin_init(lock, __atomic_load_n(&lock->attention, __ATOMIC_RELAXED));
+	if (cpuslab_spin_is_locked(lock) || attention & CPUSLAB_SPIN_PARKED)
+		cpuslab_spin_init(lock, attention);
 }
 
 /* ---- pagelock ------------------------------------------------------------------------------------------ */

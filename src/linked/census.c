@@ -330,8 +330,11 @@ static bool repair_begin(struct linked_cache *cache)
 	}
 	cpuslab_spin_reset(&cache->pair_lock);
 #endif
-	cache->under_repair = cpuslab_spin_is_locked(&cache->lock);
-	if (!cache->under_repair)
+	bool broken = cpuslab_spin_is_locked(&cache->lock);
+
+	if (cache->under_repair != broken)
+		cache->under_repair = broken;
+	if (!broken)
 		return false;
 	cpuslab_spin_reset(&cache->lock);
 	cache->first = cache->last = NULL;

@@ -194,6 +194,8 @@ static void repair(struct lone *lone, void *argument)
 
 void large_checks_repair(void)
 {
+	if (!large_is_checked())
+		return;
 	cpuslab_spin_reset(&chains_lock);
 	visit_all(repair, NULL);
 }

@@ -133,7 +133,8 @@ void profile_repair(void)
 	/*
 	 * Whoever was at it is not in the child; the number of a choice, which comes last, is whole or old.
 	 */
-	end_change();
+	if (__atomic_load_n(&busy, __ATOMIC_RELAXED))
+		end_change();
 }
 
 static void choose(uint64_t number, uint64_t interval)

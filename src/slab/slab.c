@@ -1106,8 +1106,12 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 bool slab_repair_begin(struct slab_cache *cache)
 {
-	cache->under_repair = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked;
-	if (!cache->under_repair)
+	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked;
+
+	/* Most are whole; their pages stay shared with the parent. */
+	if (cache->under_repair != broken)
+		cache->under_repair = broken;
+	if (!broken)
 		return false;
 	cache->unlocked = 0;
 	cpuslab_spin_reset(&cache->lock);

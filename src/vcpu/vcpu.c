@@ -62,13 +62,17 @@ static uintptr_t *entry(unsigned id)
 }
 
 /* Points an id's entries at its areas, or all of them at the closed one. */
+static uintptr_t entry_of(unsigned bank, unsigned id, bool open)
+{
+	uintptr_t area = open ? banks[bank].areas[id] : 0;
+
+	return area ? area : closed_area;
+}
+
 static void set_entries(unsigned id, bool open)
 {
-	for (unsigned bank = 0; bank < bank_count; bank++) {
-		uintptr_t area = open ? banks[bank].areas[id] : 0;
-
-		__atomic_store_n(&banks[bank].table[id], area ? area : closed_area, __ATOMIC_SEQ_CST);
-	}
+	for (unsigned bank = 0; bank < bank_count; bank++)
+		__atomic_store_n(&banks[bank].table[id], entry_of(bank, id, open), __ATOMIC_SEQ_CST);
 }
 
 static intptr_t distance(const void *address)
@@ -496,15 +500,27 @@ void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("bank.areas", (uintptr_t)&banks[0].areas - (uintptr_t)&banks[0], sizeof banks[0].areas);
 }
 
+static bool is_open(unsigned id)
+{
+	for (unsigned bank = 0; bank < bank_count; bank++)
+		if (banks[bank].table[id] != entry_of(bank, id, true))
+			return false;
+	return true;
+}
+
 void vcpu_repair(void)
 {
+	if (cpuslab_spin_is_locked(&vcpu_lock))
+		lowest_free = 0;
 	cpuslab_spin_reset(&vcpu_lock);
-	lowest_free = 0;
-	for (unsigned id = 0; id < ids; id++) {
-		/* Whoever was draining this area is gone; what it had already taken out is lost. */
-		set_entries(id, true);
+	/* Whoever was draining an area is gone; what it had already taken out is lost. */
+	for (unsigned id = 0; id < ids; id++)
+		if (!is_open(id))
+			set_entries(id, true);
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT)
+		return;
+	for (unsigned id = 0; id < ids; id++)
 		slot_taken[id] &= 1;
-	}
 	/*
 	 * Whose slots are free now?  All but that of the thread that forked; but it need not be the one that
 	 * comes here, for a child may make threads before its first slow path.
