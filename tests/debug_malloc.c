@@ -160,6 +160,15 @@ static void run_large_double(void)
 	free(hidden);
 }
 
+static void run_large_inside(void)
+{
+	char *object = hide(malloc(LARGE));
+
+	free(object + LARGE / 2);
+	free(object + 1);
+	free(object);
+}
+
 static void run_large_validate(void)
 {
 	char *object = hide(calloc(1, LARGE));
@@ -219,6 +228,7 @@ static void run_all(void)
 	run_large_realloc_overflow();
 	run_large_sized();
 	run_large_double();
+	run_large_inside();
 	run_large_validate();
 	run_sized();
 	run_double();
@@ -310,6 +320,10 @@ static const struct run {
 	{"large_double", run_large_double, "FU", "", "BUG malloc-large: Object already free", "\nFreed in "},
 	{"large_double_zones", run_large_double, "FZPU", "", "BUG malloc-large: Object already free",
 	 "\nFreed in "},
+	{"large_inside", run_large_inside, "FU", "", "BUG malloc-large: Invalid object pointer",
+	 "\nAllocated in "},
+	{"large_inside_zones", run_large_inside, "FZPU", "", "BUG malloc-large: Invalid object pointer",
+	 "requested=1048676 allocated"},
 	{"large_unchecked", run_large_overflow, "FZ,malloc-112", "", NULL, NULL},
 	{"sized", run_sized, "F", "", "BUG malloc-112: Wrong size of a sized free", "requested=100"},
 	{"double", run_double, "FU", "", "BUG malloc-112: Object already free", "\nFreed in "},
@@ -349,13 +363,21 @@ static int spawn(const char *name, const char *debug, const char *options)
 static void test_continue(void)
 {
 	static const char *const found[] = {
-		"BUG malloc-112: Right Redzone overwritten",   "BUG malloc-256: Right Redzone overwritten",
-		"BUG malloc-40960: Right Redzone overwritten", "BUG malloc-112: Wrong size of a sized free",
-		"BUG malloc-112: Object already free",         "BUG malloc-112: Invalid object pointer",
-		"BUG malloc-large: Right Redzone overwritten", "BUG malloc-large: Wrong size of a sized free",
-		"BUG malloc-large: Object already free",       "FIX malloc-large: Restoring Right Redzone ",
-		"BUG malloc-112: Poison overwritten",          "FIX malloc-112: Restoring Poison ",
-		"FIX malloc-112: Restoring Right Redzone ",    " not freed\n",
+		"BUG malloc-112: Right Redzone overwritten",
+		"BUG malloc-256: Right Redzone overwritten",
+		"BUG malloc-40960: Right Redzone overwritten",
+		"BUG malloc-112: Wrong size of a sized free",
+		"BUG malloc-112: Object already free",
+		"BUG malloc-112: Invalid object pointer",
+		"BUG malloc-large: Right Redzone overwritten",
+		"BUG malloc-large: Wrong size of a sized free",
+		"BUG malloc-large: Object already free",
+		"BUG malloc-large: Invalid object pointer",
+		"FIX malloc-large: Restoring Right Redzone ",
+		"BUG malloc-112: Poison overwritten",
+		"FIX malloc-112: Restoring Poison ",
+		"FIX malloc-112: Restoring Right Redzone ",
+		" not freed\n",
 	};
 	int status = spawn("all", "FZP", "debug_continue:true");
 

@@ -7,12 +7,16 @@
 #include "options/options.h"
 #include "page/page.h"
 
-enum { CHAINS = 1024 };
+enum { CHAINS = 1024, FREED_KEPT = 1024 };
 
 /* A large object of the past or the present. */
 struct lone {
-	struct lone *next; /* in its chain, for ever */
+	struct lone *next;  /* in its chain */
+	struct lone *after; /* in the line of the freed ones */
 	void *object;
+	bool in_use;          /* or is becoming so */
+	bool in_line;         /* it may stand there though it is in use again */
+	bool freed_again;     /* since it came into the line */
 	struct checks checks; /* with zones of this object's size */
 	struct check_record record;
 };
@@ -20,8 +24,11 @@ struct lone {
 static const char name[] = "malloc-large";
 
 unsigned large_check_flags;
-static struct lone *chains[CHAINS] ARCH_SPARSE; /* pushed with the lock, by one store */
+static struct lone *chains[CHAINS] ARCH_SPARSE; /* changed by one store each, for fork */
 static struct cpuslab_spinlock chains_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+/* The line: those whose objects were freed, the one freed first in front. */
+static struct lone *line_first, *line_last;
+static unsigned line_length;
 static struct checks failing; /* for the count of calls alone */
 
 void large_checks_init(void)
@@ -43,35 +50,178 @@ static struct lone **chain_of(const void *object)
 	return &chains[(page_of(object) * 0x9e3779b97f4a7c15u >> 32) % CHAINS];
 }
 
-/* NULL for none. */
-static struct lone *find(const void *object)
+/* ---- records: with the lock -------------------------------------------------------------------------- */
+
+static struct lone *find_locked(const void *object)
 {
-	struct lone *lone = __atomic_load_n(chain_of(object), __ATOMIC_ACQUIRE);
+	struct lone *lone = *chain_of(object);
 
 	while (lone && lone->object != object)
 		lone = lone->next;
 	return lone;
 }
 
-/* Nobody else has the object, so that no two threads make a record of it. */
-static struct lone *find_or_create(void *object)
+static void enter_chain(struct lone *lone)
 {
-	struct lone *lone = find(object);
+	struct lone **chain = chain_of(lone->object);
 
-	if (lone)
-		return lone;
-	lone = metadata_alloc(sizeof *lone);
-	if (!lone)
-		return NULL;
-	*lone = (struct lone){
-		.object = object,
-		.checks = {.name = name, .flags = large_check_flags, .lock = CPUSLAB_SPINLOCK_INITIALIZER},
-	};
+	lone->next = *chain;
+	/* Release: a forked child finds it whole, or not at all. */
+	__atomic_store_n(chain, lone, __ATOMIC_RELEASE);
+}
+
+static void leave_chain(struct lone *lone)
+{
+	struct lone **link = chain_of(lone->object);
+
+	while (*link != lone)
+		link = &(*link)->next;
+	__atomic_store_n(link, lone->next, __ATOMIC_RELEASE);
+}
+
+static void enter_line(struct lone *lone)
+{
+	lone->after = NULL;
+	lone->in_line = true;
+	lone->freed_again = false;
+	if (line_first)
+		line_last->after = lone;
+	else
+		line_first = lone;
+	line_last = lone;
+	line_length++;
+}
+
+static struct lone *leave_line(void)
+{
+	struct lone *lone = line_first;
+
+	line_first = lone->after;
+	lone->in_line = false;
+	line_length--;
+	return lone;
+}
+
+/* The record of the object that was freed longest ago, for another one; NULL while too few were freed. */
+static struct lone *take_oldest(void)
+{
+	while (line_length >= FREED_KEPT) {
+		struct lone *lone = leave_line();
+
+		if (lone->in_use)
+			continue;
+		if (!lone->freed_again) {
+			leave_chain(lone);
+			return lone;
+		}
+		enter_line(lone);
+	}
+	return NULL;
+}
+
+/* Gives a record to another object.  Who still has it from a wrong free, and reports that, is waited for. */
+static void rename_record(struct lone *lone, void *object)
+{
+	cpuslab_spin_lock(&lone->checks.lock);
+	lone->object = object;
+	lone->record = (struct check_record){.state = CHECK_IS_FREE};
+	cpuslab_spin_unlock(&lone->checks.lock);
+}
+
+static struct lone *create(void *object)
+{
+	struct lone *lone = take_oldest();
+
+	if (lone) {
+		rename_record(lone, object);
+	} else {
+		lone = metadata_alloc(sizeof *lone);
+		if (!lone)
+			return NULL;
+		*lone = (struct lone){
+			.object = object,
+			.checks = {.name = name,
+				   .flags = large_check_flags,
+				   .lock = CPUSLAB_SPINLOCK_INITIALIZER},
+		};
+	}
+	enter_chain(lone);
+	return lone;
+}
+
+static void visit_all(void (*visit)(struct lone *lone, void *argument), void *argument)
+{
+	for (unsigned chain = 0; chain < CHAINS; chain++)
+		for (struct lone *lone = chains[chain]; lone; lone = lone->next)
+			visit(lone, argument);
+}
+
+/* ---- records ------------------------------------------------------------------------------------------ */
+
+/* NULL for none. */
+static struct lone *find(const void *object)
+{
 	cpuslab_spin_lock(&chains_lock);
-	lone->next = *chain_of(object);
-	__atomic_store_n(chain_of(object), lone, __ATOMIC_RELEASE);
+	struct lone *lone = find_locked(object);
+
 	cpuslab_spin_unlock(&chains_lock);
 	return lone;
+}
+
+/* The record of an object that nobody else has. */
+static struct lone *find_or_create(void *object)
+{
+	cpuslab_spin_lock(&chains_lock);
+	struct lone *lone = find_locked(object);
+
+	if (!lone)
+		lone = create(object);
+	if (lone)
+		lone->in_use = true;
+	cpuslab_spin_unlock(&chains_lock);
+	return lone;
+}
+
+struct address {
+	const char *pointer;
+	struct lone *around; /* whose object it lies in */
+};
+
+static void compare_address(struct lone *lone, void *argument)
+{
+	struct address *address = argument;
+
+	if (lone->in_use && (size_t)(address->pointer - (const char *)lone->object) <
+				    __atomic_load_n(&lone->checks.zones.object_bytes, __ATOMIC_RELAXED))
+		address->around = lone;
+}
+
+/* The record of the object in use that a pointer points into; NULL for none. */
+static struct lone *find_around(const void *pointer)
+{
+	struct address address = {.pointer = pointer};
+
+	cpuslab_spin_lock(&chains_lock);
+	visit_all(compare_address, &address);
+	cpuslab_spin_unlock(&chains_lock);
+	return address.around;
+}
+
+/* From then on it is known as a freed one, as long as FREED_KEPT records allow. */
+static void note_freed(struct lone *lone)
+{
+	/* With the lock that a report has: it shows bytes of the object only while they are there. */
+	cpuslab_spin_lock(&lone->checks.lock);
+	lone->checks.zones = (struct zones){0};
+	cpuslab_spin_unlock(&lone->checks.lock);
+
+	cpuslab_spin_lock(&chains_lock);
+	lone->in_use = false;
+	if (lone->in_line)
+		lone->freed_again = true;
+	else
+		enter_line(lone);
+	cpuslab_spin_unlock(&chains_lock);
 }
 
 static struct check_place place_of(struct lone *lone)
@@ -115,6 +265,8 @@ bool large_check_free(void *object, size_t stated)
 	struct lone *lone = find(object);
 
 	if (!lone)
+		lone = find_around(object);
+	if (!lone)
 		return true;
 	struct check_place place = place_of(lone);
 
@@ -123,8 +275,7 @@ bool large_check_free(void *object, size_t stated)
 		stated = 1;
 	if (!check_free(&lone->checks, &place, object, stated))
 		return false;
-	/* The memory goes: a report of another free must not show its bytes. */
-	lone->checks.zones = (struct zones){0};
+	note_freed(lone);
 	return true;
 }
 
@@ -138,12 +289,11 @@ size_t large_check_usable(const void *object, size_t bytes)
 
 /* ---- all objects ----------------------------------------------------------------------------------- */
 
-static void visit_all(void (*visit)(struct lone *lone, void *argument), void *argument)
+static void lock_and_visit_all(void (*visit)(struct lone *lone, void *argument), void *argument)
 {
-	for (unsigned chain = 0; chain < CHAINS; chain++)
-		for (struct lone *lone = __atomic_load_n(&chains[chain], __ATOMIC_ACQUIRE); lone;
-		     lone = lone->next)
-			visit(lone, argument);
+	cpuslab_spin_lock(&chains_lock);
+	visit_all(visit, argument);
+	cpuslab_spin_unlock(&chains_lock);
 }
 
 static void validate(struct lone *lone, void *argument)
@@ -160,7 +310,7 @@ uint64_t large_checks_validate(void)
 {
 	uint64_t damaged = 0;
 
-	visit_all(validate, &damaged);
+	lock_and_visit_all(validate, &damaged);
 	return damaged;
 }
 
@@ -182,14 +332,19 @@ bool large_checks_visit_live(void (*visit)(uint32_t stack, uint32_t bytes, void 
 {
 	struct live_walk live = {visit, argument};
 
-	visit_all(visit_one, &live);
+	lock_and_visit_all(visit_one, &live);
 	return large_check_flags & CHECK_OWNER;
 }
 
+/* What the line was is not known; what another thread was about to allocate is nobody's. */
 static void repair(struct lone *lone, void *argument)
 {
 	(void)argument;
 	check_repair(&lone->checks);
+	lone->in_use = lone->record.state != CHECK_IS_FREE;
+	lone->in_line = false;
+	if (!lone->in_use)
+		enter_line(lone);
 }
 
 void large_checks_repair(void)
@@ -197,5 +352,7 @@ void large_checks_repair(void)
 	if (!large_is_checked())
 		return;
 	cpuslab_spin_reset(&chains_lock);
+	line_first = NULL;
+	line_length = 0;
 	visit_all(repair, NULL);
 }

@@ -7,11 +7,14 @@
  * nobody has access, nor to a freed one (huge_isolate). So what writes there faults; the rest is found when
  * the object is freed or resized, or on demand.
  *
- * Owns a record for each address that a large object had, in metadata, for the life of the process: a record
- * that says FREE is how a second free is known for what it is.  Objects from 4 GiB have none.
+ * Owns a record for each large object, in metadata: of those in use, and of at least the 1024 that were freed
+ * last, which say FREE: so is a second free known for what it is.  A record whose object was freed before
+ * those serves another one; none leaves for anything else, so that a thread that still has one, from an
+ * address that it should not have freed, finds a record.  Objects from 4 GiB have none.
  *
- * Called by the large objects' functions, from any thread.  Lock: one for the chains of records; none while a
- * record is checked or reported.  Without its own lock a record is its object's owner's.
+ * Called by the large objects' functions, from any thread.  Locks: one for the chains of records and the line
+ * of the freed ones; under it, as all objects are visited, that of a record, which is otherwise taken alone.
+ * Without its own lock a record is its object's owner's.
  */
 #ifndef CPUSLAB_LARGE_CHECKS_H
 #define CPUSLAB_LARGE_CHECKS_H
@@ -36,7 +39,10 @@ void large_checks_init(void);
 bool large_check_fails(void);
 /* An object that was just allocated, in `bytes` bytes of memory. */
 void large_check_alloc(void *object, size_t requested, size_t bytes);
-/* False when it must not be freed, which was reported.  `stated` as in check_free. */
+/*
+ * Of any pointer that no cache owns.  False when it must not be freed, which was reported: freed before, or
+ * into an object.  `stated` as in check_free.
+ */
 bool large_check_free(void *object, size_t stated);
 /* The bytes that a program may use at an object of so many bytes of memory. */
 size_t large_check_usable(const void *object, size_t bytes);
