@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hardened_classes: what hardened mode promises of malloc's own classes when nothing is wrong yet: objects of
+ * a new slab come in no order, one that was freed waits until a magazine of others has been freed, and a page
+ * without access follows the last object of a slab.
+ */
+#include "check.h"
+
+enum {
+	CANARY = 8,
+	PAGE = 4096,
+	SOME = 400,
+	QUARANTINE = 8 << 10, /* bytes in a magazine, */
+	FEWEST = 3,           /* objects in it */
+	MOST = 123,
+	FEW_IN_MAGAZINE = 448, /* bytes of an object, from which on there are */
+};
+
+/* Sizes whose classes nobody has used before; with the canary each fills its slot. */
+static const size_t slots[] = {48, 112, 160, 448, 896};
+
+static void *objects[SOME];
+
+/* How many of them lie by few slots before or behind the one before. */
+static unsigned count_near(size_t slot, size_t slots_away)
+{
+	unsigned near = 0;
+
+	for (int i = 1; i < SOME; i++)
+		near += (uintptr_t)objects[i] - (uintptr_t)objects[i - 1] + slots_away * slot <=
+			2 * slots_away * slot;
+	return near;
+}
+
+static void test_new_order(size_t slot)
+{
+	unsigned ascending = 0;
+
+	for (int i = 0; i < SOME; i++) {
+		objects[i] = malloc(slot - CANARY);
+		ascending += i > 0 && (char *)objects[i] > (char *)objects[i - 1];
+	}
+	/* Of 399 steps half lead upwards, give or take ten standard deviations. */
+	CHECK(ascending > SOME / 4 && ascending < SOME * 3 / 4, "%zu bytes: %u of %d", slot, ascending, SOME);
+	/* Nor does a magazine of few objects come from one place of a slab of many. */
+	if (slot >= FEW_IN_MAGAZINE) {
+		unsigned near = count_near(slot, QUARANTINE / slot / 2);
+
+		CHECK(near < SOME / 2, "%zu bytes: %u of %d", slot, near, SOME);
+	}
+	for (int i = 0; i < SOME; i++)
+		free(objects[i]);
+}
+
+static int by_address(const void *one, const void *two)
+{
+	uintptr_t first = *(const uintptr_t *)one, second = *(const uintptr_t *)two;
+
+	return first < second ? -1 : first > second;
+}
+
+/* What was freed in the order of addresses is not allocated in that order, nor in the opposite one. */
+static void test_order_of_return(size_t slot)
+{
+	unsigned ascending = 0;
+
+	for (int i = 0; i < SOME; i++)
+		objects[i] = malloc(slot - CANARY);
+	qsort(objects, SOME, sizeof *objects, by_address);
+	for (int i = 0; i < SOME; i++)
+		free(objects[i]);
+	for (int i = 0; i < SOME; i++) {
+		objects[i] = malloc(slot - CANARY);
+		ascending += i > 0 && (char *)objects[i] > (char *)objects[i - 1];
+	}
+	CHECK(ascending > SOME / 4 && ascending < SOME * 3 / 4, "%zu bytes: %u of %d", slot, ascending, SOME);
+	for (int i = 0; i < SOME; i++)
+		free(objects[i]);
+}
+
+/* How many others are freed before an object that was freed is allocated again. */
+static unsigned wait_for(void *object, size_t slot)
+{
+	unsigned others = 0;
+	void *next;
+
+	while ((next = malloc(slot - CANARY)) != object) {
+		free(next);
+		CHECK(++others < 100000);
+	}
+	free(next);
+	return others;
+}
+
+static void test_quarantine(size_t slot)
+{
+	enum { ROUNDS = 60 };
+	size_t magazine = QUARANTINE / slot;
+	unsigned early = 0;
+
+	magazine = magazine < FEWEST ? FEWEST : magazine > MOST ? MOST : magazine;
+	for (int round = 0; round < ROUNDS; round++) {
+		void *volatile object = malloc(slot - CANARY);
+		free(object);
+
+		early += wait_for(object, slot) < magazine;
+	}
+	/* Whoever loses the CPU for long may find that what waited was taken back by age. */
+	CHECK(early <= 2, "%zu bytes: %u of %d", slot, early, ROUNDS);
+}
+
+/* ---- the end of a slab ------------------------------------------------------------------------------- */
+
+/* Whether the byte at an address can be read, asked of the kernel. */
+static bool is_readable(const char *address)
+{
+	static int ends[2];
+
+	if (!ends[1])
+		CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	if (write(ends[1], address, 1) != 1) {
+		CHECK(errno == EFAULT);
+		return false;
+	}
+	char byte;
+
+	CHECK(read(ends[0], &byte, 1) == 1);
+	return true;
+}
+
+static void write_to(void *address)
+{
+	*(volatile char *)address = 1;
+}
+
+/* The first byte behind an address that cannot be read. */
+static char *end_of_access(char *address)
+{
+	char *page = address - (uintptr_t)address % PAGE;
+
+	while (is_readable(page))
+		page += PAGE;
+	return page;
+}
+
+static void test_guard_page(size_t slot)
+{
+	enum { LONGEST = 1 << 20 };
+	unsigned last_ones = 0;
+	char text[256];
+
+	CHECK(PAGE % slot == 0);
+	for (int i = 0; i < SOME; i++)
+		objects[i] = malloc(slot - CANARY);
+	for (int i = 0; i < SOME; i++) {
+		char *object = objects[i], *end = end_of_access(object);
+
+		CHECK(end - object < LONGEST, "%zu bytes: a slab goes on and on", slot);
+		if (object + slot != end)
+			continue;
+		int status = check_child(write_to, end, text, sizeof text);
+
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "%#x", (unsigned)status);
+		last_ones++;
+	}
+	CHECK(last_ones > 1, "%zu bytes: the last objects of %u slabs", slot, last_ones);
+	for (int i = 0; i < SOME; i++)
+		free(objects[i]);
+}
+
+int main(void)
+{
+	if (!check_hardened()) {
+		check_again("hardened:1", NULL);
+		return 0;
+	}
+	check_watchdog(60);
+	check_pin();
+	for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+		test_new_order(slots[i]);
+		test_order_of_return(slots[i]);
+		test_quarantine(slots[i]);
+	}
+	test_quarantine(1 << 14);
+	test_guard_page(1024);
+	test_guard_page(2048);
+	return 0;
+}
