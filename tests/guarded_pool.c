@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/ucontext.h>
 
 enum { PAGE = 4096, SLOTS = 64 };
 
@@ -319,6 +320,100 @@ static void children(void)
 	check_join(thread);
 }
 
+/* ---- a fork while a thread takes or leaves a place ---------------------------------------------------- */
+
+static struct {
+	char *object;  /* to be freed; NULL for an allocation */
+	int is_inside; /* the thread is in the middle of it */
+	int may_go_on;
+	int was_caught;
+} caught;
+
+/* In place of a system call that was refused: waits, and fails with ENOMEM. */
+static void on_refused(int number, siginfo_t *information, void *context)
+{
+	ucontext_t *frame = context;
+
+	(void)number;
+	(void)information;
+	__atomic_store_n(&caught.was_caught, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&caught.is_inside, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&caught.may_go_on, __ATOMIC_ACQUIRE))
+		sched_yield();
+#ifdef __x86_64__
+	frame->uc_mcontext.gregs[REG_RAX] = -ENOMEM;
+#else
+	frame->uc_mcontext.regs[0] = -ENOMEM;
+#endif
+}
+
+/* Takes a place, or leaves one, and is stopped as it asks for its pages, or gives them back. */
+static void *stop_inside(void *argument)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, caught.object ? SYS_mmap : SYS_mprotect, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) {
+		if (caught.object)
+			free(caught.object);
+		for (unsigned tries = 0; !caught.object && tries < 4 && !caught.was_caught; tries++)
+			free(malloc(100));
+	}
+	__atomic_store_n(&caught.is_inside, 1, __ATOMIC_RELEASE);
+	return argument;
+}
+
+/* Every place that the parent's other thread had is the child's, to the last one. */
+static void use_all_places(unsigned long live)
+{
+	char *object[2 * SLOTS];
+
+	CHECK(guarded("live") == live, "%lu live, %lu in use", guarded("live"), live);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 2 * SLOTS; i++)
+			object[i] = memset(malloc(100), 1, 100);
+		CHECK(guarded("live") == SLOTS / 2);
+		for (unsigned i = 0; i < 2 * SLOTS; i++)
+			free(object[i]);
+		CHECK(guarded("live") <= live);
+	}
+}
+
+static void fork_amid(char *object)
+{
+	struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO};
+	memset(&caught, 0, sizeof caught);
+	caught.object = object;
+	CHECK(sigaction(SIGSYS, &action, NULL) == 0);
+	pthread_t thread = check_thread(stop_inside, NULL);
+
+	while (!__atomic_load_n(&caught.is_inside, __ATOMIC_ACQUIRE))
+		sched_yield();
+	if (caught.was_caught) {
+		/* But for the place that it is about. */
+		unsigned long live = guarded("live") - 1;
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (child == 0) {
+			check_watchdog(30);
+			use_all_places(live);
+			_exit(0);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+	} else {
+		printf("no seccomp filters here: not shown where a fork catches a thread\n");
+	}
+	__atomic_store_n(&caught.may_go_on, 1, __ATOMIC_RELEASE);
+	check_join(thread);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -329,6 +424,7 @@ int main(int argc, char **argv)
 		check_again("guard:1,guard_second:0,guard_slots:64,vcpu:slot", "pool");
 		check_again("guard:100,guard_second:0,guard_slots:4096", "rate");
 		check_again("guard:1,guard_second:10", "limit");
+		check_again("guard:1,guard_second:0,guard_slots:64", "amid");
 		check_again("guard:3,guard_second:0", "threads");
 		check_again("guard:3,guard_second:0,vcpu:slot", "threads");
 	} else if (strcmp(what, "pool") == 0) {
@@ -341,6 +437,9 @@ int main(int argc, char **argv)
 		rate(2000);
 	} else if (strcmp(what, "limit") == 0) {
 		limit();
+	} else if (strcmp(what, "amid") == 0) {
+		fork_amid(NULL);
+		fork_amid(alloc_guarded(100));
 	} else {
 		threads();
 		children();

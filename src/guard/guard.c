@@ -333,6 +333,43 @@ __attribute__((noinline)) void guard_free(void *object, size_t stated)
 	(void)vacate((unsigned)(slot - guard_slots));
 }
 
+/* ---- forked children ------------------------------------------------------------------------------- */
+
+/* Takes back a slot from a thread that is not here, wherever it was; what it has made accessible is not
+ * known. */
+static void take_from_nobody(unsigned number)
+{
+	struct guard_slot *slot = &guard_slots[number];
+
+	if (os_reserve_again(slot_start(number), SLOT_BYTES) != 0)
+		return;
+	if (slot->state == GUARD_BUSY) {
+		slot->state = GUARD_UNUSED;
+		slot->object = NULL;
+	}
+	ages[number] = ++frees;
+}
+
+void guard_repair(void)
+{
+	if (!guard_is_on())
+		return;
+	/* Counted anew: that thread may have been between a slot's age and what is counted. */
+	live = pages = bytes = left_open = 0;
+	for (unsigned i = 0; i < guard.slots; i++) {
+		const struct guard_slot *slot = &guard_slots[i];
+
+		if (ages[i] == IN_USE && slot->state != GUARD_LIVE)
+			take_from_nobody(i);
+		if (ages[i] < OPEN)
+			continue;
+		live++;
+		left_open += ages[i] == OPEN;
+		pages += span_of(slot).bytes / OS_PAGE_BYTES;
+		bytes += slot->state == GUARD_LIVE ? slot->requested : 0;
+	}
+}
+
 /* ---- questions ------------------------------------------------------------------------------------- */
 
 size_t guard_usable(const void *object)

@@ -22,8 +22,8 @@
  * is time: at most options.guard_second picks in a second, spread over it.
  *
  * Called from slow paths by any thread, and in forked children.  No lock: a slot is claimed by a
- * compare-and-exchange of its age, and what is written to it then is its owner's alone.  A slot that is
- * claimed by a thread which a fork leaves behind is lost to the child.
+ * compare-and-exchange of its age, and what is written to it then is its owner's alone.  A slot that a thread
+ * which a fork leaves behind was about to take or to leave is free in the child (guard_repair).
  */
 #ifndef CPUSLAB_GUARD_H
 #define CPUSLAB_GUARD_H
@@ -117,6 +117,9 @@ unsigned guard_visit_live(const void *owner, void (*visit)(void *object, void *a
 size_t guard_usable(const void *object);
 /* The start of the object in use that an address lies in; NULL for none. */
 void *guard_object_of(const void *address);
+
+/* In a forked child, where only the caller's thread is left. */
+void guard_repair(void);
 
 void guard_statistics(struct guard_statistics *statistics);
 /* Names all this for a reader of this process's memory (see report/root.h). */

@@ -104,6 +104,7 @@ static bool start(void)
 static bool settle(uint32_t *word)
 {
 	if (started) {
+		guard_repair();
 		magazine_repair();
 		large_checks_repair();
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
