@@ -23,6 +23,8 @@ enum {
 	PEAK_SLACK = 32,                         /* and this part of the peak */
 	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
 	MISSED_MOST = 8,                         /* and, of what was given back and missed, this part */
+	MISSED_SMALL = 4,                        /* or this part of it */
+	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 };
 
@@ -88,6 +90,18 @@ static size_t used_pages(void)
 	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - in_transit - retired;
 }
 
+/* How much of what was missed may stay the next time. */
+static size_t missed_allowance(void)
+{
+	size_t some = peak / MISSED_SMALL, most = peak / MISSED_MOST;
+
+	if (some > MISSED_FREELY)
+		some = MISSED_FREELY;
+	if (most < some)
+		most = some;
+	return missed < most ? missed : most;
+}
+
 /*
  * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
  * they save page faults and never raise the peak of resident memory, since used and dirty pages together
@@ -97,9 +111,9 @@ static size_t used_pages(void)
  */
 static size_t dirty_allowance(void)
 {
-	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT, most = peak / MISSED_MOST;
-	size_t allowance = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) +
-			   (missed < most ? missed : most);
+	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT;
+	size_t allowance =
+		DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
 
 	return allowance < limit ? allowance : limit;
 }
