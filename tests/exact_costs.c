@@ -6,6 +6,7 @@
  *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
  *   memory  page faults of a first fill and of a second one, and resident bytes while the objects are held
  * and after they were freed
+ *   start   page faults of a program's first allocations, which start the library
  *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
  *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
  *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
@@ -19,7 +20,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 
-enum { CALLS = 1000000, LIVE = 10000, BATCH = 1000, BATCHES = CALLS / 2 / BATCH };
+enum { CALLS = 1000000, LIVE = 10000, BATCH = 1000, BATCHES = CALLS / 2 / BATCH, ROUNDS = 8 };
 
 /* Beside each, what was counted when it was set (with a slot for each thread, where that is more). */
 enum {
@@ -31,6 +32,7 @@ enum {
 	HELD = 130,         /* 111 */
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 768,      /* 488; with this test's own pages */
+	START_FAULTS = 92,  /* 74 */
 	VECTOR_MOVES = 32,  /* 23 */
 	VECTOR_FAULTS = 40, /* 11 */
 	CHILD_FAULTS = 24,  /* 12 (16 with slots); 33 when it wrote to what was whole */
@@ -78,33 +80,59 @@ static void free_all(void)
 	}
 }
 
-static void expect_costs(const char *script, struct cpuslab_counters before, double slow, double locks)
+/*
+ * Every 100 ms that a script takes, what it has not missed since the last look goes back, and comes again: so
+ * the costs are those of the round that has fewest, however long the machine kept the others waiting.
+ */
+struct costs {
+	uint64_t slow, locks;
+};
+
+static struct costs costs_since(struct cpuslab_counters before)
 {
 	struct cpuslab_counters after = check_counters();
+	return (struct costs){after.alloc_misses - before.alloc_misses + after.free_misses -
+				      before.free_misses,
+			      after.lock_acquires - before.lock_acquires};
+}
+
+static uint64_t fewer(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void expect_costs(const char *script, const struct costs *rounds, double slow, double locks)
+{
+	struct costs fewest = rounds[0];
 	char what[64];
+	for (unsigned round = 1; round < ROUNDS; round++) {
+		fewest.slow = fewer(fewest.slow, rounds[round].slow);
+		fewest.locks = fewer(fewest.locks, rounds[round].locks);
+	}
 	snprintf(what, sizeof what, "%s: slow paths of a million calls", script);
-	expect_at_most(
-		what,
-		(double)(after.alloc_misses - before.alloc_misses + after.free_misses - before.free_misses),
-		slow);
+	expect_at_most(what, (double)fewest.slow, slow);
 	snprintf(what, sizeof what, "%s: lock acquisitions", script);
-	expect_at_most(what, (double)(after.lock_acquires - before.lock_acquires), locks);
+	expect_at_most(what, (double)fewest.locks, locks);
 }
 
 static void one(void)
 {
 	uint64_t state = 1;
+	struct costs costs[ROUNDS];
 	replace(CALLS, &state); /* warm */
-	struct cpuslab_counters before = check_counters();
-	replace(CALLS, &state);
-	expect_costs("one thread", before, ONE_SLOW, ONE_LOCKS);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct cpuslab_counters before = check_counters();
+		replace(CALLS, &state);
+		costs[round] = costs_since(before);
+	}
+	expect_costs("one thread", costs, ONE_SLOW, ONE_LOCKS);
 }
 
 static pthread_barrier_t turn;
 
 static void *free_batches(void *unused)
 {
-	for (unsigned batch = 0; batch < 2 * BATCHES; batch++) {
+	for (unsigned batch = 0; batch < (1 + ROUNDS) * BATCHES; batch++) {
 		pthread_barrier_wait(&turn);
 		for (unsigned i = 0; i < BATCH; i++)
 			free(objects[i]);
@@ -115,19 +143,21 @@ static void *free_batches(void *unused)
 
 static void two(void)
 {
-	struct cpuslab_counters before = {0};
+	struct costs costs[1 + ROUNDS];
 	CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
 	pthread_t other = check_thread(free_batches, NULL);
-	for (unsigned batch = 0; batch < 2 * BATCHES; batch++) {
-		if (batch == BATCHES) /* warm */
-			before = check_counters();
-		for (unsigned i = 0; i < BATCH; i++)
-			CHECK((objects[i] = malloc(64)));
-		pthread_barrier_wait(&turn);
-		pthread_barrier_wait(&turn);
+	for (unsigned round = 0; round <= ROUNDS; round++) {
+		struct cpuslab_counters before = check_counters();
+		for (unsigned batch = 0; batch < BATCHES; batch++) {
+			for (unsigned i = 0; i < BATCH; i++)
+				CHECK((objects[i] = malloc(64)));
+			pthread_barrier_wait(&turn);
+			pthread_barrier_wait(&turn);
+		}
+		costs[round] = costs_since(before);
 	}
 	check_join(other);
-	expect_costs("two threads", before, TWO_SLOW, TWO_LOCKS);
+	expect_costs("two threads", costs + 1, TWO_SLOW, TWO_LOCKS); /* the first one warms */
 }
 
 static double page_faults(void)
@@ -168,6 +198,17 @@ static void memory(void)
 	malloc_trim(0);
 	expect_at_most("resident after all was freed and trimmed, in KiB",
 		       ((double)check_resident() - start) / 1024, TRIMMED);
+}
+
+static void start(void)
+{
+	double faults = page_faults();
+	for (unsigned i = 0; i < 2; i++) {
+		objects[i] = malloc(i ? 5000 : 64);
+		CHECK(objects[i]);
+	}
+	free_all();
+	expect_at_most("faults of the first allocations", page_faults() - faults, START_FAULTS);
 }
 
 /* From a page to a MiB, with an object allocated after each step; how often it moved. */
@@ -298,6 +339,8 @@ int main(int argc, char **argv)
 		two();
 	else if (strcmp(variant, "memory") == 0)
 		memory();
+	else if (strcmp(variant, "start") == 0)
+		start();
 	else if (strcmp(variant, "vector") == 0)
 		vector();
 	else if (strcmp(variant, "child") == 0)

@@ -195,19 +195,38 @@ const char *os_environment(const char *name)
 	return NULL;
 }
 
+/*
+ * The CPUs that the caller may use.  The raw call returns the bytes of the kernel's mask; it fails where
+ * there are fewer.
+ */
+static long cpu_mask(unsigned long *mask, size_t bytes)
+{
+	return KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, bytes, mask));
+}
+
+/* For the largest machines; not inlined, since every program would have its pages of the stack. */
+static __attribute__((noinline)) long large_cpu_mask_bytes(void)
+{
+	unsigned long mask[1024];
+
+	return cpu_mask(mask, sizeof mask);
+}
+
 unsigned os_possible_cpus(void)
 {
-	/* The raw call returns the bytes of the kernel's CPU mask, so every id is below eight times that. */
-	unsigned long mask[1024];
-	long bytes = KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, sizeof mask, mask));
+	unsigned long mask[16];
+	long bytes = cpu_mask(mask, sizeof mask);
 
+	/* Every id is below eight times that. */
+	if (bytes <= 0)
+		bytes = large_cpu_mask_bytes();
 	return bytes > 0 ? (unsigned)bytes * 8 : CPU_SETSIZE;
 }
 
 unsigned os_cpus(void)
 {
 	unsigned long mask[1024];
-	long bytes = KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, sizeof mask, mask));
+	long bytes = cpu_mask(mask, sizeof mask);
 	unsigned cpus = 0;
 
 	for (long word = 0; word * (long)sizeof *mask < bytes; word++)

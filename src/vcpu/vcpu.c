@@ -44,6 +44,7 @@ static struct {
 	uintptr_t *areas; /* by id; 0 for none */
 } banks[VCPU_BANKS];
 static unsigned bank_count;
+static unsigned areas_end; /* no id from here on has an area: most of those that are possible never do */
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
 static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* how many forks deep its thread took it */
 static uint32_t generation;
@@ -226,7 +227,7 @@ bool vcpu_open_words(unsigned caches)
 		/* A second bank comes when the first one, and with it the closed area, has all its words. */
 		if (bank == 0)
 			open_words_of(closed_area, from, from + count);
-		for (unsigned id = 0; id < ids; id++)
+		for (unsigned id = 0; id < areas_end; id++)
 			if (banks[bank].areas[id])
 				open_words_of(banks[bank].areas[id], from, from + count);
 		open_words += count;
@@ -316,6 +317,8 @@ static bool make_areas(unsigned id)
 		if (!area)
 			return false;
 		open_words_of(area, 0, open_in_bank(bank));
+		if (id >= areas_end)
+			__atomic_store_n(&areas_end, id + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&banks[bank].areas[id], area, __ATOMIC_RELEASE);
 		__atomic_store_n(&banks[bank].table[id], area, __ATOMIC_RELEASE);
 	}
@@ -456,8 +459,8 @@ static unsigned first_wanted(unsigned id, unsigned first, unsigned end,
 void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uintptr_t *word),
 		void (*empty)(unsigned number, uintptr_t *word))
 {
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		/* Most of the ids that are possible have no area, and could not be closed. */
+	for (unsigned id = 0; id < __atomic_load_n(&areas_end, __ATOMIC_ACQUIRE); id++) {
+		/* One without an area could not be closed. */
 		if (!__atomic_load_n(&banks[0].areas[id], __ATOMIC_ACQUIRE))
 			continue;
 		unsigned number = first_wanted(id, first, end, wants);
