@@ -207,6 +207,32 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 }
 
+/* In an ebb no more objects stay than the program has. */
+static void test_ebb(void)
+{
+	enum { FOUR = 4 };
+	struct magazine *magazines[FOUR];
+	start(64);
+	for (int i = 0; i < FOUR; i++)
+		magazines[i] = new_filled();
+	uint64_t each = magazines[0]->count;
+
+	depot_put(&depot, magazines[0]);
+	depot_put(&depot, magazines[1]);
+	depot_ebb(&depot);
+	check_stacks(2, 0, 2 * each);
+	depot_put(&depot, magazines[2]);
+	depot_ebb(&depot);
+	check_stacks(1, 0, each);
+	CHECK(allocated() == 2 * each);
+	depot_put(&depot, magazines[3]);
+	depot_ebb(&depot);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0 && depot.slabs.slabs == 0);
+	/* What is needed again comes from the slabs. */
+	CHECK(!depot_take_filled(&depot, NULL));
+}
+
 /* A depot's lock held at a fork: its counts are made anew from the stacks. */
 static void test_repair(void)
 {
@@ -324,6 +350,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		test_capacity(sizes[i]);
 	test_exchange();
+	test_ebb();
 	test_aging();
 	test_try_alloc();
 	test_repair();

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "arch/probe.h"
+#include "depot/ebb.h"
 #include "page/page.h"
 
 /* Blocks of powers of two, of which the header and the two sentinels take five words. */
@@ -62,6 +63,16 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 	depot->swing_most = traits->size < SWING_SIZE ? SWING_BYTES / traits->size : INT64_MAX;
 	set_sharedfactor(depot, DEPOT_SHAREDFACTOR_MAX);
 	slab_cache_init(&depot->slabs, traits);
+}
+
+static void count_out(const struct depot *depot, unsigned objects)
+{
+	ebb_count_out((uint64_t)objects * depot->slabs.traits.size);
+}
+
+static void count_in(const struct depot *depot, unsigned objects)
+{
+	ebb_count_in((uint64_t)objects * depot->slabs.traits.size);
 }
 
 static void lock_depot(struct depot *depot)
@@ -191,6 +202,8 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
+	if (filled)
+		count_out(depot, filled->count - filled->marks);
 	if (filled && empty && !kept)
 		free_magazine(empty);
 	return filled;
@@ -198,6 +211,8 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 {
+	unsigned objects = filled ? filled->count - filled->marks : 0;
+
 	lock_depot(depot);
 	if (filled)
 		count_arrivals(depot, filled);
@@ -208,6 +223,7 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 	struct magazine *empty = pop_empty(depot);
 
 	cpuslab_spin_unlock(&depot->lock);
+	count_in(depot, objects);
 	if (filled && !kept) {
 		depot_drain(depot, filled);
 		/* Emptied, it is what was asked for. */
@@ -220,6 +236,8 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 
 void depot_put(struct depot *depot, struct magazine *magazine)
 {
+	unsigned objects = magazine->count - magazine->marks;
+
 	lock_depot(depot);
 	count_arrivals(depot, magazine);
 	bool kept = has_room(depot, magazine);
@@ -229,6 +247,7 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	else if (kept)
 		push_empty(depot, magazine);
 	cpuslab_spin_unlock(&depot->lock);
+	count_in(depot, objects);
 	if (kept)
 		return;
 	if (magazine->count)
@@ -266,7 +285,27 @@ void *depot_try_alloc(struct depot *depot)
 		object = pop_object(depot);
 		cpuslab_spin_unlock(&depot->lock);
 	}
-	return object ? object : slab_try_alloc(&depot->slabs);
+	if (!object)
+		object = slab_try_alloc(&depot->slabs);
+	if (object)
+		count_out(depot, 1);
+	return object;
+}
+
+void *depot_alloc_one(struct depot *depot)
+{
+	void *object;
+
+	if (!slab_alloc_batch(&depot->slabs, &object, 1))
+		return NULL;
+	count_out(depot, 1);
+	return object;
+}
+
+void depot_free_one(struct depot *depot, void *object)
+{
+	slab_free_batch(&depot->slabs, &object, 1);
+	count_in(depot, 1);
 }
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
@@ -280,6 +319,7 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);
 	__atomic_fetch_add(&depot->refills, 1, __ATOMIC_RELAXED);
+	count_out(depot, magazine->count);
 	ARCH_PROBE("refill", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	return magazine->count > 0;
 }
@@ -396,6 +436,23 @@ bool depot_age(struct depot *depot)
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
 	return unneeded > 0;
+}
+
+void depot_ebb(struct depot *depot)
+{
+	lock_depot(depot);
+	uint64_t allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
+	uint64_t objects = depot->objects, elsewhere = allocated > objects ? allocated - objects : 0;
+	uint32_t leaving = 0;
+
+	for (const struct magazine *magazine = depot->filled; magazine && objects > elsewhere;
+	     magazine = magazine->next, leaving++)
+		objects -= magazine->count - magazine->marks;
+	let_leave(depot, leaving, 1);
+	cpuslab_spin_unlock(&depot->lock);
+	see_off(depot);
+	if (!elsewhere)
+		slab_cache_shrink(&depot->slabs);
 }
 
 void depot_empty(struct depot *depot)

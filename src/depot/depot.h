@@ -11,7 +11,8 @@
  * How much may wait here?  As many objects as the tunables say: for malloc's classes that limits no burst
  * that is likely, since giving objects to slabs and taking them back costs more than keeping them.  And what
  * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever the heap
- * is about to grow instead of reusing it (see page_has_grown).
+ * is about to grow instead of reusing it (see page_has_grown); and in an ebb (ebb.h) what is more than the
+ * program still has of it.
  *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
  * and nothing is cheaper.  But each round of frees and allocations mixes the order of the objects a little,
@@ -109,8 +110,14 @@ bool depot_refill(struct depot *depot, struct magazine *magazine);
 /* Gives all objects of a magazine to the slabs. */
 void depot_drain(struct depot *depot, struct magazine *magazine);
 
+/* One object from the slabs; NULL when the system has no more memory.  And one to the slabs. */
+void *depot_alloc_one(struct depot *depot);
+void depot_free_one(struct depot *depot, void *object);
+
 /* Drains what was not needed since the last call; returns whether anything was. */
 bool depot_age(struct depot *depot);
+/* In an ebb, with the words void: drains until no more objects wait here than the program has. */
+void depot_ebb(struct depot *depot);
 /* Drains and frees everything. */
 void depot_empty(struct depot *depot);
 

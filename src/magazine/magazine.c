@@ -5,6 +5,7 @@
 
 #include "check/corruption.h"
 #include "check/text.h"
+#include "depot/ebb.h"
 #include "guard/guard.h"
 #include "linked/linked.h"
 #include "options/options.h"
@@ -411,10 +412,24 @@ static void glimpse(uintptr_t *word)
 	word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/* For vcpu_drain, with the census lock: all words, those that are idle, and how to empty one. */
+/*
+ * For vcpu_drain, with the census lock: all words, those that follow an ebb, those that are idle, and how to
+ * empty one.
+ */
 static bool wants_full(unsigned number, uintptr_t *word)
 {
 	return cache_of_word(number) && has_magazines(word);
+}
+
+/* What hardened caches let go would be handed out again too soon, and their slabs stay anyway. */
+static bool follows_ebbs(const struct cache *cache)
+{
+	return cache && !magazine_is_hardened(cache);
+}
+
+static bool wants_ebbing(unsigned number, uintptr_t *word)
+{
+	return follows_ebbs(cache_of_word(number)) && has_magazines(word);
 }
 
 static bool wants_idle(unsigned number, uintptr_t *word)
@@ -456,6 +471,24 @@ static void purge_hardened(void)
 }
 
 /*
+ * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
+ * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
+ * ebb stays due, and that thread comes here at the end of its walk: the one here may have made its last call.
+ */
+static __attribute__((noinline)) void follow_ebb(void)
+{
+	while (ebb_is_due() && corruption_try_walk(&census_lock)) {
+		ebb_begin();
+		vcpu_drain(FIRST_CACHE, cache_count, wants_ebbing, empty_number);
+		for (unsigned number = FIRST_CACHE; number < cache_count; number++)
+			if (follows_ebbs(caches[number]))
+				depot_ebb(&caches[number]->depot);
+		corruption_end_walk(&census_lock);
+		page_ebb();
+	}
+}
+
+/*
  * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and before the heap
  * grows further instead of reusing it.  One thread at a time; another one has nothing to add.
  */
@@ -469,6 +502,7 @@ static void reclaim(void)
 			depot_age(&caches[number]->depot);
 	purge_hardened();
 	corruption_end_walk(&census_lock);
+	follow_ebb();
 	linked_reclaim(false);
 }
 
@@ -479,6 +513,8 @@ void magazine_tick(void)
 
 	if (guard_is_on())
 		choose_pages();
+	if (ebb_is_due())
+		follow_ebb();
 	if (now - last < TICK_MILLISECONDS ||
 	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		if (page_is_behind())
@@ -489,6 +525,7 @@ void magazine_tick(void)
 	if (!last)
 		return;
 	vcpu_bury_dead_slots();
+	ebb_forget();
 	reclaim();
 	page_tick();
 }
@@ -545,13 +582,14 @@ void magazine_sample_unmarked(const struct cache *cache, const void *object)
 /* Without a word to load a magazine into: straight from the slabs. */
 static void *alloc_from_slab(struct cache *cache)
 {
-	void *object;
+	void *object = depot_alloc_one(&cache->depot);
 
-	if (!slab_alloc_batch(&cache->depot.slabs, &object, 1)) {
+	if (!object) {
 		magazine_reclaim_all();
-		if (!slab_alloc_batch(&cache->depot.slabs, &object, 1))
-			return NULL;
+		object = depot_alloc_one(&cache->depot);
 	}
+	if (!object)
+		return NULL;
 	if (is_too_small(cache))
 		magazine_sample_unmarked(cache, object);
 	return object;
@@ -702,7 +740,7 @@ void *magazine_try_alloc_missed(struct cache *cache)
 /* Without a word: straight to the slabs. */
 static void free_to_slab(struct cache *cache, void *object)
 {
-	slab_free_batch(&cache->depot.slabs, &object, 1);
+	depot_free_one(&cache->depot, object);
 }
 
 /*
@@ -752,6 +790,11 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	if (!slab_is_object(&cache->depot.slabs, object))
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of a pointer that is not an allocated object");
+	if (!loaded.magazine && !watched && ebb_goes_alone()) {
+		magazine_tick();
+		free_to_slab(cache, object);
+		return;
+	}
 
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 

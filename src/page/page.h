@@ -143,6 +143,11 @@ bool page_is_behind(void);
  * give back what they hoard before the heap grows much further.
  */
 bool page_has_grown(void);
+/*
+ * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
+ * stay resident than it uses.
+ */
+void page_ebb(void);
 
 struct page_statistics {
 	size_t heap_pages;  /* between the heap's start and the highest page ever used */

@@ -42,6 +42,7 @@ static struct {
 	size_t most;  /* pages in use at once since it began */
 	size_t taken; /* pages */
 } window;
+static bool ebbing;       /* since page_ebb, no page was taken */
 static size_t missed;     /* pages that were given back too soon; fades with every tick */
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
@@ -105,9 +106,9 @@ static size_t missed_allowance(void)
 /*
  * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
  * they save page faults and never raise the peak of resident memory, since used and dirty pages together
- * stay within what was in use at once.  The floor is for programs too small to have a history.  Blocks of
- * many sizes leave gaps that the next one does not fit into: what was given back for being too much, and soon
- * taken from the system again, may stay the next time.
+ * stay within what was in use at once.  In an ebb no more than it still uses.  The floor is for programs too
+ * small to have a history.  Blocks of many sizes leave gaps that the next one does not fit into: what was
+ * given back for being too much, and soon taken from the system again, may stay the next time.
  */
 static size_t dirty_allowance(void)
 {
@@ -115,6 +116,8 @@ static size_t dirty_allowance(void)
 	size_t allowance =
 		DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
 
+	if (ebbing && allowance > used)
+		allowance = used;
 	return allowance < limit ? allowance : limit;
 }
 
@@ -142,6 +145,7 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	window.taken += pages;
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
+	ebbing = false;
 	taken_fresh += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
@@ -781,6 +785,14 @@ void page_tick(void)
 {
 	lock_pages();
 	fade();
+	unlock_pages();
+	page_purge(false);
+}
+
+void page_ebb(void)
+{
+	lock_pages();
+	ebbing = true;
 	unlock_pages();
 	page_purge(false);
 }

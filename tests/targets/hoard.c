@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hoard: a burst of work, all of it freed again, and then nothing: what the allocator keeps for the next
- * burst stays where it is, for nobody comes by to age it.  SIGUSR1 has it trimmed.
+ * hoard: bursts of work, all of it freed again each time, and then nothing: what the allocator has learnt to
+ * keep for the next burst stays where it is, for nobody comes by to age it.  SIGUSR1 has it trimmed.
  */
 #include "check.h"
 
-enum { BURST = 100000 };
+enum { BURSTS = 3, BURST = 100000 };
 
 static volatile sig_atomic_t trim;
 
@@ -28,7 +28,8 @@ __attribute__((noinline)) static void work(void)
 int main(void)
 {
 	signal(SIGUSR1, on_signal);
-	work();
+	for (int i = 0; i < BURSTS; i++)
+		work();
 	dprintf(STDOUT_FILENO, "up\n");
 	for (;;) {
 		pause();

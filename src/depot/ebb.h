@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ebb: notices that a program has freed most of what it had.
+ *
+ * It may have done so for good, and never come to a slow path again; then nobody else would give back what is
+ * hoarded for it. So depots count the bytes of objects that are out, with the program or on words, of all
+ * caches together, as magazines come and go. Each time that half of them have come back it is due that
+ * everything hoarded goes: from the words, where a few objects keep whole slabs, from the depots as far as
+ * it is more than the program still has, and from the dirty pages likewise. Until objects go out again, frees
+ * that meet a void word go to the slabs one by one: what is freed last would else stay on the words.
+ *
+ * A fall is over when the program takes as much again as it had left. If it comes back to a quarter of where
+ * the fall began, what was done has been in vain. Of the falls from about the same height that come next,
+ * none is passed over after the first one in vain, one after the second, and each time twice as many and one.
+ *
+ * Objects of the linked engine and large ones are not counted, nor those of debugged caches; of hardened
+ * caches nothing goes.
+ *
+ * Called from any thread, without a lock. The bytes are exact. What else two threads store at one instant one
+ * of them may lose, and so may a forked child: a fall is passed over or followed too often, no more.
+ */
+#ifndef CPUSLAB_DEPOT_EBB_H
+#define CPUSLAB_DEPOT_EBB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	EBB_FROM = 6 << 20,   /* bytes out from which a fall is one: smaller programs have little to give */
+	EBB_LEAST = 64 << 10, /* and down to which it goes on */
+	EBB_FORGET = 64,      /* ticks */
+	EBB_PASSED_LOG = 8,   /* at most fewer falls than this power of two are passed over */
+};
+
+/* Objects leave the depots and slabs; they come back. */
+void ebb_count_out(uint64_t bytes);
+void ebb_count_in(uint64_t bytes);
+
+/* Whether hoards are due to go; who sees to it says so before anything goes. */
+bool ebb_is_due(void);
+void ebb_begin(void);
+
+/* Whether a free that met a void word goes to the slabs. */
+bool ebb_goes_alone(void);
+
+/* At each tick; every EBB_FORGET ticks one fall in vain is forgotten, and half of those to pass over. */
+void ebb_forget(void);
+
+#endif

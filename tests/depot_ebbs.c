@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * depot_ebbs: when a fall of the bytes that are out is due to be followed, whether frees go alone after it,
+ * which falls are passed over, when that is forgotten, and when a fall is over.
+ */
+#include "check.h"
+
+#include "depot/ebb.h"
+
+/* The program itself has some, too. */
+static const uint64_t HIGH = 1u << 30, MARGIN = 16u << 20;
+
+/* An ebb that is due begins. */
+static bool begins(void)
+{
+	bool due = ebb_is_due();
+	if (due)
+		ebb_begin();
+	CHECK(!ebb_is_due());
+	return due;
+}
+
+static void test_due(void)
+{
+	/* Small things never. */
+	ebb_count_out(EBB_FROM / 2);
+	ebb_count_in(EBB_FROM / 2);
+	CHECK(!begins() && !ebb_goes_alone());
+	ebb_count_out(HIGH);
+	ebb_count_in(HIGH / 2 - MARGIN);
+	CHECK(!begins(), "less than half has come back");
+	ebb_count_in(2 * MARGIN);
+	CHECK(ebb_is_due() && !ebb_goes_alone(), "half has");
+
+	/* From its beginning frees go alone, until something goes out. */
+	CHECK(begins() && ebb_goes_alone());
+	ebb_count_in(HIGH / 4);
+	CHECK(ebb_goes_alone() && begins() && ebb_goes_alone(), "half of the rest has");
+	ebb_count_out(1);
+	CHECK(!ebb_goes_alone());
+	ebb_count_in(1);
+	CHECK(!begins());
+}
+
+/* Falls from HIGH to a quarter in two steps; returns whether it was due, and rises to HIGH again. */
+static bool falls(void)
+{
+	ebb_count_in(HIGH / 2 + MARGIN);
+	bool due = begins();
+	ebb_count_in(HIGH / 4);
+	CHECK(begins() == due, "the second half is due as the first one");
+	ebb_count_out(HIGH / 4 * 3 + MARGIN);
+	return due;
+}
+
+/* Twice as many falls, and one, are passed over after each one that was in vain; none after the first. */
+static void test_vain(void)
+{
+	ebb_count_out(HIGH / 4 * 3 + MARGIN);
+	for (unsigned log = 0; log <= EBB_PASSED_LOG + 1; log++) {
+		unsigned passed = (1u << (log < EBB_PASSED_LOG ? log : EBB_PASSED_LOG)) - 1;
+		for (unsigned i = 0; i < passed; i++)
+			CHECK(!falls(), "fall %u after %u in vain", i, log + 1);
+		CHECK(falls(), "the next after %u in vain", log + 1);
+	}
+
+	/* One from more than twice as high is another matter. */
+	CHECK(!falls());
+	ebb_count_out(3 * HIGH);
+	ebb_count_in(2 * HIGH + HIGH / 2);
+	CHECK(begins());
+	ebb_count_in(HIGH / 2);
+	CHECK(!begins());
+
+	/* And it is forgotten, as time passes. */
+	for (int i = 0; i < (EBB_PASSED_LOG + 1) * EBB_FORGET; i++)
+		ebb_forget();
+	ebb_count_in(HIGH);
+	CHECK(begins());
+}
+
+/* A fall is over when the program takes as much as it had left again, and a new one must be worth it. */
+static void test_end(void)
+{
+	ebb_count_out(EBB_LEAST / 2);
+	ebb_count_in(EBB_LEAST / 2);
+	CHECK(!begins());
+	ebb_count_out(EBB_FROM / 2);
+	ebb_count_in(EBB_FROM / 2);
+	CHECK(!begins(), "small things are no part of the great fall before");
+
+	/* A rise to less than a quarter of where a fall began does not make it one in vain; a higher one
+	 * does. */
+	for (int i = 0; i < 4; i++) {
+		ebb_count_out(HIGH / 8);
+		ebb_count_in(HIGH / 8);
+		CHECK(begins() == (i != 2), "fall %d of an eighth", i);
+	}
+}
+
+int main(void)
+{
+	check_watchdog(60);
+	test_due();
+	test_vain();
+	test_end();
+	printf("when ebbs are due\n");
+	return 0;
+}
