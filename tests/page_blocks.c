@@ -3,8 +3,8 @@
  * page_blocks: the option huge_pages.  Always and never hold for the whole heap and for mappings outside it;
  * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
  * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
- * gives it again with the whole; advises large objects once such were filled; and gives whole blocks back
- * first.
+ * gives it again with the whole; advises large objects once such were filled, those of resident pages after
+ * many; and gives whole blocks back first.
  *
  * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
  * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
@@ -251,9 +251,39 @@ static void run_large(void)
 	page_purge(true);
 }
 
-/* What a heap grows by that nobody touches. */
+enum { REUSES = 64 };
+
+/* How often a large object takes the place of the one before until its blocks are advised; REUSES for never.
+ */
+static unsigned reuses_until_advised(size_t pages, bool touch)
+{
+	for (unsigned reuses = 0; reuses < REUSES; reuses++) {
+		char *object = take(pages, PAGE_LARGE, touch);
+		size_t advised = advised_bytes(object, pages * PAGE_BYTES);
+		page_free(object, pages);
+		if (advised) {
+			CHECK(advised >= (pages - 2ul * BLOCK_PAGES) * PAGE_BYTES, "%zu bytes", advised);
+			return reuses;
+		}
+	}
+	return REUSES;
+}
+
+/* Resident pages are given back for huge ones, but not soon. */
+static void run_reused(void)
+{
+	size_t pages = 4ul * BLOCK_PAGES;
+	unsigned reuses = reuses_until_advised(pages, true);
+	CHECK(reuses > 8 && reuses < REUSES, "%u reuses", reuses);
+	char *object = take(pages, PAGE_LARGE, false);
+	CHECK(!system_has_huge_pages() || huge_page_bytes(object, pages * PAGE_BYTES) >= BLOCK_BYTES);
+	page_free(object, pages);
+}
+
+/* What nobody touches: large objects, and what a heap grows by. */
 static void run_sparse(void)
 {
+	CHECK(reuses_until_advised(4ul * BLOCK_PAGES, false) == REUSES);
 	fill_heap(96ul * MIB, false);
 	CHECK(advised_bytes(layout.heap.base, 96ul * MIB) == 0);
 }
@@ -305,10 +335,11 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto", "large", "sparse", "jump", "always", "never"};
+		static const char *const modes[] = {"auto", "large",  "reused", "sparse",
+						    "jump", "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s", i < 4 ? "auto" : modes[i]);
+			snprintf(text, sizeof text, "huge_pages:%s", i < 5 ? "auto" : modes[i]);
 			check_again(text, modes[i]);
 		}
 		return 0;
@@ -318,6 +349,8 @@ int main(int argc, char **argv)
 		run_auto();
 	else if (strcmp(argv[1], "large") == 0)
 		run_large();
+	else if (strcmp(argv[1], "reused") == 0)
+		run_reused();
 	else if (strcmp(argv[1], "sparse") == 0)
 		run_sparse();
 	else if (strcmp(argv[1], "jump") == 0)

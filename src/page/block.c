@@ -9,6 +9,10 @@
 /* Looks at random pages, of which at most one in SPARSE may find none in memory. */
 enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
 
+/* What it costs to make a resident block huge, in times that a program has to write all of it to gain that.
+ */
+enum { PASSES = 16 };
+
 /* Of each block of the heap; the bytes are there from the first block that is advised on. */
 enum advice { PLAIN, ADVISED, BROKEN };
 
@@ -131,6 +135,16 @@ static bool is_filled(uint32_t first, uint32_t pages)
 	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
 }
 
+/* From a block on, as many as are alike. */
+static uint32_t alike_end(uint32_t block, uint32_t end)
+{
+	uint32_t next = block + 1;
+
+	while (next < end && advice[next] == advice[block])
+		next++;
+	return next;
+}
+
 void block_large(uint32_t first, uint32_t pages)
 {
 	static uint32_t last, last_pages;
@@ -146,11 +160,41 @@ void block_large(uint32_t first, uint32_t pages)
 	if (pages / 2 > filled_pages || !has_advice())
 		return;
 	for (uint32_t end = block + whole, next; block < end; block = next) {
-		/* As many as are alike. */
-		for (next = block + 1; next < end && advice[next] == advice[block];)
-			next++;
+		next = alike_end(block, end);
 		if (advice[block] != ADVISED)
 			advise(block, next - block, ADVISED);
+	}
+}
+
+bool block_reused(uint32_t first, uint32_t pages)
+{
+	static uint32_t passes; /* over ordinary blocks since some were made huge */
+	uint32_t block, whole = whole_blocks(first, pages, &block), ordinary = 0;
+
+	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO ||
+	    pages / 2 > __atomic_load_n(&filled_pages, __ATOMIC_RELAXED) || !has_advice())
+		return false;
+	for (uint32_t i = block; i < block + whole; i++)
+		ordinary += advice[i] != ADVISED;
+	passes += ordinary;
+	if (!ordinary || passes < PASSES * ordinary)
+		return false;
+	passes = 0;
+	return true;
+}
+
+void block_renew(uint32_t first, uint32_t pages)
+{
+	uint32_t block, whole = whole_blocks(first, pages, &block);
+
+	for (uint32_t end = block + whole, next; block < end; block = next) {
+		next = alike_end(block, end);
+		if (advice[block] == ADVISED)
+			continue;
+		advise(block, next - block, ADVISED);
+		/* Where that was refused the pages may as well stay. */
+		if (advice[block] == ADVISED)
+			(void)os_purge(address_of(block), (size_t)(next - block) * BLOCK_BYTES);
 	}
 }
 

@@ -7,7 +7,9 @@
  * program.  What the heap grows by after that is advised to be huge, if nearly all of the heap as it is then
  * is resident: a program that fills what it has will fill the next block as well.  What it has not touched,
  * and what was given back, speaks against it.  So are, wherever they lie, the blocks of a large object, if
- * one of half its size at least was resident when it was freed, or when the next one came.
+ * one of half its size at least was resident when it was freed, or when the next one came.  Pages that are
+ * resident already stay as they are until such objects have been made of them many times: then they go back,
+ * and come as huge ones.
  *
  * Giving back a part of an advised block would be undone by the system, which makes such blocks whole again
  * in its own time.  So whole blocks go back where there are any, and a block of which a part goes back loses
@@ -31,6 +33,10 @@ void block_init(bool reserved);
 void block_heap_grown(uint32_t top);
 /* Before a run of pages that are not resident yet is a large object.  With the page lock. */
 void block_large(uint32_t first, uint32_t pages);
+/* A run of resident pages is a large object: whether to renew its blocks.  With the page lock. */
+bool block_reused(uint32_t first, uint32_t pages);
+/* Gives the memory of its blocks back, to be huge when it comes again.  Nobody has the object yet. */
+void block_renew(uint32_t first, uint32_t pages);
 /* Before a large object is freed: it tells whether the program fills such. */
 void block_large_freed(uint32_t first, uint32_t pages);
 /*

@@ -602,23 +602,31 @@ static void purge_runs(bool all, size_t most)
 
 /* ---- the room's functions ------------------------------------------------------------------------------ */
 
-/* With the lock.  *over: what is dirty did not fit, and must make room for what did. */
-static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool *over)
+/* What an allocation leaves to do without the lock. */
+struct rest {
+	bool over;  /* what is dirty did not fit, and must make room for what did */
+	bool renew; /* the run is worth huge pages, and has others */
+};
+
+/* With the lock. */
+static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, struct rest *rest)
 {
 	uint32_t fresh, first = alignment == TO_GROW ? take_pages_to_grow(pages, &fresh)
 						     : take_pages(pages, alignment, &fresh);
 
-	*over = false;
+	*rest = (struct rest){0};
 	if (first == RUN_NONE)
 		return NULL;
 	*zeroed = fresh == pages;
 	note_use(pages, fresh);
-	*over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
+	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
 		large_pages += pages;
 		large_runs++;
 		if (fresh >= BLOCK_PAGES)
 			block_large(first, pages);
+		else
+			rest->renew = block_reused(first, pages);
 	}
 	mark(first, pages, id);
 	return address_of(first);
@@ -631,15 +639,17 @@ static bool is_possible(size_t pages, size_t alignment)
 
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 {
-	bool over;
+	struct rest rest;
 
 	if (!is_possible(pages, alignment))
 		return NULL;
 	lock_pages();
-	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &over);
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &rest);
 
 	unlock_pages();
-	if (over)
+	if (rest.renew)
+		block_renew(number_of(run), (uint32_t)pages);
+	if (rest.over)
 		purge_runs(false, PAGE_PURGE_MOST + 2 * pages);
 	return run;
 }
@@ -651,12 +661,12 @@ void *page_alloc_to_grow(size_t pages, bool *zeroed)
 
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 {
-	bool over;
+	struct rest rest;
 
 	if (!is_possible(pages, alignment) || !cpuslab_spin_trylock(&page_lock))
 		return NULL;
 	lock_acquires++;
-	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &over);
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &rest);
 
 	unlock_pages();
 	return run;
