@@ -470,6 +470,29 @@ static void purge_hardened(void)
 			slab_cache_shrink(&caches[number]->depot.slabs);
 }
 
+/* Pages of partial slabs.  With the census lock.  Whether that was all that there is. */
+static bool hollow_slabs(enum slab_hollowing which)
+{
+	size_t most = which == SLAB_HOLLOW_ALL ? SIZE_MAX : PAGE_PURGE_MOST;
+
+	for (unsigned number = FIRST_CACHE; number < cache_count && most; number++) {
+		size_t given = caches[number] ? slab_hollow(&caches[number]->depot.slabs, which, most) : 0;
+
+		most -= given < most ? given : most;
+	}
+	return most;
+}
+
+/* The same by age.  What a call leaves is for the next tick. */
+static void hollow_by_age(void)
+{
+	static uint64_t last;
+	uint64_t now = os_milliseconds();
+
+	if (now - last >= options.decay && hollow_slabs(SLAB_HOLLOW_UNNEEDED))
+		last = now;
+}
+
 /*
  * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
  * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
@@ -500,6 +523,7 @@ static void reclaim(void)
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_age(&caches[number]->depot);
+	hollow_by_age();
 	purge_hardened();
 	corruption_end_walk(&census_lock);
 	follow_ebb();
@@ -532,8 +556,14 @@ void magazine_tick(void)
 
 void magazine_heap_tick(void)
 {
-	if (page_has_grown())
+	bool much = page_has_grown(PAGE_GROWN_MUCH);
+
+	if (much)
 		reclaim();
+	if ((page_has_grown(PAGE_GROWN_LITTLE) || much) && corruption_try_walk(&census_lock)) {
+		(void)hollow_slabs(SLAB_HOLLOW_SPARSE);
+		corruption_end_walk(&census_lock);
+	}
 }
 
 void magazine_reclaim_all(void)
@@ -543,6 +573,7 @@ void magazine_reclaim_all(void)
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
 			depot_empty(&caches[number]->depot);
+	(void)hollow_slabs(SLAB_HOLLOW_ALL);
 	corruption_end_walk(&census_lock);
 	linked_reclaim(true);
 }

@@ -118,6 +118,14 @@ void page_free(void *run, size_t pages);
  */
 void page_retire(void *run, size_t pages, bool forbidden);
 
+/*
+ * Gives pages of a run that is in use back to the system: they read as zero then, and stay the caller's.
+ * False where the system does not take them.
+ */
+bool page_hollow(void *first, size_t pages);
+/* By how many there are more of them, or fewer: they count as used, but take no memory until touched. */
+void page_count_hollow(long more);
+
 /* The length of the large run that starts at `run`. */
 size_t page_large_pages(const void *run);
 /* Grows or shrinks a large run where it is; false when the pages after it are not free. */
@@ -139,10 +147,12 @@ void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
 /*
- * Pages that were taken from the system, rather than from freed ones, since the last call: the rooms above
- * give back what they hoard before the heap grows much further.
+ * Whether so many pages were taken from the system, rather than from freed ones, since the last call that
+ * said so: the rooms above give back what they hoard before the heap grows much further, and what costs
+ * little to give back when it has grown a little.
  */
-bool page_has_grown(void);
+enum page_growth { PAGE_GROWN_MUCH, PAGE_GROWN_LITTLE };
+bool page_has_grown(enum page_growth by);
 /*
  * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
  * stay resident than it uses.

@@ -26,6 +26,7 @@ enum {
 	MISSED_SMALL = 4,                        /* or this part of it */
 	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
+	GROWN_LEAST = 256,                       /* pages worth asking what is hoarded */
 };
 
 struct bins {
@@ -47,8 +48,10 @@ static size_t missed;     /* pages that were given back too soon; fades with eve
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t retired;    /* pages that are never used again */
+static size_t hollow;     /* pages in use that take no memory; without the lock */
 static bool behind;       /* the last purge met its bound before its end */
-static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
+static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
+static size_t taken_fresh[2]; /* since the heap was found to have grown, much or a little */
 
 static void lock_pages(void)
 {
@@ -103,6 +106,14 @@ static size_t missed_allowance(void)
 	return missed < most ? missed : most;
 }
 
+/* Pages in use that take memory. */
+static size_t filled_pages(void)
+{
+	size_t used = used_pages(), empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED);
+
+	return used > empty ? used - empty : 0;
+}
+
 /*
  * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
  * they save page faults and never raise the peak of resident memory, since used and dirty pages together
@@ -112,7 +123,7 @@ static size_t missed_allowance(void)
  */
 static size_t dirty_allowance(void)
 {
-	size_t used = used_pages(), limit = options.dirty >> PAGE_SHIFT;
+	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
 	size_t allowance =
 		DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
 
@@ -136,7 +147,7 @@ static void begin_window(size_t used)
 /* After pages were taken, of which `fresh` come from the system. */
 static void note_use(uint32_t pages, uint32_t fresh)
 {
-	size_t used = used_pages();
+	size_t used = filled_pages();
 
 	if (used > peak)
 		peak = used;
@@ -146,7 +157,8 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
 	ebbing = false;
-	taken_fresh += fresh;
+	taken_fresh[PAGE_GROWN_MUCH] += fresh;
+	taken_fresh[PAGE_GROWN_LITTLE] += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
 
@@ -157,8 +169,10 @@ static void note_use(uint32_t pages, uint32_t fresh)
 /* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
 static void fade(void)
 {
-	if (peak > used_pages())
-		peak -= (peak - used_pages()) / 8;
+	size_t used = filled_pages();
+
+	if (peak > used)
+		peak -= (peak - used) / 8;
 	missed -= missed / 8;
 	given_back -= given_back / 8;
 }
@@ -732,6 +746,23 @@ void page_retire(void *address, size_t length, bool forbidden)
 	purge_marks(first, first + pages);
 }
 
+bool page_hollow(void *address, size_t pages)
+{
+	block_purge(number_of(address), (uint32_t)pages);
+	ARCH_PROBE("purge", (uintptr_t)address, (uint64_t)pages << PAGE_SHIFT);
+	if (os_purge(address, pages << PAGE_SHIFT) != 0)
+		return false;
+	lock_pages();
+	purged_total += pages;
+	unlock_pages();
+	return true;
+}
+
+void page_count_hollow(long more)
+{
+	__atomic_fetch_add(&hollow, (size_t)more, __ATOMIC_RELAXED);
+}
+
 size_t page_large_pages(const void *address)
 {
 	return run_at(number_of(address))->pages;
@@ -812,20 +843,21 @@ bool page_is_behind(void)
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
 }
 
-bool page_has_grown(void)
+bool page_has_grown(enum page_growth by)
 {
+	static const size_t parts[] = {[PAGE_GROWN_MUCH] = 16, [PAGE_GROWN_LITTLE] = 64};
 	/* A glance without the lock: a late answer costs little, and the next caller sees it. */
-	size_t fresh = __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED);
-	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED);
-	size_t threshold = used / 16 > 256 ? used / 16 : 256;
+	size_t fresh = __atomic_load_n(&taken_fresh[by], __ATOMIC_RELAXED);
+	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED) / parts[by];
+	size_t threshold = used > GROWN_LEAST ? used : GROWN_LEAST;
 
 	if (fresh < threshold)
 		return false;
 	lock_pages();
-	bool grown = taken_fresh >= threshold;
+	bool grown = taken_fresh[by] >= threshold;
 
 	if (grown)
-		taken_fresh = 0;
+		taken_fresh[by] = 0;
 	unlock_pages();
 	return grown;
 }

@@ -17,12 +17,22 @@ struct slab {
 	uint8_t bin;                  /* while it is in one */
 	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in slab.c */
 	struct slab_cache *cache;
-	uint16_t home; /* the vCPU whose its untouched objects are; under the cache's lock, as they are */
+	uint16_t home;   /* the vCPU whose its untouched objects are; under the cache's lock, as they are */
+	bool clean_tail; /* what lies behind the objects below bump takes no memory; with the slab's lock */
+	uint32_t hollow; /* a bit for each page of it that was given back since; with the slab's lock */
 	union {
 		uint8_t narrow[0];
 		uint16_t wide[0];
 	} index;
 };
+
+enum { SLAB_ALLOCATED_NARROW = UINT8_MAX, SLAB_ALLOCATED_WIDE = UINT16_MAX };
+
+static inline bool slab_is_allocated(const struct slab *slab, unsigned i, bool wide)
+{
+	return wide ? slab->index.wide[i] == SLAB_ALLOCATED_WIDE
+		    : slab->index.narrow[i] == SLAB_ALLOCATED_NARROW;
+}
 
 static inline struct slab *slab_of_object(const void *object)
 {

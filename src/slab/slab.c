@@ -10,13 +10,12 @@
 #include "page/page.h"
 #include "slab/descriptor.h"
 #include "slab/geometry.h"
+#include "slab/hollow.h"
 #include "vcpu/vcpu.h"
 
 enum {
 	NO_INDEX = UINT16_MAX,
 	DESCRIPTOR_MOST = 4096,
-	ALLOCATED_NARROW = UINT8_MAX,
-	ALLOCATED_WIDE = UINT16_MAX,
 	FULL_BIN = SLAB_BINS, /* of debugged caches alone */
 	IN_NO_BIN,
 };
@@ -89,11 +88,6 @@ void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
 }
 
 /* ---- indexes ------------------------------------------------------------------------------------------- */
-
-static inline bool is_allocated(const struct slab *slab, unsigned i, bool wide)
-{
-	return wide ? slab->index.wide[i] == ALLOCATED_WIDE : slab->index.narrow[i] == ALLOCATED_NARROW;
-}
 
 static inline unsigned next_of(const struct slab *slab, unsigned i, bool wide)
 {
@@ -372,7 +366,11 @@ static void end_unlocked(struct slab_cache *cache)
 static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
 {
-	*slab = (struct slab){.base = base, .head = NO_INDEX, .cache = cache, .home = (uint16_t)vcpu_here()};
+	*slab = (struct slab){.base = base,
+			      .head = NO_INDEX,
+			      .cache = cache,
+			      .home = (uint16_t)vcpu_here(),
+			      .clean_tail = zeroed};
 	cpuslab_pagelock_init(&slab->lock, flags);
 	if (cache->traits.hardened)
 		harden(cache, slab, zeroed);
@@ -484,6 +482,7 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 		ARCH_PROBE("slab_free", (uintptr_t)cache->traits.name, (uintptr_t)base);
 		if (cache->traits.checks)
 			unprepare(cache, slab);
+		hollow_forget(slab);
 		/* First, so that no forked child takes pages without access for free ones. */
 		if (cache->traits.hardened)
 			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & ENDED);
@@ -496,9 +495,16 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 	}
 }
 
-static void count_allocated(struct slab_cache *cache, uint64_t objects)
+static uint64_t count_allocated(struct slab_cache *cache, uint64_t objects)
 {
-	__atomic_fetch_add(&cache->allocated, objects, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(&cache->allocated, objects, __ATOMIC_RELAXED);
+}
+
+/* The most that are allocated at once.  With the lock; a look at it at this instant may come too early. */
+static void note_need(struct slab_cache *cache, uint64_t allocated)
+{
+	if (allocated > __atomic_load_n(&cache->needed, __ATOMIC_RELAXED))
+		__atomic_store_n(&cache->needed, allocated, __ATOMIC_RELAXED);
 }
 
 /* Takes up to `count` objects of a locked slab, filling `end` downwards. */
@@ -514,7 +520,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 		unsigned i = head;
 
 		head = next_of(slab, i, wide);
-		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
+		set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
 		*--end = base + i * size;
 	}
 	slab->head = (uint16_t)head;
@@ -524,7 +530,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	if (fresh > count - taken)
 		fresh = count - taken;
 	for (unsigned i = bump; i < bump + fresh; i++) {
-		set_index(slab, i, wide ? ALLOCATED_WIDE : ALLOCATED_NARROW, wide);
+		set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
 		*--end = base + i * size;
 	}
 	/* The marks before the bump that makes them count: a repair must not read what was never written. */
@@ -542,7 +548,9 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 
 	if (slab->in_use == cache->objects)
 		cache->full_slabs++;
-	count_allocated(cache, taken);
+	note_need(cache, count_allocated(cache, taken));
+	if (__builtin_expect(slab->hollow != 0, 0))
+		hollow_fill(cache, slab, end - taken, taken);
 	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & PURGED;
 
 	cpuslab_pagelock_unlock_flip(&slab->lock, settle(cache, slab) | purged);
@@ -683,8 +691,9 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 			break;
 		unsigned i = (unsigned)(offset * reciprocal >> 32);
 
-		if (__builtin_expect(
-			    (uintptr_t)i * size != offset || i >= bump || !is_allocated(slab, i, wide), 0))
+		if (__builtin_expect((uintptr_t)i * size != offset || i >= bump ||
+					     !slab_is_allocated(slab, i, wide),
+				     0))
 			break;
 		set_index(slab, i, head == NO_INDEX ? i : head, wide);
 		head = i;
@@ -701,6 +710,7 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 		/* Starts again from its lowest address. */
 		slab->bump = 0;
 		slab->head = NO_INDEX;
+		slab->clean_tail = false;
 		cache->empty = slab;
 	} else {
 		cache->slabs--;
@@ -884,6 +894,144 @@ void slab_cache_shrink(struct slab_cache *cache)
 	end_unlocked(cache);
 }
 
+/* ---- pages without an object --------------------------------------------------------------------------- */
+
+/*
+ * Pages' worth of free objects that nobody has needed since the last look, as far as they may take memory.
+ * A glance without the lock: who takes objects at this instant is seen at the next look.
+ */
+static size_t look_at_need(struct slab_cache *cache)
+{
+	uint64_t needed = __atomic_load_n(&cache->needed, __ATOMIC_RELAXED);
+	uint64_t there = (uint64_t)__atomic_load_n(&cache->slabs, __ATOMIC_RELAXED) * cache->objects;
+	size_t hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED);
+	size_t unneeded = there > needed ? (size_t)(there - needed) * cache->traits.size >> PAGE_SHIFT : 0;
+
+	__atomic_store_n(&cache->needed, __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
+			 __ATOMIC_RELAXED);
+	return unneeded > hollow ? unneeded - hollow : 0;
+}
+
+/* Whether to walk for so many pages' worth.  Where a walk found little, the next waits until there is more.
+ */
+static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
+{
+	if (unneeded < cache->barren)
+		cache->barren = unneeded;
+	return unneeded >= cache->barren + cache->barren / 4 + HOLLOW_LEAST;
+}
+
+/*
+ * A walk over partial slabs, sparsest first.  It locks some, gives up the cache's lock, and gives back their
+ * pages under theirs: nobody takes objects from them meanwhile, and whoever frees into them waits.  The last
+ * one stays locked, and so in its bin, until the walk has gone on from it.
+ */
+struct hollowing {
+	unsigned bin, bins;
+	size_t wanted, left; /* pages; and what it may cost yet */
+	bool refused;        /* by the system */
+	unsigned count;
+	struct slab *last;
+	struct hollow_part {
+		struct slab *slab;
+		uint32_t pages;
+	} parts[32];
+};
+
+static struct slab *next_partial(const struct slab_cache *cache, struct hollowing *walk, struct slab *slab)
+{
+	slab = slab ? slab->next : cache->partial[walk->bin];
+	while (!slab && ++walk->bin < walk->bins)
+		slab = cache->partial[walk->bin];
+	return slab;
+}
+
+/* Locks the next slabs with such pages; returns whether there may be more.  With the cache's lock. */
+static bool gather(const struct slab_cache *cache, struct hollowing *walk)
+{
+	enum { MOST = sizeof walk->parts / sizeof *walk->parts };
+	struct slab *slab = walk->last;
+
+	walk->count = 0;
+	while (walk->count < MOST && (slab = next_partial(cache, walk, slab))) {
+		if (!try_lock_slab(slab))
+			continue;
+		uint32_t pages = hollow_pages(cache, slab);
+
+		if (pages)
+			walk->parts[walk->count++] = (struct hollow_part){slab, pages};
+		else
+			cpuslab_pagelock_unlock(&slab->lock);
+	}
+	if (walk->last)
+		cpuslab_pagelock_unlock(&walk->last->lock);
+	walk->last = slab;
+	return slab;
+}
+
+static bool is_over(const struct hollowing *walk)
+{
+	return !walk->wanted || !walk->left || walk->refused;
+}
+
+static size_t less(size_t from, size_t what)
+{
+	return from > what ? from - what : 0;
+}
+
+static void hollow_slab(struct slab_cache *cache, struct hollowing *walk, struct hollow_part part)
+{
+	while (part.pages && !is_over(walk)) {
+		unsigned count = hollow_give_back(cache, part.slab, &part.pages);
+
+		walk->refused = !count;
+		walk->wanted = less(walk->wanted, count);
+		walk->left = less(walk->left, count > SLAB_HOLLOW_RUN ? count : SLAB_HOLLOW_RUN);
+	}
+}
+
+static void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
+{
+	bool more = true;
+
+	begin_unlocked(cache);
+	while (more && !is_over(walk)) {
+		lock_cache(cache);
+		more = gather(cache, walk);
+		cpuslab_spin_unlock(&cache->lock);
+		for (unsigned i = 0; i < walk->count; i++) {
+			hollow_slab(cache, walk, walk->parts[i]);
+			if (walk->parts[i].slab != walk->last)
+				cpuslab_pagelock_unlock(&walk->parts[i].slab->lock);
+		}
+	}
+	if (walk->last)
+		cpuslab_pagelock_unlock(&walk->last->lock);
+	end_unlocked(cache);
+}
+
+size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most)
+{
+	struct hollowing walk = {.bins = which == SLAB_HOLLOW_SPARSE ? SLAB_BINS / 2 : SLAB_BINS,
+				 .wanted = SIZE_MAX,
+				 .left = most};
+
+	if (!hollow_is_for(cache))
+		return 0;
+	if (which != SLAB_HOLLOW_ALL) {
+		size_t unneeded = look_at_need(cache);
+
+		if (!is_worth_a_walk(cache, unneeded))
+			return 0;
+		walk.wanted = unneeded;
+	}
+	hollow_walk(cache, &walk);
+	/* What it did not find is not there. */
+	if (which != SLAB_HOLLOW_ALL)
+		cache->barren = walk.left ? walk.wanted : 0;
+	return most - walk.left;
+}
+
 /* All slabs of one list.  With the lock, and no object allocated. */
 static void collect(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
@@ -948,7 +1096,7 @@ void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *obje
 		if (!slab || slab->cache != cache || slab->base != address)
 			continue;
 		for (unsigned i = 0; i < slab->bump; i++)
-			if (is_allocated(slab, i, cache->wide))
+			if (slab_is_allocated(slab, i, cache->wide))
 				visit(address + (size_t)i * cache->traits.size, argument);
 	}
 }
@@ -969,7 +1117,7 @@ bool slab_is_object(const struct slab_cache *cache, const void *object)
 	unsigned i = slab_index(cache, slab, object);
 
 	return slab->base + (size_t)i * cache->traits.size == (const char *)object && i < slab->bump &&
-	       is_allocated(slab, i, cache->wide);
+	       slab_is_allocated(slab, i, cache->wide);
 }
 
 void *slab_object_of(const struct slab_cache *cache, const void *address)
@@ -1042,6 +1190,7 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 		.slabs = cache->slabs,
 		.purged = count_purged(cache),
 		.kept_empty = cache->empty != NULL,
+		.hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED),
 		.allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
 		.capacity = (uint64_t)cache->slabs * cache->objects,
 		.created = cache->created,
@@ -1118,7 +1267,9 @@ bool slab_repair_begin(struct slab_cache *cache)
 	memset(cache->partial, 0, sizeof cache->partial);
 	cache->empty = NULL;
 	cache->slabs = cache->full_slabs = 0;
-	cache->allocated = 0;
+	cache->allocated = cache->needed = 0;
+	page_count_hollow(-(long)cache->hollow);
+	cache->hollow = 0;
 	return true;
 }
 
@@ -1156,12 +1307,13 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	slab->head = NO_INDEX;
 	slab->in_use = 0;
 	for (unsigned i = slab->bump; i-- > 0;) {
-		if (is_allocated(slab, i, cache->wide))
+		if (slab_is_allocated(slab, i, cache->wide))
 			slab->in_use++;
 		else
 			link_free(slab, i, cache->wide);
 	}
 	cache->allocated += slab->in_use;
+	hollow_repair(cache, slab);
 	if (flags & MAKING)
 		return;
 	cache->slabs++;

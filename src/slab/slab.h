@@ -16,6 +16,9 @@
  * slabs drain.  One empty slab is kept for each cache; the others return to the page room, unless the cache
  * keeps its memory to its type: then they count as the sparsest.
  *
+ * A page of a partial slab in which no object is allocated may go back to the system while it stays the
+ * slab's: it is hollow, until an object in it is handed out (slab_hollow).
+ *
  * A slab's untouched objects go to the vCPU that made it, while there is memory for others to make theirs: so
  * what one thread allocates as it grows lies together, on pages that the system gave it one after the other,
  * and not object by object between another's.  Those that have come back go to whoever asks.
@@ -105,6 +108,10 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	uint32_t slabs, full_slabs;
 	uint32_t unlocked;  /* calls under way that change slabs without the lock */
 	uint64_t allocated; /* objects, those in magazines included */
+	uint64_t needed;    /* the most of them at once since the last look at what is not */
+	uint64_t hollow;    /* pages of its slabs that were given back; changed by single additions */
+	uint64_t barren; /* pages' worth of free objects that lie beside allocated ones, as the last walk saw
+			  */
 	uint64_t created, freed, lock_acquires;
 };
 
@@ -132,6 +139,20 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
  * system.  With a constructor these slabs leave the cache for that, and nobody has their addresses again.
  */
 void slab_cache_shrink(struct slab_cache *cache);
+
+/*
+ * Gives pages in which no object is allocated back to the system, and leaves them to their slabs: `most` of
+ * them and few more, where each run of them counts as SLAB_HOLLOW_RUN at least, so that the system calls have
+ * a bound, too.  Returns what counts.  One thread at a time.
+ *
+ *   SLAB_HOLLOW_SPARSE    of slabs that are less than half in use, for objects that nobody has needed since
+ *                         the last look, when there are many: before the heap grows elsewhere
+ *   SLAB_HOLLOW_UNNEEDED  of all partial slabs, likewise: as time passes
+ *   SLAB_HOLLOW_ALL       all there are
+ */
+enum { SLAB_HOLLOW_RUN = 8 };
+enum slab_hollowing { SLAB_HOLLOW_SPARSE, SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_ALL };
+size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most);
 
 /*
  * Gives all memory back, if no object is allocated; else changes nothing.  Returns how many are.  Nobody else
@@ -175,8 +196,8 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 void slab_watch_page(struct slab_cache *cache, const void *address);
 
 struct slab_statistics {
-	/* purged: slabs that keep nothing but their addresses */
-	uint64_t slabs, purged, kept_empty, allocated, capacity, created, freed, lock_acquires;
+	/* purged: slabs that keep nothing but their addresses; hollow: pages that were given back */
+	uint64_t slabs, purged, kept_empty, hollow, allocated, capacity, created, freed, lock_acquires;
 };
 void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics);
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/hollow.h"
+
+#include "page/page.h"
+#include "slab/descriptor.h"
+
+bool hollow_is_for(const struct slab_cache *cache)
+{
+	const struct slab_traits *traits = &cache->traits;
+
+	return cache->pages > 1 && cache->objects > 1 && cache->pages <= 32 && !slab_keeps_content(traits) &&
+	       !traits->hardened && !traits->checks;
+}
+
+/* The pages from one byte of a slab to another, that one included. */
+static uint32_t pages_between(size_t first, size_t last)
+{
+	return (2u << (last >> PAGE_SHIFT)) - (1u << (first >> PAGE_SHIFT));
+}
+
+/* Those in which an object is allocated. */
+static uint32_t pages_in_use(const struct slab_cache *cache, const struct slab *slab)
+{
+	const size_t size = cache->traits.size;
+	uint32_t pages = 0;
+
+	for (unsigned i = 0; i < slab->bump; i++)
+		if (slab_is_allocated(slab, i, cache->wide))
+			pages |= pages_between(i * size, (i + 1) * size - 1);
+	return pages;
+}
+
+uint32_t hollow_pages(const struct slab_cache *cache, const struct slab *slab)
+{
+	size_t touched = slab->clean_tail ? slab->bump * (size_t)cache->traits.size
+					  : (size_t)cache->pages * PAGE_BYTES;
+
+	return touched ? pages_between(0, touched - 1) & ~slab->hollow & ~pages_in_use(cache, slab) : 0;
+}
+
+static void set_hollow(struct slab_cache *cache, struct slab *slab, uint32_t pages)
+{
+	long more = __builtin_popcount(pages) - __builtin_popcount(slab->hollow);
+
+	slab->hollow = pages;
+	/* A child of a fork in between takes its cache's count from the page room's, which must not be less.
+	 */
+	if (more > 0)
+		page_count_hollow(more);
+	__atomic_fetch_add(&cache->hollow, (uint64_t)more, __ATOMIC_RELEASE);
+	if (more < 0)
+		page_count_hollow(more);
+}
+
+unsigned hollow_give_back(struct slab_cache *cache, struct slab *slab, uint32_t *pages)
+{
+	unsigned first = (unsigned)__builtin_ctz(*pages);
+	/* Adding to the lowest of a row clears the row, and carries behind it. */
+	uint32_t row = *pages & ~(*pages + (1u << first));
+	unsigned count = (unsigned)__builtin_popcount(row);
+
+	if (!page_hollow(slab->base + (size_t)first * PAGE_BYTES, count))
+		return 0;
+	set_hollow(cache, slab, slab->hollow | row);
+	*pages &= ~row;
+	return count;
+}
+
+void hollow_fill(struct slab_cache *cache, struct slab *slab, void *const *objects, unsigned count)
+{
+	uint32_t filled = 0;
+
+	for (unsigned n = 0; n < count; n++) {
+		size_t offset = (size_t)((const char *)objects[n] - slab->base);
+
+		filled |= pages_between(offset, offset + cache->traits.size - 1);
+	}
+	if (filled & slab->hollow)
+		set_hollow(cache, slab, slab->hollow & ~filled);
+}
+
+void hollow_forget(struct slab *slab)
+{
+	if (slab->hollow)
+		set_hollow(slab->cache, slab, 0);
+}
+
+void hollow_repair(struct slab_cache *cache, struct slab *slab)
+{
+	uint32_t hollow = slab->hollow & ~pages_in_use(cache, slab);
+
+	slab->hollow = 0;
+	set_hollow(cache, slab, hollow);
+}
