@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs comes first and fits into
+# the 64 KiB that the system reads at once, and so do the symbols with the read-only data; the variables that are no
+# tables lie before those that are.
+#
+# CPUSLAB_BUILD is the build folder (default: build).
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+library=${CPUSLAB_BUILD:-$here/../build}/libcpuslab.so
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+[ "$(uname -m)" = x86_64 ] || skip "not x86-64"
+[ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || skip "a ${CPUSLAB_BUILD_TYPE} build"
+[ "${CPUSLAB_COMPILER:-GNU}" = GNU ] || skip "compiled by ${CPUSLAB_COMPILER}"
+[ -z "${CPUSLAB_SANITIZE:-}" ] || skip "a sanitizer build"
+command -v readelf >/dev/null || skip "no readelf"
+[ -e "$library" ] || { echo "no library in ${library%/*}" >&2; exit 1; }
+readelf -SW "$library" | grep -q ' \.text\.far ' || skip "a linker that does not read cmake/layout.ld"
+
+# section NAME: its address and size, in hexadecimal.
+section() {
+	readelf -SW "$library" | sed -E 's/^ *\[ *[0-9]+\] //' | awk -v name="$1" '$1 == name { print $3, $5 }'
+}
+
+failed=0
+# at_most WHAT BYTES BOUND
+at_most() {
+	printf '%-50s %7d of %d\n' "$1" "$2" "$3"
+	[ "$2" -le "$3" ] || failed=1
+}
+
+read -r init _ <<END
+$(section .init)
+END
+read -r far _ <<END
+$(section .text.far)
+END
+read -r near_data near_data_bytes <<END
+$(section .rodata.near)
+END
+read -r _ variables <<END
+$(section .bss)
+END
+at_most "code before what few programs need" $((0x$far - 0x$init)) 65536
+at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 65536
+at_most "variables beside the large tables" $((0x$variables)) 90000 # 71,768
+
+# Some of what each start or each busy program comes through, of every room.
+for name in process_settle malloc free realloc size_class_init root_publish options_init magazine_create \
+	magazine_alloc_requested magazine_free_missed depot_take_filled depot_take_empty slab_alloc_batch \
+	slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter os_map \
+	os_commit os_fence_prepare os_milliseconds guard_begin profile_begin; do
+	address=$(nm "$library" | awk -v name="$name" '$3 == name { print $1 }')
+	if [ -z "$address" ]; then
+		echo "no function $name in $library" >&2
+		failed=1
+	elif [ $((0x$address)) -ge $((0x$far)) ]; then
+		echo "$name lies among what few programs need" >&2
+		failed=1
+	fi
+done
+exit $failed
