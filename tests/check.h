@@ -55,6 +55,9 @@ check_failed(const char *file, int line, const char *condition, const char *form
 	size_t length = used < 0 ? 0 : (size_t)used < sizeof text ? (size_t)used : sizeof text - 1;
 	if (write(STDERR_FILENO, text, length) < 0)
 		_exit(3);
+#ifdef CHECK_ABORTS
+	abort(); /* a fuzzer keeps the input that did this */
+#endif
 	_exit(1);
 }
 

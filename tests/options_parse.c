@@ -145,6 +145,10 @@ static void test_abort_conf_anywhere(void)
 	CHECK(WIFSIGNALED(before.status) && WTERMSIG(before.status) == SIGABRT && lines(before.errors) == 1);
 	CHECK(WIFSIGNALED(after.status) && WTERMSIG(after.status) == SIGABRT && lines(after.errors) == 1);
 	CHECK(parse("abort_conf:true,decay:5").status == 0);
+	/* As each flag: 1 is true, and of several the last counts, for all that is said. */
+	CHECK(WIFSIGNALED(parse("decay:x,abort_conf:1").status));
+	CHECK(WIFSIGNALED(parse("abort_conf:false,decay:x,abort_conf:true").status));
+	CHECK(parse("abort_conf:true,decay:x,abort_conf:0").status == 0);
 }
 
 static void test_environment(void)

@@ -81,7 +81,7 @@ static void line_add_word(struct line *line, const char *word)
 	line_add(line, word, strlen(word));
 }
 
-static void report(struct span token, const char *complaint)
+static void report(struct span token, const char *complaint, bool stops)
 {
 	enum { TOKEN_SHOWN = 80 };
 	struct line line = {.length = 0};
@@ -89,10 +89,10 @@ static void report(struct span token, const char *complaint)
 	line_add(&line, token.start, token.length < TOKEN_SHOWN ? token.length : TOKEN_SHOWN);
 	line_add_word(&line, token.length < TOKEN_SHOWN ? "' " : "...' ");
 	line_add_word(&line, complaint);
-	line_add_word(&line, options.abort_conf ? "; stopping, as abort_conf asks" : "; skipped");
+	line_add_word(&line, stops ? "; stopping, as abort_conf asks" : "; skipped");
 	line.text[line.length++] = '\n';
 	os_write_error(line.text, line.length);
-	if (options.abort_conf)
+	if (stops)
 		abort();
 }
 
@@ -200,11 +200,11 @@ static struct span next_token(const char **string)
 	return token;
 }
 
-static void parse_token(struct span token)
+static void parse_token(struct span token, bool stops)
 {
 	const char *colon = memchr(token.start, ':', token.length);
 	if (!colon) {
-		report(token, "is not of the form key:value");
+		report(token, "is not of the form key:value", stops);
 		return;
 	}
 	struct span name = {token.start, (size_t)(colon - token.start)};
@@ -213,19 +213,32 @@ static void parse_token(struct span token)
 	const char *complaint =
 		entry ? parse_value(entry, value) : "names no option (cpuslab options lists them)";
 	if (complaint)
-		report(token, complaint);
+		report(token, complaint, stops);
+}
+
+/* abort_conf counts wherever it stands; of several the last. */
+static bool asks_to_stop(const char *string)
+{
+	static const char key[] = "abort_conf:";
+	const size_t length = sizeof(key) - 1;
+	bool stops = options.abort_conf;
+	while (*string) {
+		struct span token = next_token(&string);
+		bool flag;
+		if (token.length > length && memcmp(token.start, key, length) == 0 &&
+		    parse_flag((struct span){token.start + length, token.length - length}, &flag))
+			stops = flag;
+	}
+	return stops;
 }
 
 void options_parse(const char *string)
 {
-	/* abort_conf counts wherever it stands, so it is looked for before anything can be complained of. */
-	for (const char *rest = string; *rest;)
-		if (span_is(next_token(&rest), "abort_conf:true"))
-			options.abort_conf = true;
+	const bool stops = asks_to_stop(string);
 	for (const char *rest = string; *rest;) {
 		struct span token = next_token(&rest);
 		if (token.length > 0)
-			parse_token(token);
+			parse_token(token, stops);
 	}
 }
 
