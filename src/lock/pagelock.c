@@ -350,6 +350,12 @@ static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queu
 	return left;
 }
 
+/* Under the guard, before it is in a list: no waker can have told it yet. */
+static void begin_to_wait(struct waiter *waiter)
+{
+	__atomic_store_n(&waiter->state, WAITING, __ATOMIC_RELAXED);
+}
+
 enum attempt { TAKEN, QUEUED, REFUSED };
 
 /*
@@ -388,8 +394,7 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 			break;
 	}
 	if (attempt == QUEUED) {
-		/* WAITING under the guard, so that no waker can have told it yet. */
-		__atomic_store_n(&waiter->state, WAITING, __ATOMIC_RELAXED);
+		begin_to_wait(waiter);
 		if (in_front)
 			prepend(list, waiter);
 		else
@@ -503,8 +508,10 @@ int cpuslab_pagelock_wait(struct cpuslab_pagelock *lock, uint8_t mask, uint8_t s
 	} while (!__atomic_compare_exchange_n(byte, &value, value | CPUSLAB_PAGELOCK_WAITERS, true,
 					      __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE));
 	bool changed = (value ^ seen) & mask;
-	if (!changed)
+	if (!changed) {
+		begin_to_wait(&watcher);
 		append(&queue->watchers, &watcher);
+	}
 	cpuslab_spin_unlock(&queue->guard);
 
 	if (changed || wait_until_told(&watcher, deadline) || !leave_queue(&watcher, &queue->watchers, queue))
