@@ -14,7 +14,7 @@ check_plants magazine 'NO_ABORT NO_FENCE TAKE INSTALL'
 check_plants magazine SPARE $one_vcpu
 
 check depot 0
-check_plants depot 'STALE LATE GLANCED KEPT DRAINED UNCOUNTED'
+check_plants depot 'STALE LATE GLANCED KEPT DRAINED GROWN EMPTIED UNCOUNTED'
 
 check slab 0
 check slab 0 -DCONSTRUCT=0

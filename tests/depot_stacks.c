@@ -292,7 +292,7 @@ static void test_try_alloc(void)
 /* A program that takes so many bytes, by magazines, and gives them all back. */
 static void swing(size_t bytes)
 {
-	static struct magazine *magazines[1024];
+	static struct magazine *magazines[4096];
 	unsigned count = 0;
 	for (size_t taken = 0; taken < bytes; count++) {
 		struct magazine *magazine = depot_take_filled(&depot, NULL);
@@ -341,6 +341,145 @@ static void test_swing(void)
 	depot_empty(&depot);
 }
 
+static void expect_capacity(unsigned capacity)
+{
+	CHECK(depot.capacity == capacity, "%u, not %u", depot.capacity, capacity);
+	CHECK(depot.batch > 0 && depot.batch <= (capacity + 1) / 2);
+}
+
+static void count_misses(unsigned times)
+{
+	for (unsigned i = 0; i < times; i++)
+		depot_count_misses(&depot);
+}
+
+/* A program that has few objects earns larger magazines by its misses alone: twice as many for twice the
+ * size. */
+static void test_growth_by_misses(void)
+{
+	enum { SIZE = 512, MISSES = 27 * SIZE / 2 / DEPOT_MISSES };
+	start(SIZE);
+	expect_capacity(11);
+	struct magazine *small = new_filled(), *empty = new_empty();
+	uint64_t each = small->count;
+	depot_put(&depot, new_empty());
+	count_misses(MISSES - 1);
+	expect_capacity(11);
+	check_stacks(0, 1, 0);
+
+	/* Empty magazines of the size before go at once. */
+	count_misses(1);
+	expect_capacity(27);
+	check_stacks(0, 0, 0);
+	CHECK(depot_is_stale(&depot, empty));
+	depot_put(&depot, empty);
+	check_stacks(0, 0, 0);
+	check_magazine(new_empty());
+	/* Those that have objects are used up first. */
+	CHECK(!depot_is_stale(&depot, small));
+	depot_put(&depot, small);
+	check_stacks(1, 0, each);
+	CHECK(depot_take_filled(&depot, NULL) == small && small->count == each);
+	depot_put(&depot, small);
+	while (statistics().objects) {
+		void *object = depot_try_alloc(&depot);
+		slab_free_batch(&depot.slabs, &object, 1);
+	}
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0);
+
+	/* 59 objects are a little more than twice as many bytes. */
+	count_misses(2 * MISSES);
+	expect_capacity(27);
+	/* With half of what was counted forgotten at each tick, they are not enough. */
+	depot_tick(&depot);
+	count_misses(MISSES);
+	expect_capacity(27);
+	count_misses(2 * MISSES);
+	expect_capacity(59);
+	depot_empty(&depot);
+}
+
+/* A program that has many objects earns them as soon as it misses at all. */
+static void test_growth_by_plenty(void)
+{
+	start(512);
+	while (depot.capacity < 251) {
+		unsigned before = depot.capacity, next = 2 * before + 5;
+		uint64_t taken = 0;
+		while (taken < 4u * next * vcpu_areas()) {
+			expect_capacity(before);
+			CHECK(!depot_take_filled(&depot, NULL));
+			taken += depot.batch;
+		}
+		count_misses(1);
+		expect_capacity(next);
+		/* As a new program would begin. */
+		depot.level = depot.level_low = 0;
+	}
+	count_misses(10000);
+	expect_capacity(251);
+	depot_empty(&depot);
+}
+
+/* Who does not miss any more gets smaller ones, and what is of the size before goes to the slabs. */
+static void test_shrinking(void)
+{
+	start(512);
+	count_misses(400);
+	expect_capacity(59);
+	for (int i = 0; i < 50; i++) {
+		depot_tick(&depot);
+		count_misses(1);
+		CHECK(!depot.shrunk);
+	}
+	expect_capacity(59);
+	depot_put(&depot, new_filled());
+	struct magazine *in_hand = new_filled();
+	for (int i = 0; i < 50 && !depot.shrunk; i++)
+		depot_tick(&depot);
+	CHECK(depot.shrunk);
+	expect_capacity(27);
+	depot_age(&depot);
+	CHECK(!depot.shrunk);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == in_hand->count && depot_is_stale(&depot, in_hand));
+	depot_put(&depot, in_hand);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0);
+	for (int i = 0; i < 50; i++)
+		depot_tick(&depot);
+	expect_capacity(11);
+	depot_empty(&depot);
+}
+
+/* What somebody asked for, or what hardened mode needs, stays as it is. */
+static void test_one_capacity(void)
+{
+	start(512);
+	CHECK(depot_tunables(&depot).limit == 251 && !depot_has_one_capacity(&depot));
+	CHECK(depot_tune(&depot, &(struct depot_tunables){20, 7, 1}));
+	CHECK(!depot_tune(&depot, &(struct depot_tunables){20, 7, 1}));
+	count_misses(10000);
+	for (int i = 0; i < 50; i++)
+		depot_tick(&depot);
+	CHECK(depot.capacity == 20 && depot.batch == 7 && depot_tunables(&depot).limit == 20 &&
+	      depot_tunables(&depot).batchcount == 7);
+	/* A smaller magazine with objects is as stale as an empty one. */
+	struct magazine *magazine = new_filled();
+	CHECK(depot_tune(&depot, &(struct depot_tunables){40, 7, 1}));
+	CHECK(depot_is_stale(&depot, magazine));
+	depot_put(&depot, magazine);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0);
+
+	static const struct slab_traits hardened = {.name = "test", .size = 512, .hardened = true};
+	depot_init(&depot, &hardened, 0);
+	CHECK(depot_has_one_capacity(&depot) && depot.capacity == 251);
+	depot_init(&depot, &(struct slab_traits){.name = "test", .size = 512}, 54);
+	CHECK(depot_has_one_capacity(&depot) && depot.capacity == 54);
+}
+
 int main(void)
 {
 	static const uint32_t sizes[] = {16, 48, 112, 512, 1024, 5120, 32768, 131072, 262144};
@@ -355,5 +494,9 @@ int main(void)
 	test_try_alloc();
 	test_repair();
 	test_swing();
+	test_growth_by_misses();
+	test_growth_by_plenty();
+	test_shrinking();
+	test_one_capacity();
 	return 0;
 }

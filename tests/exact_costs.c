@@ -4,7 +4,7 @@
  *
  *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
  *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
- *   memory  page faults of a first fill and of a second one, and resident bytes while the objects are held
+ *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
  * and after they were freed
  *   start   page faults of a program's first allocations, which start the library
  *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
@@ -20,18 +20,18 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 
-enum { CALLS = 1000000, LIVE = 10000, BATCH = 1000, BATCHES = CALLS / 2 / BATCH, ROUNDS = 8 };
+enum { CALLS = 1000000, LIVE = 10000, FALLS = 6, BATCH = 1000, BATCHES = CALLS / 2 / BATCH, ROUNDS = 8 };
 
 /* Beside each, what was counted when it was set (with a slot for each thread, where that is more). */
 enum {
-	ONE_SLOW = 3000,    /* 2425 */
-	ONE_LOCKS = 800,    /* 636 */
-	TWO_SLOW = 5000,    /* 4000 */
-	TWO_LOCKS = 5200,   /* 4177 */
+	ONE_SLOW = 14500,   /* 10401 to 11540 */
+	ONE_LOCKS = 2100,   /* 1429 to 1629 */
+	TWO_SLOW = 10000,   /* 3984 to 8053, by how many ticks come between */
+	TWO_LOCKS = 10500,  /* 3193 to 8328, the same */
 	FIRST_FAULTS = 130, /* 109 */
 	HELD = 130,         /* 111 */
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
-	TRIMMED = 960,      /* 704 to 788; with pages of this test and of the library that it meets late */
+	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
 	START_FAULTS = 92,  /* 74 */
 	VECTOR_MOVES = 32,  /* 23 */
 	VECTOR_FAULTS = 40, /* 11 */
@@ -41,7 +41,8 @@ enum {
 #else
 	START_CALLS = 150, /* 123, with a sanitizer's */
 #endif
-	SCRIPT_CALLS = 36, /* 28 */
+	SCRIPT_CALLS =
+		290, /* 215 to 229: 31 without its last frees, after which memory goes back run by run */
 };
 
 static void *objects[LIVE];
@@ -190,10 +191,17 @@ static void memory(void)
 		       100 * (page_faults() - faults) / (sum / 4096), FIRST_FAULTS);
 	expect_at_most("resident while held, of its bytes, in %",
 		       100 * ((double)check_resident() - start) / sum, HELD);
-	free_all();
-	faults = page_faults();
-	fill();
-	expect_at_most("faults of a second fill", page_faults() - faults, SECOND_FAULTS);
+	/* After some of the falls what was freed goes back (see depot/ebb.h), but not after one like those
+	 * before. */
+	double least = sum;
+	for (int i = 0; i < FALLS; i++) {
+		free_all();
+		faults = page_faults();
+		fill();
+		faults = page_faults() - faults;
+		least = faults < least ? faults : least;
+	}
+	expect_at_most("faults of a fill again, the fewest", least, SECOND_FAULTS);
 	free_all();
 	malloc_trim(0);
 	expect_at_most("resident after all was freed and trimmed, in KiB",

@@ -275,7 +275,7 @@ static void check_cache(unsigned c)
 	uint64_t found = out_count[c] + magazine_objects_loaded(&caches[c]) + depot.objects;
 	/* What is not found the thread that was stopped had in hand: two magazines at most (depot.h), and
 	 * the object that was being freed. */
-	CHECK(slabs.allocated >= found && slabs.allocated - found <= 2u * caches[c].depot.capacity + 1,
+	CHECK(slabs.allocated >= found && slabs.allocated - found <= 2u * caches[c].depot.capacity_most + 1,
 	      "cache %u: %llu objects allocated, but %llu found", c, (unsigned long long)slabs.allocated,
 	      (unsigned long long)found);
 	CHECK(slabs.capacity >= slabs.allocated);

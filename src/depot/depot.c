@@ -6,19 +6,27 @@
 #include "arch/probe.h"
 #include "depot/ebb.h"
 #include "page/page.h"
+#include "vcpu/vcpu.h"
 
 /* Blocks of powers of two, of which the header and the two sentinels take five words. */
 enum {
 	SMALLEST_BLOCK = 64,
 	LARGEST_BLOCK = 2048,
 	OVERHEAD_WORDS = 5,
-	HOARD_BYTES = 64 << 10,
+	/* Of the objects in a magazine: as a cache begins, and at most. */
+	FIRST_BYTES = 8 << 10,
+	MOST_BYTES = 128 << 10,
 	BATCH_BYTES = 8 << 10,
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
 	/* Of objects as large as this it does not matter much what lies beside them. */
 	SWING_SIZE = 256,
+	/* See earns_more(). */
+	PLENTY = 4,
+	BYTES_PER_MISS = 2,
+	/* More than one, since a thread that has lost its CPU for long has not missed either. */
+	IDLE_TICKS = 4,
 };
 
 static size_t block_bytes(unsigned capacity)
@@ -26,14 +34,19 @@ static size_t block_bytes(unsigned capacity)
 	return (capacity + OVERHEAD_WORDS) * sizeof(void *);
 }
 
-/* As many objects as make up HOARD_BYTES, but 3 at least: a magazine of one block or another. */
-static uint16_t choose_capacity(uint32_t size)
+static unsigned capacity_of(size_t block)
+{
+	return (unsigned)(block / sizeof(void *) - OVERHEAD_WORDS);
+}
+
+/* As many objects as make up so many bytes, but 3 at least: a magazine of one block or another. */
+static uint16_t choose_capacity(uint32_t size, size_t bytes)
 {
 	size_t block = LARGEST_BLOCK;
 
-	while (block > SMALLEST_BLOCK && (block / sizeof(void *) - OVERHEAD_WORDS) * size > 2 * HOARD_BYTES)
+	while (block > SMALLEST_BLOCK && (size_t)capacity_of(block) * size > bytes)
 		block /= 2;
-	return (uint16_t)(block / sizeof(void *) - OVERHEAD_WORDS);
+	return (uint16_t)capacity_of(block);
 }
 
 /* Half of a magazine, but not much more memory at once than the program is likely to want soon. */
@@ -53,16 +66,6 @@ static void set_sharedfactor(struct depot *depot, uint32_t factor)
 
 	depot->sharedfactor = factor;
 	depot->filled_most = (uint32_t)((objects + depot->capacity - 1) / depot->capacity);
-}
-
-void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
-{
-	assert(capacity <= DEPOT_CAPACITY_MAX);
-	*depot = (struct depot){.capacity = capacity ? capacity : choose_capacity(traits->size)};
-	depot->batch = choose_batch(traits->size, depot->capacity);
-	depot->swing_most = traits->size < SWING_SIZE ? SWING_BYTES / traits->size : INT64_MAX;
-	set_sharedfactor(depot, DEPOT_SHAREDFACTOR_MAX);
-	slab_cache_init(&depot->slabs, traits);
 }
 
 static void count_out(const struct depot *depot, unsigned objects)
@@ -183,6 +186,46 @@ static void look_at_swing(struct depot *depot)
 	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
 }
 
+/* Lets all empty magazines but `keep` leave.  With the lock. */
+static void let_empty_leave(struct depot *depot, uint32_t keep)
+{
+	while (depot->empty_count > keep)
+		stack_push(&depot->leaving, pop_empty(depot));
+}
+
+static uint16_t larger(unsigned capacity)
+{
+	return (uint16_t)(2 * (capacity + OVERHEAD_WORDS) - OVERHEAD_WORDS);
+}
+
+static uint16_t smaller(unsigned capacity)
+{
+	return (uint16_t)((capacity + OVERHEAD_WORDS) / 2 - OVERHEAD_WORDS);
+}
+
+/* One of those that block sizes give.  With the lock, or before anybody else knows the depot. */
+static void set_capacity(struct depot *depot, unsigned capacity)
+{
+	__atomic_store_n(&depot->capacity, (uint16_t)capacity, __ATOMIC_RELAXED);
+	__atomic_store_n(&depot->batch, choose_batch(depot->slabs.traits.size, capacity), __ATOMIC_RELAXED);
+	set_sharedfactor(depot, depot->sharedfactor);
+	depot->misses = depot->idle_ticks = 0;
+}
+
+/* A hardened cache's magazines are what keeps an object from its next use: they are as large as can be. */
+void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
+{
+	assert(capacity <= DEPOT_CAPACITY_MAX);
+	uint16_t most = capacity ? capacity : choose_capacity(traits->size, MOST_BYTES);
+	uint16_t least = capacity || traits->hardened ? most : choose_capacity(traits->size, FIRST_BYTES);
+
+	*depot = (struct depot){.capacity_least = least, .capacity_most = most};
+	depot->swing_most = traits->size < SWING_SIZE ? SWING_BYTES / traits->size : INT64_MAX;
+	depot->sharedfactor = DEPOT_SHAREDFACTOR_MAX;
+	slab_cache_init(&depot->slabs, traits);
+	set_capacity(depot, least);
+}
+
 /* Whether a magazine may wait here.  With the lock. */
 static bool has_room(const struct depot *depot, const struct magazine *magazine)
 {
@@ -270,8 +313,13 @@ static void *pop_object(struct depot *depot)
 	/* One store: a child of a fork has the object once, or nowhere. */
 	__atomic_store_n(&magazine->count, (uint16_t)(top - marks - 1), __ATOMIC_RELEASE);
 	depot->objects--;
-	if (!magazine->count)
-		push_empty(depot, pop_filled(depot));
+	if (magazine->count)
+		return object;
+	pop_filled(depot);
+	if (depot_is_stale(depot, magazine))
+		stack_push(&depot->leaving, magazine);
+	else
+		push_empty(depot, magazine);
 	return object;
 }
 
@@ -353,8 +401,7 @@ static void let_leave(struct depot *depot, uint32_t filled, uint32_t keep)
 		stack_push(&depot->leaving, stack_pop(&depot->filled));
 		depot->filled_count--;
 	}
-	while (depot->empty_count > keep)
-		stack_push(&depot->leaving, pop_empty(depot));
+	let_empty_leave(depot, keep);
 	depot->filled_low = depot->filled_count;
 }
 
@@ -391,13 +438,15 @@ static void see_off(struct depot *depot)
 	}
 }
 
-void depot_tune(struct depot *depot, const struct depot_tunables *tunables)
+bool depot_tune(struct depot *depot, const struct depot_tunables *tunables)
 {
 	assert(tunables->batchcount > 0 && tunables->batchcount <= tunables->limit &&
 	       tunables->limit <= DEPOT_CAPACITY_MAX);
 	lock_depot(depot);
-	bool resized = tunables->limit != depot->capacity;
+	bool resized = tunables->limit != depot->capacity || !depot_has_one_capacity(depot);
 
+	__atomic_store_n(&depot->capacity_least, (uint16_t)tunables->limit, __ATOMIC_RELAXED);
+	__atomic_store_n(&depot->capacity_most, (uint16_t)tunables->limit, __ATOMIC_RELAXED);
 	__atomic_store_n(&depot->capacity, (uint16_t)tunables->limit, __ATOMIC_RELAXED);
 	__atomic_store_n(&depot->batch, (uint16_t)tunables->batchcount, __ATOMIC_RELAXED);
 	set_sharedfactor(depot, tunables->sharedfactor);
@@ -407,21 +456,73 @@ void depot_tune(struct depot *depot, const struct depot_tunables *tunables)
 	let_leave(depot, resized ? UINT32_MAX : surplus, resized ? 0 : 1);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
+	return resized;
 }
 
 struct depot_tunables depot_tunables(struct depot *depot)
 {
 	lock_depot(depot);
-	struct depot_tunables tunables = {depot->capacity, depot->batch, depot->sharedfactor};
+	struct depot_tunables tunables = {depot->capacity_most, depot->batch, depot->sharedfactor};
+
+	if (!depot_has_one_capacity(depot))
+		tunables.batchcount = choose_batch(depot->slabs.traits.size, depot->capacity_most);
 
 	cpuslab_spin_unlock(&depot->lock);
 	return tunables;
 }
 
+/*
+ * Larger magazines make misses rarer, and hold more objects that nobody uses.  They are earned in two ways:
+ * by a program that has so many objects that what all vCPUs' magazines hold is but a part of them; or by so
+ * many misses since the last ticks that they take a share of the time, which for twice as many bytes must be
+ * twice as large.
+ */
+static bool earns_more(const struct depot *depot)
+{
+	if (depot->capacity >= depot->capacity_most)
+		return false;
+	uint32_t next = larger(depot->capacity);
+	uint64_t bytes = (uint64_t)next * depot->slabs.traits.size;
+	int64_t in_use = -depot->level_low;
+
+	return in_use >= (int64_t)PLENTY * next * vcpu_areas() ||
+	       (uint64_t)depot->misses * DEPOT_MISSES * BYTES_PER_MISS >= bytes;
+}
+
+void depot_count_misses(struct depot *depot)
+{
+	if (depot_has_one_capacity(depot))
+		return;
+	lock_depot(depot);
+	depot->misses++;
+	if (earns_more(depot)) {
+		set_capacity(depot, larger(depot->capacity));
+		let_empty_leave(depot, 0);
+	}
+	cpuslab_spin_unlock(&depot->lock);
+	see_off(depot);
+}
+
+void depot_tick(struct depot *depot)
+{
+	if (depot_has_one_capacity(depot))
+		return;
+	lock_depot(depot);
+	if (depot->misses || depot->capacity == depot->capacity_least) {
+		depot->idle_ticks = 0;
+	} else if (++depot->idle_ticks == IDLE_TICKS) {
+		set_capacity(depot, smaller(depot->capacity));
+		depot->shrunk = true;
+	}
+	depot->misses /= 2;
+	cpuslab_spin_unlock(&depot->lock);
+}
+
 bool depot_age(struct depot *depot)
 {
 	/* A glance without the lock: most depots hold nothing. */
-	uint32_t unneeded = __atomic_load_n(&depot->filled_low, __ATOMIC_RELAXED);
+	uint32_t unneeded =
+		depot->shrunk ? UINT32_MAX : __atomic_load_n(&depot->filled_low, __ATOMIC_RELAXED);
 
 	if (!unneeded && !has_leaving(depot) && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
 	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
@@ -431,7 +532,8 @@ bool depot_age(struct depot *depot)
 		return false;
 	}
 	lock_depot(depot);
-	let_leave(depot, unneeded, 1);
+	let_leave(depot, unneeded, depot->shrunk ? 0 : 1);
+	depot->shrunk = false;
 	look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);

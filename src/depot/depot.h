@@ -21,9 +21,15 @@
  * small objects swing by more than SWING_BYTES, nothing waits: full magazines go to the slabs, and what comes
  * from there lies together.  It ends when the level has swung less than half as far between two looks.
  *
- * Tunables change at any time.  A magazine keeps the capacity it was made with; one that is not of the
- * present capacity is stale, and when it comes back, filled or not, its objects go to the slabs and it is
- * freed.
+ * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
+ * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
+ * so often that it takes time (earns_more).  It loses them again when it hardly misses any more.  So a
+ * program that passes a few objects of each of many sizes around stays small, and one that fills and empties
+ * a heap, or lives in a few classes, misses as rarely as can be.  A capacity that somebody asked for stays.
+ *
+ * The capacity changes at any time, by this and by the tunables.  A magazine keeps the one it was made with.
+ * One of another capacity is stale, and when it comes back, filled or not, its objects go to the slabs and it
+ * is freed; but what a smaller one holds when the capacity grew by itself is used up first.
  *
  * Watched objects.  A heap profile wants to know of some objects whenever they are allocated.  Such an object
  * has NULL in the slot above it: the pop that comes there misses, and the slow path takes both.  What is
@@ -73,6 +79,10 @@ struct depot {
 	uint32_t sharedfactor;
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
+	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
+	uint16_t idle_ticks;
+	uint32_t misses;   /* lately, by DEPOT_MISSES; half of them are forgotten at each tick */
+	bool shrunk;       /* since the last look: what is of the size before is to leave the words, too */
 	uint64_t objects;  /* in the filled magazines and those that leave */
 	int64_t level;     /* objects that came, less those that went */
 	int64_t level_low; /* the least since the last look */
@@ -85,14 +95,19 @@ struct depot {
 /* Magazines of at most this many objects: larger blocks of metadata are not reused. */
 enum {
 	DEPOT_CAPACITY_MAX = 500,
+	DEPOT_MISSES = 64,                   /* of a vCPU, that count at once */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
 };
 
 /* `capacity` of its magazines; 0 for what suits the size.  The other tunables are malloc's. */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity);
 
-/* The caller sees to magazines that are not in the depot. */
-void depot_tune(struct depot *depot, const struct depot_tunables *tunables);
+/*
+ * Whoever asks for a capacity gets it, from now on.  Returns whether it may be another than before; the
+ * caller sees to magazines that are not in the depot.
+ */
+bool depot_tune(struct depot *depot, const struct depot_tunables *tunables);
+/* The limit is the largest capacity that there may be. */
 struct depot_tunables depot_tunables(struct depot *depot);
 
 /* Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none. */
@@ -114,6 +129,13 @@ void depot_drain(struct depot *depot, struct magazine *magazine);
 void *depot_alloc_one(struct depot *depot);
 void depot_free_one(struct depot *depot, void *object);
 
+/* After each DEPOT_MISSES allocations that missed on a vCPU: the cache may have earned larger magazines. */
+void depot_count_misses(struct depot *depot);
+/*
+ * At each tick: a cache that has not missed for a while gets smaller magazines.  Where depot.shrunk tells
+ * that, the caller empties the words before depot_age().
+ */
+void depot_tick(struct depot *depot);
 /* Drains what was not needed since the last call; returns whether anything was. */
 bool depot_age(struct depot *depot);
 /* In an ebb, with the words void: drains until no more objects wait here than the program has. */
@@ -127,9 +149,21 @@ struct depot_statistics {
 void depot_statistics(struct depot *depot, struct depot_statistics *statistics);
 void depot_repair(struct depot *depot);
 
+/* Whether somebody has asked for this capacity, or there is no other for its size. */
+static inline bool depot_has_one_capacity(const struct depot *depot)
+{
+	return __atomic_load_n(&depot->capacity_least, __ATOMIC_RELAXED) ==
+	       __atomic_load_n(&depot->capacity_most, __ATOMIC_RELAXED);
+}
+
+/* Of a magazine in hand.  See "How large is a magazine?" */
 static inline bool depot_is_stale(const struct depot *depot, const struct magazine *magazine)
 {
-	return magazine->capacity != __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+	unsigned capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+
+	if (magazine->capacity >= capacity || !magazine->count)
+		return magazine->capacity != capacity;
+	return depot_has_one_capacity(depot);
 }
 
 static inline uintptr_t magazine_end_mark(const struct magazine *magazine)

@@ -119,9 +119,9 @@ static struct magazine *take_spare(const struct cache *cache, uintptr_t word_off
 }
 
 /*
- * What a slow path has taken off a word, if it still has the size that the tunables say.  Whoever changed
- * them has emptied all words that it could reach; here come those that it could not, and those that another
- * thread had in hand.
+ * What a slow path has taken off a word, if it still has the right size.  Whoever changed that by the
+ * tunables, or because the cache does with less, has emptied all words that it could reach; here come those
+ * that it could not, those that another thread had in hand, and empty ones that are too small by now.
  */
 static struct magazine *unless_stale(struct cache *cache, struct magazine *magazine)
 {
@@ -434,9 +434,11 @@ static bool wants_ebbing(unsigned number, uintptr_t *word)
 
 static bool wants_idle(unsigned number, uintptr_t *word)
 {
-	if (!cache_of_word(number))
+	const struct cache *cache = cache_of_word(number);
+
+	if (!cache)
 		return false;
-	if (is_idle(word))
+	if (is_idle(word) || (cache->depot.shrunk && has_magazines(word)))
 		return true;
 	glimpse(word);
 	return false;
@@ -493,6 +495,14 @@ static void hollow_by_age(void)
 		last = now;
 }
 
+/* Before the words are looked at: those of caches that get smaller magazines are emptied. */
+static void tick_depots(void)
+{
+	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
+		if (caches[number])
+			depot_tick(&caches[number]->depot);
+}
+
 /*
  * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
  * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
@@ -515,10 +525,12 @@ static __attribute__((noinline)) void follow_ebb(void)
  * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and before the heap
  * grows further instead of reusing it.  One thread at a time; another one has nothing to add.
  */
-static void reclaim(void)
+static void reclaim(bool by_tick)
 {
 	if (!corruption_try_walk(&census_lock))
 		return;
+	if (by_tick)
+		tick_depots();
 	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
@@ -550,7 +562,7 @@ void magazine_tick(void)
 		return;
 	vcpu_bury_dead_slots();
 	ebb_forget();
-	reclaim();
+	reclaim(true);
 	page_tick();
 }
 
@@ -559,7 +571,7 @@ void magazine_heap_tick(void)
 	bool much = page_has_grown(PAGE_GROWN_MUCH);
 
 	if (much)
-		reclaim();
+		reclaim(false);
 	if ((page_has_grown(PAGE_GROWN_LITTLE) || much) && corruption_try_walk(&census_lock)) {
 		(void)hollow_slabs(SLAB_HOLLOW_SPARSE);
 		corruption_end_walk(&census_lock);
@@ -704,6 +716,19 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, size_t req
 	return object;
 }
 
+/*
+ * Every so many misses of a vCPU count for the capacity of the cache's magazines.  The thread may come to
+ * another vCPU in between: then those of one count later, or those of the other twice.
+ */
+static void count_miss(struct cache *cache)
+{
+	const uintptr_t offset = cache->offset + 2 * VCPU_ROW_BYTES;
+
+	arch_add(vcpu_self, cache->map, offset, 1);
+	if (arch_peek(vcpu_self, cache->map, offset) % DEPOT_MISSES == 0)
+		depot_count_misses(&cache->depot);
+}
+
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
 	return magazine_alloc_requested(cache, cache->depot.slabs.traits.size);
@@ -718,7 +743,7 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 
 	if (magazine_is_checked(cache))
 		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
+	count_miss(cache);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
@@ -1041,11 +1066,8 @@ void magazine_shrink(struct cache *cache)
 void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
 {
 	corruption_begin_walk(&census_lock);
-	bool resized = tunables->limit != depot_tunables(&cache->depot).limit;
-
 	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
-	depot_tune(&cache->depot, tunables);
-	if (resized)
+	if (depot_tune(&cache->depot, tunables))
 		empty_all_words(cache, cache->number);
 	corruption_end_walk(&census_lock);
 }

@@ -43,7 +43,7 @@ static struct {
 	uintptr_t *table; /* by id: the area, or the closed one */
 	uintptr_t *areas; /* by id; 0 for none */
 } banks[VCPU_BANKS];
-static unsigned bank_count;
+static unsigned bank_count, area_count;
 static unsigned areas_end; /* no id from here on has an area: most of those that are possible never do */
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
 static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* how many forks deep its thread took it */
@@ -321,6 +321,8 @@ static bool make_areas(unsigned id)
 			__atomic_store_n(&areas_end, id + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&banks[bank].areas[id], area, __ATOMIC_RELEASE);
 		__atomic_store_n(&banks[bank].table[id], area, __ATOMIC_RELEASE);
+		if (bank == 0)
+			__atomic_store_n(&area_count, area_count + 1, __ATOMIC_RELAXED);
 	}
 	return true;
 }
@@ -478,6 +480,11 @@ void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uin
 unsigned vcpu_ids(void)
 {
 	return __atomic_load_n(&ids, __ATOMIC_ACQUIRE);
+}
+
+unsigned vcpu_areas(void)
+{
+	return __atomic_load_n(&area_count, __ATOMIC_RELAXED);
 }
 
 bool vcpu_registration(void **area)

@@ -118,6 +118,8 @@ void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uin
 uintptr_t *vcpu_word(unsigned id, unsigned cache);
 /* Ids are below this. */
 unsigned vcpu_ids(void);
+/* How many of them have an area. */
+unsigned vcpu_areas(void);
 
 /* Fences issued so far. */
 uint64_t vcpu_fences(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model of the exchange of magazines with the depot, for spin, while the tunables change under it.  It mirrors
- * src/depot/depot.c: depot_take_filled, depot_take_empty, depot_put, depot_try_alloc, depot_age, depot_tune, and
- * what they are made of (has_room, push_filled, pop_filled, pop_object, let_leave, see_off, new_magazine); and
- * unless_stale of src/magazine/magazine.c.
+ * A model of the exchange of magazines with the depot, for spin, while their capacity grows and shrinks and the
+ * tunables change under it.  It mirrors src/depot/depot.c: depot_take_filled, depot_take_empty, depot_put,
+ * depot_try_alloc, depot_age, depot_tune, depot_count_misses, and what they are made of (has_room, push_filled,
+ * pop_filled, pop_object, let_leave, see_off, new_magazine); and unless_stale of src/magazine/magazine.c.  That
+ * magazines shrink is tuning without the tunables' last word.
  *
  * What happens under the depot's lock is one step, what happens without it are steps of their own: a look
  * whether a magazine is stale, draining, freeing, making a new one.  A thread has at most one magazine in hand, and one
@@ -19,6 +20,8 @@
  *   PLANT_GLANCED    see_off takes the magazine that it saw leaving before it had the lock
  *   PLANT_KEPT       depot_take_filled frees the empty magazine that it has kept, too
  *   PLANT_DRAINED    depot_take_empty returns the magazine that it drained, and frees it
+ *   PLANT_GROWN      depot_count_misses leaves the smaller empty magazines where they are
+ *   PLANT_EMPTIED    pop_object leaves a smaller magazine that it has emptied among the empty ones
  *   PLANT_UNCOUNTED  pop_object takes an object out of a waiting magazine and does not count it
  *
  * Checked, whenever nobody has the lock: the counts are those of the stacks, and no stale magazine waits.
@@ -48,9 +51,10 @@ mtype place[MAGAZINES] = GONE;
 byte capacity[MAGAZINES], count[MAGAZINES];
 byte now = 1;	/* the depot's capacity */
 byte filled_count, empty_count, objects;
+bool adapts = true;	/* until somebody tunes it */
 byte in_slabs = OBJECTS, used, finished;
 
-#define is_stale(m)	(capacity[m] != now)
+#define is_stale(m)	(capacity[m] > now || (capacity[m] < now && (count[m] == 0 || !adapts)))
 #ifdef PLANT_STALE
 #define has_room(m)	(count[m] == 0 || filled_count < LIMIT)
 #else
@@ -244,11 +248,39 @@ inline see_off()
 	od
 }
 
-/* Lets all magazines of the stacks leave, and sees off what does without the lock. */
-inline let_leave(resize)
+/* Smaller empty magazines leave, filled ones stay. */
+inline grow()
 {
 	atomic {
 		i = 0;
+		if
+		:: adapts && now == 1 ->
+			now = 2;
+#ifndef PLANT_GROWN
+			do
+			:: i < MAGAZINES ->
+				if
+				:: place[i] == EMPTY -> empty_count--; place[i] = LEAVING
+				:: else
+				fi;
+				i++
+			:: else -> break
+			od
+#endif
+		:: else
+		fi;
+		i = 0;
+		consistent()
+	}
+	see_off()
+}
+
+/* Lets all magazines of the stacks leave, and sees off what does without the lock. */
+inline let_leave(resize, tuned)
+{
+	atomic {
+		i = 0;
+		adapts = adapts && !tuned;
 #ifndef PLANT_LATE
 		if
 		:: resize -> now = 3 - now
@@ -296,7 +328,14 @@ inline try_alloc()
 			objects--;
 #endif
 			if
-			:: count[i] == 0 -> filled_count--; place[i] = EMPTY; empty_count++
+			:: count[i] == 0 ->
+				filled_count--;
+				if
+#ifndef PLANT_EMPTIED
+				:: is_stale(i) -> place[i] = LEAVING
+#endif
+				:: else -> place[i] = EMPTY; empty_count++
+				fi
 			:: else
 			fi
 		:: else
@@ -339,8 +378,11 @@ active [THREADS] proctype thread()
 				fi }
 			:: else
 			fi
-		:: let_leave(true)
-		:: let_leave(false)
+		:: let_leave(true, true)
+		:: let_leave(false, true)
+		/* The capacity shrinks, or magazines have not been needed. */
+		:: let_leave(now == 2 && adapts, false)
+		:: grow()
 		:: try_alloc()
 		fi;
 		atomic { got = NONE; kept = false }
@@ -350,6 +392,8 @@ active [THREADS] proctype thread()
 	:: hand != NONE -> put(hand)
 	:: else
 	fi;
+	/* As the depot ages. */
+	see_off();
 	atomic {
 		finished++;
 		if
