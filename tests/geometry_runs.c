@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Our own geometry: for each size the slab is the smallest that holds enough objects and leaves at most a
- * 32nd over, and it never has more objects than its index has names for.
+ * 32nd over, and it never has more objects than its index has names for.  Objects that share a cache line are
+ * enough when they fill as many pages as 256 of them would.
  */
 #include "slab/geometry.h"
 
 #include "check.h"
 
-enum { PAGE = 4096, TARGET = 64 << 10, MOST = 2 * TARGET };
+enum { PAGE = 4096, LINE = 64, TARGET = 64 << 10, MOST = 2 * TARGET };
 
 static bool is_good(uint32_t bytes, uint32_t stride)
 {
 	uint32_t objects = bytes / stride > 255 ? 255 : bytes / stride;
 	uint32_t wanted = TARGET / stride < 64 ? TARGET / stride : 64;
+	bool many = stride >= LINE ? objects >= wanted : bytes / PAGE >= 256 * stride / PAGE;
 
-	return objects >= wanted && bytes - objects * stride <= bytes / 32;
+	return many && bytes - objects * stride <= bytes / 32;
 }
 
 static void check_size(uint32_t stride)

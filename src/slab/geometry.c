@@ -183,18 +183,30 @@ enum {
 	/* Slabs aim at this many objects and this size; larger objects have a slab each. */
 	RUN_OBJECTS = 64,
 	RUN_BYTES = 64 << 10,
+	/*
+	 * Of objects that share a cache line slabs aim at what 256 of them fill: so neighbours come and go
+	 * together.
+	 */
+	RUN_SHARED_BELOW = 64,
 	RUN_ALONE_FROM = 32 << 10,
 	RUN_PARTS = 32,
 	/* Objects smaller than this would leave half a page unused if an index had to be a byte. */
 	RUN_NARROW_FROM = 16,
 };
 
+static uint32_t wanted_objects(uint32_t page_bytes, uint32_t stride)
+{
+	if (stride >= RUN_SHARED_BELOW)
+		return smaller(RUN_BYTES / stride, RUN_OBJECTS);
+	return smaller((UINT8_MAX + 1) * stride / page_bytes * page_bytes / stride, UINT8_MAX);
+}
+
 struct geometry geometry_runs(uint32_t page_bytes, uint32_t stride)
 {
 	uint32_t bytes = geometry_stride(stride, page_bytes), objects = 1;
 
 	if (stride < RUN_ALONE_FROM) {
-		uint32_t wanted = smaller(RUN_BYTES / stride, RUN_OBJECTS);
+		uint32_t wanted = wanted_objects(page_bytes, stride);
 
 		for (;; bytes += page_bytes) {
 			objects = bytes / stride;
