@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_cgroup: in a control group that may have 64 MiB, a program lives that never has more than half of it
+ * malloc_cgroup: in a control group that may have 64 MiB, a program lives that never has more than 28 of them
  * in use, though of other sizes each time: what is freed serves again, or goes back to the system.  A group
  * that wants more than its limit is told nothing: the kernel ends one of its processes.
  */
@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-enum { MIB = 1 << 20, LIMIT = 64 * MIB, USED = LIMIT / 2, PATH = 600 };
+enum { MIB = 1 << 20, LIMIT = 64 * MIB, USED = 28 * MIB, PATH = 600 };
 
 /* The names that the two versions of control groups give to the same things. */
 static const struct version {
