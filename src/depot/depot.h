@@ -71,24 +71,24 @@ struct depot {
 	struct slab_cache slabs;
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
+	uint16_t idle_ticks; /* without a miss counted, one after the other */
+	bool shrunk;         /* since the last look: what is of the size before is to leave the words, too */
+	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
 	struct magazine *filled, *empty;
 	struct magazine *leaving; /* for the slabs, and for the metadata where they are empty */
 	uint32_t filled_count, empty_count;
 	uint32_t filled_low;  /* the fewest since the last look */
 	uint32_t filled_most; /* what the tunables let wait here */
 	uint32_t sharedfactor;
+	uint32_t misses;   /* lately, by DEPOT_MISSES; half of them are forgotten at each tick */
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
 	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
-	uint16_t idle_ticks;
-	uint32_t misses;   /* lately, by DEPOT_MISSES; half of them are forgotten at each tick */
-	bool shrunk;       /* since the last look: what is of the size before is to leave the words, too */
-	uint64_t objects;  /* in the filled magazines and those that leave */
-	int64_t level;     /* objects that came, less those that went */
-	int64_t level_low; /* the least since the last look */
-	int64_t swing;     /* by how much it rose at most since then, from the least before */
+	uint64_t objects;                       /* in the filled magazines and those that leave */
+	int64_t level;                          /* objects that came, less those that went */
+	int64_t level_low;                      /* the least since the last look */
+	int64_t swing; /* by how much it rose at most since then, from the least before */
 	int64_t swing_most;
-	bool sorts; /* it rose by more: full magazines go to the slabs */
 	uint64_t refills, drains, lock_acquires;
 };
 
