@@ -7,6 +7,7 @@
  *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
  * and after they were freed
  *   start   page faults of a program's first allocations, which start the library
+ *   survivors  resident bytes for a few objects that many others left behind, scattered, after a trim
  *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
  *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
  *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
@@ -33,6 +34,7 @@ enum {
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
 	START_FAULTS = 92,  /* 74 */
+	SURVIVORS = 220,    /* 160, with the test's own pages */
 	VECTOR_MOVES = 32,  /* 23 */
 	VECTOR_FAULTS = 40, /* 11 */
 	CHILD_FAULTS = 24,  /* 12 (16 with slots); 33 when it wrote to what was whole */
@@ -219,6 +221,26 @@ static void start(void)
 	expect_at_most("faults of the first allocations", page_faults() - faults, START_FAULTS);
 }
 
+/* One object in 50 lives on: what each slab has of them, it keeps pages for, and no more. */
+static void survivors(void)
+{
+	enum { COUNT = 16 << 10, SIZE = 1024, KEEP = 50 };
+	static char *many[COUNT];
+	double start = (double)check_resident();
+	for (unsigned i = 0; i < COUNT; i++) {
+		CHECK((many[i] = malloc(SIZE)));
+		memset(many[i], 1, SIZE);
+	}
+	for (unsigned i = 0; i < COUNT; i++)
+		if (i % KEEP)
+			free(many[i]);
+	malloc_trim(0);
+	expect_at_most("resident for scattered survivors, of their pages, in %",
+		       100 * ((double)check_resident() - start) / ((COUNT / KEEP + 1) * 4096.0), SURVIVORS);
+	for (unsigned i = 0; i < COUNT; i += KEEP)
+		CHECK(check_all_bytes(many[i], SIZE, 1));
+}
+
 /* From a page to a MiB, with an object allocated after each step; how often it moved. */
 static unsigned grow_vector(void)
 {
@@ -353,6 +375,8 @@ int main(int argc, char **argv)
 		memory();
 	else if (strcmp(variant, "start") == 0)
 		start();
+	else if (strcmp(variant, "survivors") == 0)
+		survivors();
 	else if (strcmp(variant, "vector") == 0)
 		vector();
 	else if (strcmp(variant, "child") == 0)

@@ -454,14 +454,12 @@ static void test_growth(void)
 {
 	enum { PAGES = 64 };
 	bool zeroed;
-	for (enum page_growth by = PAGE_GROWN_MUCH; by <= PAGE_GROWN_LITTLE; by++)
-		while (page_has_grown(by))
-			;
+	while (page_has_grown())
+		;
 	size_t pages = page_heap_pages() / 4 + 1024;
 	char *run = page_alloc(pages, 1, PAGE_LARGE, &zeroed);
 	CHECK(run && zeroed);
-	CHECK(page_has_grown(PAGE_GROWN_LITTLE) && !page_has_grown(PAGE_GROWN_LITTLE));
-	CHECK(page_has_grown(PAGE_GROWN_MUCH) && !page_has_grown(PAGE_GROWN_MUCH));
+	CHECK(page_has_grown() && !page_has_grown());
 	page_free(run, pages);
 	page_purge(true);
 	page_free(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), PAGES);
@@ -470,7 +468,7 @@ static void test_growth(void)
 		CHECK(run && !zeroed);
 		page_free(run, PAGES);
 	}
-	CHECK(!page_has_grown(PAGE_GROWN_MUCH) && !page_has_grown(PAGE_GROWN_LITTLE));
+	CHECK(!page_has_grown());
 	page_purge(true);
 }
 

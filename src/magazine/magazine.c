@@ -568,14 +568,8 @@ void magazine_tick(void)
 
 void magazine_heap_tick(void)
 {
-	bool much = page_has_grown(PAGE_GROWN_MUCH);
-
-	if (much)
+	if (page_has_grown())
 		reclaim(false);
-	if ((page_has_grown(PAGE_GROWN_LITTLE) || much) && corruption_try_walk(&census_lock)) {
-		(void)hollow_slabs(SLAB_HOLLOW_SPARSE);
-		corruption_end_walk(&census_lock);
-	}
 }
 
 void magazine_reclaim_all(void)

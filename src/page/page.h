@@ -147,12 +147,10 @@ void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
 /*
- * Whether so many pages were taken from the system, rather than from freed ones, since the last call that
- * said so: the rooms above give back what they hoard before the heap grows much further, and what costs
- * little to give back when it has grown a little.
+ * Pages that were taken from the system, rather than from freed ones, since the last call: the rooms above
+ * give back what they hoard before the heap grows much further.
  */
-enum page_growth { PAGE_GROWN_MUCH, PAGE_GROWN_LITTLE };
-bool page_has_grown(enum page_growth by);
+bool page_has_grown(void);
 /*
  * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
  * stay resident than it uses.

@@ -26,7 +26,6 @@ enum {
 	MISSED_SMALL = 4,                        /* or this part of it */
 	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
-	GROWN_LEAST = 256,                       /* pages worth asking what is hoarded */
 };
 
 struct bins {
@@ -50,8 +49,7 @@ static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t retired;    /* pages that are never used again */
 static size_t hollow;     /* pages in use that take no memory; without the lock */
 static bool behind;       /* the last purge met its bound before its end */
-static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
-static size_t taken_fresh[2]; /* since the heap was found to have grown, much or a little */
+static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
 
 static void lock_pages(void)
 {
@@ -157,8 +155,7 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
 	ebbing = false;
-	taken_fresh[PAGE_GROWN_MUCH] += fresh;
-	taken_fresh[PAGE_GROWN_LITTLE] += fresh;
+	taken_fresh += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
 
@@ -843,21 +840,20 @@ bool page_is_behind(void)
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
 }
 
-bool page_has_grown(enum page_growth by)
+bool page_has_grown(void)
 {
-	static const size_t parts[] = {[PAGE_GROWN_MUCH] = 16, [PAGE_GROWN_LITTLE] = 64};
 	/* A glance without the lock: a late answer costs little, and the next caller sees it. */
-	size_t fresh = __atomic_load_n(&taken_fresh[by], __ATOMIC_RELAXED);
-	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED) / parts[by];
-	size_t threshold = used > GROWN_LEAST ? used : GROWN_LEAST;
+	size_t fresh = __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED);
+	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED);
+	size_t threshold = used / 16 > 256 ? used / 16 : 256;
 
 	if (fresh < threshold)
 		return false;
 	lock_pages();
-	bool grown = taken_fresh[by] >= threshold;
+	bool grown = taken_fresh >= threshold;
 
 	if (grown)
-		taken_fresh[by] = 0;
+		taken_fresh = 0;
 	unlock_pages();
 	return grown;
 }

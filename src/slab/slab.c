@@ -927,7 +927,7 @@ static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
  * one stays locked, and so in its bin, until the walk has gone on from it.
  */
 struct hollowing {
-	unsigned bin, bins;
+	unsigned bin;
 	size_t wanted, left; /* pages; and what it may cost yet */
 	bool refused;        /* by the system */
 	unsigned count;
@@ -941,7 +941,7 @@ struct hollowing {
 static struct slab *next_partial(const struct slab_cache *cache, struct hollowing *walk, struct slab *slab)
 {
 	slab = slab ? slab->next : cache->partial[walk->bin];
-	while (!slab && ++walk->bin < walk->bins)
+	while (!slab && ++walk->bin < SLAB_BINS)
 		slab = cache->partial[walk->bin];
 	return slab;
 }
@@ -1012,9 +1012,7 @@ static void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
 
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most)
 {
-	struct hollowing walk = {.bins = which == SLAB_HOLLOW_SPARSE ? SLAB_BINS / 2 : SLAB_BINS,
-				 .wanted = SIZE_MAX,
-				 .left = most};
+	struct hollowing walk = {.wanted = SIZE_MAX, .left = most};
 
 	if (!hollow_is_for(cache))
 		return 0;

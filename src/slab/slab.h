@@ -145,13 +145,12 @@ void slab_cache_shrink(struct slab_cache *cache);
  * them and few more, where each run of them counts as SLAB_HOLLOW_RUN at least, so that the system calls have
  * a bound, too.  Returns what counts.  One thread at a time.
  *
- *   SLAB_HOLLOW_SPARSE    of slabs that are less than half in use, for objects that nobody has needed since
- *                         the last look, when there are many: before the heap grows elsewhere
- *   SLAB_HOLLOW_UNNEEDED  of all partial slabs, likewise: as time passes
+ *   SLAB_HOLLOW_UNNEEDED  for objects that nobody has needed since the last look, when there are many;
+ *                         sparse slabs first
  *   SLAB_HOLLOW_ALL       all there are
  */
 enum { SLAB_HOLLOW_RUN = 8 };
-enum slab_hollowing { SLAB_HOLLOW_SPARSE, SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_ALL };
+enum slab_hollowing { SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_ALL };
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most);
 
 /*
