@@ -153,7 +153,7 @@ static void test_aging(void)
 {
 	struct magazine *magazines[MAGAZINES];
 	start(112);
-	CHECK(!depot_age(&depot));
+	CHECK(!depot_age(&depot, false));
 	for (int i = 0; i < MAGAZINES; i++)
 		magazines[i] = new_filled();
 	uint64_t each = magazines[0]->count;
@@ -161,14 +161,14 @@ static void test_aging(void)
 		depot_put(&depot, magazines[i]);
 
 	/* They came since the last look: nothing is old. */
-	CHECK(!depot_age(&depot));
+	CHECK(!depot_age(&depot, false));
 	check_stacks(MAGAZINES, 0, MAGAZINES * each);
 	/* Three were needed meanwhile, so five were not. */
 	for (int i = 0; i < 3; i++)
 		CHECK(depot_take_filled(&depot, NULL) == magazines[MAGAZINES - 1 - i]);
 	for (int i = 0; i < 3; i++)
 		depot_put(&depot, magazines[MAGAZINES - 1 - i]);
-	CHECK(depot_age(&depot));
+	CHECK(depot_age(&depot, false));
 	check_stacks(3, 0, 3 * each);
 	CHECK(allocated() == 3 * each && statistics().drains == 5);
 	/* All three were needed, then none. */
@@ -177,11 +177,25 @@ static void test_aging(void)
 	CHECK(!depot_take_filled(&depot, NULL));
 	for (int i = 0; i < 3; i++)
 		depot_put(&depot, magazines[i]);
-	CHECK(!depot_age(&depot));
+	CHECK(!depot_age(&depot, false));
 	check_stacks(3, 0, 3 * each);
-	CHECK(depot_age(&depot));
+	CHECK(depot_age(&depot, false));
 	check_stacks(0, 0, 0);
-	CHECK(allocated() == 0 && !depot_age(&depot));
+	CHECK(allocated() == 0 && !depot_age(&depot, false));
+
+	/* Where pages are wanted, what came since the last look goes too, but for a cache that allocates. */
+	for (int i = 0; i < 3; i++)
+		CHECK((magazines[i] = new_filled()));
+	for (int i = 0; i < 3; i++)
+		depot_put(&depot, magazines[i]);
+	CHECK((magazines[2] = depot_take_filled(&depot, NULL)));
+	depot_put(&depot, magazines[2]);
+	CHECK(!depot_age(&depot, true));
+	check_stacks(3, 0, 3 * each);
+	depot_put(&depot, new_filled());
+	CHECK(depot_age(&depot, true));
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0 && !depot_age(&depot, true));
 
 	/* Of the empty ones a single one stays, and its block is used again. */
 	for (int i = 0; i < MAGAZINES; i++)
@@ -189,7 +203,7 @@ static void test_aging(void)
 	for (int i = 0; i < MAGAZINES; i++)
 		depot_put(&depot, magazines[i]);
 	check_stacks(0, MAGAZINES, 0);
-	CHECK(!depot_age(&depot));
+	CHECK(!depot_age(&depot, false));
 	check_stacks(0, 1, 0);
 	struct page_statistics before, after;
 	page_statistics(&before);
@@ -322,15 +336,15 @@ static void test_swing(void)
 	check_stacks(0, statistics().empty, 0);
 	CHECK(allocated() == 0);
 	/* The first look sees that it did swing, the second that it does not any more. */
-	depot_age(&depot);
+	depot_age(&depot, false);
 	swing(MIB / 2);
 	check_stacks(0, statistics().empty, 0);
-	depot_age(&depot);
+	depot_age(&depot, false);
 	swing(MIB / 2);
 	CHECK(statistics().objects >= MIB / 2 / 128 && statistics().objects == allocated());
 	/* Growth alone is no swing: it may never come back. */
 	depot_empty(&depot);
-	depot_age(&depot);
+	depot_age(&depot, false);
 	for (size_t taken = 0; taken < (size_t)(4 * MIB); taken += (size_t)depot.batch * 128)
 		CHECK(!depot_take_filled(&depot, NULL));
 	CHECK(!depot.sorts);
@@ -440,7 +454,7 @@ static void test_shrinking(void)
 		depot_tick(&depot);
 	CHECK(depot.shrunk);
 	expect_capacity(27);
-	depot_age(&depot);
+	depot_age(&depot, false);
 	CHECK(!depot.shrunk);
 	check_stacks(0, 0, 0);
 	CHECK(allocated() == in_hand->count && depot_is_stale(&depot, in_hand));

@@ -8,6 +8,7 @@
  * and after they were freed
  *   start   page faults of a program's first allocations, which start the library
  *   survivors  resident bytes for a few objects that many others left behind, scattered, after a trim
+ *   drift   resident bytes at most while objects of other sizes take the place of older ones
  *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
  *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
  *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
@@ -35,6 +36,7 @@ enum {
 	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
 	START_FAULTS = 92,  /* 74 */
 	SURVIVORS = 220,    /* 160, with the test's own pages */
+	DRIFT = 300,        /* 242; 374 when only growth brought hoards back */
 	VECTOR_MOVES = 32,  /* 23 */
 	VECTOR_FAULTS = 40, /* 11 */
 	CHILD_FAULTS = 24,  /* 12 (16 with slots); 33 when it wrote to what was whole */
@@ -221,6 +223,52 @@ static void start(void)
 	expect_at_most("faults of the first allocations", page_faults() - faults, START_FAULTS);
 }
 
+/*
+ * Sizes drift: the oldest of so many bytes make room for objects of another range.  What slabs, depots and
+ * dirty pages keep of the last range must serve the next, else each comes on top.
+ */
+static void drift(void)
+{
+	enum { USED = 16 << 20, RANGES = 3, PHASES = 8 };
+	static const size_t from[RANGES] = {16, 200, 3000}, to[RANGES] = {200, 3000, 60000};
+	struct drifting {
+		struct drifting *next;
+		size_t size;
+	} *first = NULL, **last = &first;
+	uint64_t state = 1;
+	size_t used = 0, most = 0, start = check_resident();
+	for (unsigned phase = 0; phase < PHASES; phase++)
+		for (size_t made = 0, looked = 0; made < (size_t)3 * USED;) {
+			size_t range = phase % RANGES, power = check_below(&state, 4);
+			/* About as many bytes of small ones as of large ones. */
+			size_t size =
+				from[range] + check_below(&state, (to[range] - from[range]) >> 2 * power);
+			while (used + size > USED) {
+				struct drifting *old = first;
+				first = old->next;
+				used -= old->size;
+				free(old);
+			}
+			if (!first)
+				last = &first;
+			struct drifting *object = malloc(size);
+			CHECK(object);
+			memset(object, 1, size);
+			*object = (struct drifting){.size = size};
+			*last = object;
+			last = &object->next;
+			used += size;
+			made += size;
+			if (made - looked > USED / 4) {
+				looked = made;
+				size_t resident = check_resident() - start;
+				most = resident > most ? resident : most;
+			}
+		}
+	expect_at_most("resident at most while sizes drift, of use, in %", 100.0 * (double)most / USED,
+		       DRIFT);
+}
+
 /* One object in 50 lives on: what each slab has of them, it keeps pages for, and no more. */
 static void survivors(void)
 {
@@ -377,6 +425,8 @@ int main(int argc, char **argv)
 		start();
 	else if (strcmp(variant, "survivors") == 0)
 		survivors();
+	else if (strcmp(variant, "drift") == 0)
+		drift();
 	else if (strcmp(variant, "vector") == 0)
 		vector();
 	else if (strcmp(variant, "child") == 0)

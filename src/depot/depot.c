@@ -240,6 +240,7 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
+	__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
 	/* Where there is none, a refill from the slabs follows. */
 	count_departures(depot, filled ? filled->count - filled->marks : depot->batch);
 	if (kept)
@@ -518,11 +519,24 @@ void depot_tick(struct depot *depot)
 	cpuslab_spin_unlock(&depot->lock);
 }
 
-bool depot_age(struct depot *depot)
+/*
+ * How many filled magazines were not needed since the last look, which ends here.  Without the lock: what
+ * comes and goes meanwhile belongs to the next one.
+ */
+static uint32_t end_look(struct depot *depot, bool pages_wanted)
+{
+	bool served = __atomic_exchange_n(&depot->served, false, __ATOMIC_RELAXED);
+
+	if (depot->shrunk)
+		return UINT32_MAX;
+	return __atomic_load_n(pages_wanted && !served ? &depot->filled_count : &depot->filled_low,
+			       __ATOMIC_RELAXED);
+}
+
+bool depot_age(struct depot *depot, bool pages_wanted)
 {
 	/* A glance without the lock: most depots hold nothing. */
-	uint32_t unneeded =
-		depot->shrunk ? UINT32_MAX : __atomic_load_n(&depot->filled_low, __ATOMIC_RELAXED);
+	uint32_t unneeded = end_look(depot, pages_wanted);
 
 	if (!unneeded && !has_leaving(depot) && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
 	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {

@@ -10,8 +10,8 @@
  *
  * How much may wait here?  As many objects as the tunables say: for malloc's classes that limits no burst
  * that is likely, since giving objects to slabs and taking them back costs more than keeping them.  And what
- * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever the heap
- * is about to grow instead of reusing it (see page_has_grown); and in an ebb (ebb.h) what is more than the
+ * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever many
+ * pages were taken (see page_wants_hoards); and in an ebb (ebb.h) what is more than the
  * program still has of it.
  *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
@@ -72,6 +72,7 @@ struct depot {
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	uint16_t idle_ticks; /* without a miss counted, one after the other */
+	bool served;         /* a magazine, or a miss, since the last look; without the lock */
 	bool shrunk;         /* since the last look: what is of the size before is to leave the words, too */
 	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
 	struct magazine *filled, *empty;
@@ -136,8 +137,11 @@ void depot_count_misses(struct depot *depot);
  * that, the caller empties the words before depot_age().
  */
 void depot_tick(struct depot *depot);
-/* Drains what was not needed since the last call; returns whether anything was. */
-bool depot_age(struct depot *depot);
+/*
+ * Drains what was not needed since the last call; returns whether anything was.  Where pages are wanted, that
+ * is also what came since, if nobody allocated: a cache whose objects are only freed needs them least of all.
+ */
+bool depot_age(struct depot *depot, bool pages_wanted);
 /* In an ebb, with the words void: drains until no more objects wait here than the program has. */
 void depot_ebb(struct depot *depot);
 /* Drains and frees everything. */

@@ -522,8 +522,8 @@ static __attribute__((noinline)) void follow_ebb(void)
 }
 
 /*
- * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and before the heap
- * grows further instead of reusing it.  One thread at a time; another one has nothing to add.
+ * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and when many pages
+ * were taken.  One thread at a time; another one has nothing to add.
  */
 static void reclaim(bool by_tick)
 {
@@ -534,7 +534,7 @@ static void reclaim(bool by_tick)
 	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
-			depot_age(&caches[number]->depot);
+			depot_age(&caches[number]->depot, !by_tick);
 	hollow_by_age();
 	purge_hardened();
 	corruption_end_walk(&census_lock);
@@ -568,7 +568,7 @@ void magazine_tick(void)
 
 void magazine_heap_tick(void)
 {
-	if (page_has_grown())
+	if (page_wants_hoards())
 		reclaim(false);
 }
 

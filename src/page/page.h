@@ -147,10 +147,12 @@ void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
 /*
- * Pages that were taken from the system, rather than from freed ones, since the last call: the rooms above
- * give back what they hoard before the heap grows much further.
+ * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much of
+ * whatever was free.  The rooms above give back what they hoard then, before the heap grows much further, and
+ * before what one cache has freed serves others, with so many of its objects in hoards that the next ones
+ * find nothing.
  */
-bool page_has_grown(void);
+bool page_wants_hoards(void);
 /*
  * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
  * stay resident than it uses.

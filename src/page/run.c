@@ -19,6 +19,9 @@
 enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 
 enum {
+	HOARDS_PART = 16,                        /* of the heap, when taken, brings hoards back */
+	HOARDS_FRESH = (1 << 20) >> PAGE_SHIFT,  /* but at least so many pages from the system */
+	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from wherever: small heaps turn over fast */
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
 	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
@@ -49,7 +52,8 @@ static size_t in_transit; /* pages that are being purged, without the lock */
 static size_t retired;    /* pages that are never used again */
 static size_t hollow;     /* pages in use that take no memory; without the lock */
 static bool behind;       /* the last purge met its bound before its end */
-static size_t free_pages[2], large_pages, large_runs, purged_total, taken_fresh, lock_acquires;
+static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
+static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
 
 static void lock_pages(void)
 {
@@ -155,6 +159,7 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
 	ebbing = false;
+	taken += pages;
 	taken_fresh += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
@@ -840,22 +845,31 @@ bool page_is_behind(void)
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
 }
 
-bool page_has_grown(void)
+static size_t larger(size_t a, size_t b)
 {
-	/* A glance without the lock: a late answer costs little, and the next caller sees it. */
-	size_t fresh = __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED);
-	size_t used = __atomic_load_n(&top, __ATOMIC_RELAXED);
-	size_t threshold = used / 16 > 256 ? used / 16 : 256;
+	return a > b ? a : b;
+}
 
-	if (fresh < threshold)
+/* Without the lock: a late answer costs little, and the next caller sees it. */
+static bool many_taken(void)
+{
+	size_t part = __atomic_load_n(&top, __ATOMIC_RELAXED) / HOARDS_PART;
+
+	return __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED) >= larger(part, HOARDS_FRESH) ||
+	       __atomic_load_n(&taken, __ATOMIC_RELAXED) >= larger(part, HOARDS_ANY);
+}
+
+bool page_wants_hoards(void)
+{
+	if (!many_taken())
 		return false;
 	lock_pages();
-	bool grown = taken_fresh >= threshold;
+	bool many = many_taken();
 
-	if (grown)
-		taken_fresh = 0;
+	if (many)
+		taken = taken_fresh = 0;
 	unlock_pages();
-	return grown;
+	return many;
 }
 
 void run_init(void)
