@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_burst: threads fill tens of MiB with objects of all sizes, free them in random order, and rest: what
- * stays resident lies under a bound, though nobody calls malloc again, or malloc_trim.
+ * malloc_burst: threads fill tens of MiB with objects of all sizes, or with large ones, free them in random
+ * order, and rest: what stays resident lies under a bound, though nobody calls malloc again, or malloc_trim.
  */
 #include "check.h"
 
@@ -16,14 +16,16 @@ static struct book {
 } *books;
 
 static pthread_barrier_t barrier;
+static bool large;
 
 static void *burst(void *argument)
 {
 	struct book *book = argument;
 	uint64_t random = 1 + (uint64_t)(book - books);
 	for (size_t bytes = 0; bytes < BYTES;) {
-		/* From 16 bytes to 32 KiB, as many of each doubling. */
-		size_t size = (size_t)16 << check_below(&random, 11);
+		/* From 16 bytes to 32 KiB, or from 256 KiB to 4 MiB, as many of each doubling. */
+		size_t size = large ? (size_t)256 << 10 << check_below(&random, 4)
+				    : (size_t)16 << check_below(&random, 11);
 		size += check_below(&random, size);
 		void *object = malloc(size);
 		CHECK(object && book->count < MOST);
@@ -42,8 +44,9 @@ static void *burst(void *argument)
 	return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	large = argc > 1 && strcmp(argv[1], "large") == 0;
 	check_watchdog(60);
 	books = mmap(NULL, THREADS * sizeof *books, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		     0);

@@ -273,11 +273,14 @@ static unsigned reuses_until_advised(size_t pages, bool touch)
 static void run_reused(void)
 {
 	size_t pages = 4ul * BLOCK_PAGES;
+	/* Without it each free would leave no large object, which is an ebb. */
+	char *other = take(1, PAGE_LARGE, true);
 	unsigned reuses = reuses_until_advised(pages, true);
 	CHECK(reuses > 8 && reuses < REUSES, "%u reuses", reuses);
 	char *object = take(pages, PAGE_LARGE, false);
 	CHECK(!system_has_huge_pages() || huge_page_bytes(object, pages * PAGE_BYTES) >= BLOCK_BYTES);
 	page_free(object, pages);
+	page_free(other, 1);
 }
 
 /* What nobody touches: large objects, and what a heap grows by. */

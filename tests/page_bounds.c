@@ -62,7 +62,8 @@ static size_t catch_up(void)
 	return sum;
 }
 
-enum { PARTS = 1024 };
+/* Runs that are no large objects: when those become fewer that is an ebb, which comes last here. */
+enum { PARTS = 1024, SLAB = PAGE_ID_RESERVED };
 static char *parts[PARTS], *between[PARTS];
 
 /* Written, and with a page between two of them that keeps their runs apart. */
@@ -70,9 +71,9 @@ static void allocate(unsigned count, size_t pages)
 {
 	bool zeroed;
 	for (unsigned i = 0; i < count; i++) {
-		CHECK((parts[i] = page_alloc(pages, 1, PAGE_LARGE, &zeroed)));
+		CHECK((parts[i] = page_alloc(pages, 1, SLAB, &zeroed)));
 		memset(parts[i], 1, pages * PAGE_BYTES);
-		CHECK((between[i] = page_alloc(1, 1, PAGE_LARGE, &zeroed)));
+		CHECK((between[i] = page_alloc(1, 1, SLAB, &zeroed)));
 	}
 }
 
@@ -135,7 +136,7 @@ static void test_order(void)
 	enum { PAGES = 3 * PAGE_PURGE_MOST, YOUNG = 100 };
 	bool zeroed;
 	allocate(1, PAGES);
-	char *young = page_alloc(YOUNG, 1, PAGE_LARGE, &zeroed);
+	char *young = page_alloc(YOUNG, 1, SLAB, &zeroed);
 	CHECK(young);
 	memset(young, 1, YOUNG * PAGE_BYTES);
 	options.decay = 1000000;
@@ -162,7 +163,7 @@ static void test_amount(void)
 	allocate(COUNT, PAGES);
 	free_parts(COUNT, PAGES);
 	begin();
-	char *whole = page_alloc(COUNT * PAGES / 4, 1, PAGE_LARGE, &zeroed);
+	char *whole = page_alloc(COUNT * PAGES / 4, 1, SLAB, &zeroed);
 	CHECK(whole);
 	expect_bounded("an allocation", COUNT * PAGES / 4 * PAGE_BYTES);
 	/* The program's past no longer counts. */
@@ -174,6 +175,103 @@ static void test_amount(void)
 	CHECK(dirty_bytes() <= 2 * MIB, "%zu dirty bytes stay", dirty_bytes());
 	page_free(whole, COUNT * PAGES / 4);
 	free_between(COUNT);
+}
+
+enum { LARGE = 64, FALLS = 100 };
+static struct {
+	char *run;
+	size_t pages;
+} large[LARGE];
+static uint64_t random_state = 3;
+
+static void take_large(unsigned i, size_t pages)
+{
+	bool zeroed;
+	CHECK((large[i].run = page_alloc(pages, 1, PAGE_LARGE, &zeroed)));
+	memset(large[i].run, 1, pages * PAGE_BYTES);
+	large[i].pages = pages;
+}
+
+static void free_large(unsigned i)
+{
+	begin();
+	page_free(large[i].run, large[i].pages);
+	expect_bounded("a free of a large object", large[i].pages * PAGE_BYTES);
+}
+
+/* From 256 KiB to 4 MiB. */
+static void rise(void)
+{
+	for (unsigned i = 0; i < LARGE; i++)
+		take_large(i, 64 + check_below(&random_state, 961));
+}
+
+/* In random order; what the frees gave back. */
+static size_t fall(void)
+{
+	size_t sum = 0;
+	for (unsigned left = LARGE; left; left--) {
+		unsigned i = (unsigned)check_below(&random_state, left);
+		free_large(i);
+		sum += given_back;
+		large[i] = large[left - 1];
+	}
+	return sum;
+}
+
+/* As time passes, falls in vain are forgotten. */
+static void forget_falls(void)
+{
+	for (int i = 0; i < 1000; i++)
+		page_tick();
+}
+
+/*
+ * When the last large objects are gone, so is what they had, by those frees alone.  A program that takes as
+ * much again, over and over, pays for that twice in a hundred times.
+ */
+static void test_ebbs(void)
+{
+	for (unsigned i = 0; i < FALLS; i++) {
+		bool followed = i == 0 || i == 16;
+		rise();
+		size_t sum = fall(), dirty = dirty_bytes();
+		CHECK((sum > 0) == followed, "fall %u gave back %zu bytes", i, sum);
+		CHECK((dirty <= MIB) == followed, "%zu dirty bytes stay after fall %u", dirty, i);
+	}
+	forget_falls();
+	rise();
+	(void)fall();
+	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay", dirty_bytes());
+
+	/* Nor is it for nothing where the program did without for the decay time. */
+	options.decay = 20;
+	wait_for_decay();
+	rise();
+	options.decay = 1000000;
+	(void)fall();
+	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay of the second", dirty_bytes());
+}
+
+/* The largest object is replaced, over and over; then all is freed, or the only one is. */
+static void test_replaced(void)
+{
+	enum { PAGES = 4096 };
+	take_large(0, PAGES / 8);
+	take_large(1, PAGES);
+	forget_falls();
+	for (int i = 0; i < 40; i++) {
+		free_large(1);
+		CHECK(given_back == 0, "%zu bytes at replacement %d", given_back, i);
+		take_large(1, PAGES);
+	}
+	free_large(0);
+	free_large(1);
+	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay", dirty_bytes());
+	take_large(0, PAGES);
+	forget_falls();
+	free_large(0);
+	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay of one", dirty_bytes());
 }
 
 /* Mappings of their own, which go from their ends. */
@@ -240,6 +338,8 @@ int main(void)
 	test_age(PARTS, 3);
 	test_order();
 	test_amount();
+	test_ebbs();
+	test_replaced();
 	test_mappings();
 	return 0;
 }

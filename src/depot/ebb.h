@@ -9,12 +9,11 @@
  * it is more than the program still has, and from the dirty pages likewise. Until objects go out again, frees
  * that meet a void word go to the slabs one by one: what is freed last would else stay on the words.
  *
- * A fall is over when the program takes as much again as it had left. If it comes back to a quarter of where
- * the fall began, what was done has been in vain. Of the falls from about the same height that come next,
- * none is passed over after the first one in vain, one after the second, and each time twice as many and one.
+ * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain none is passed
+ * over, one after the second, and each time twice as many and one.
  *
- * Objects of the linked engine and large ones are not counted, nor those of debugged caches; of hardened
- * caches nothing goes.
+ * Objects of the linked engine are not counted, nor those of debugged caches; of hardened caches nothing
+ * goes. Large objects have a tide of their own, in the page room.
  *
  * Called from any thread, without a lock. The bytes are exact. What else two threads store at one instant one
  * of them may lose, and so may a forked child: a fall is passed over or followed too often, no more.
@@ -25,11 +24,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "page/tide.h"
+
 enum {
-	EBB_FROM = 6 << 20,   /* bytes out from which a fall is one: smaller programs have little to give */
-	EBB_LEAST = 64 << 10, /* and down to which it goes on */
-	EBB_FORGET = 64,      /* ticks */
-	EBB_PASSED_LOG = 8,   /* at most fewer falls than this power of two are passed over */
+	EBB_FROM = TIDE_FROM,
+	EBB_LEAST = TIDE_LEAST,
+	EBB_FORGET = 64,    /* ticks */
+	EBB_PASSED_LOG = 8, /* at most fewer falls than this power of two are passed over */
 };
 
 /* Objects leave the depots and slabs; they come back. */

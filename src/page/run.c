@@ -10,6 +10,7 @@
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/run.h"
+#include "page/tide.h"
 
 /*
  * Free runs lie in bins by length: one bin for each length up to EXACT pages, then four for each doubling.
@@ -29,6 +30,7 @@ enum {
 	MISSED_SMALL = 4,                        /* or this part of it */
 	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
+	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
 };
 
 struct bins {
@@ -45,7 +47,10 @@ static struct {
 	size_t most;  /* pages in use at once since it began */
 	size_t taken; /* pages */
 } window;
-static bool ebbing;       /* since page_ebb, no page was taken */
+static bool ebbing; /* since page_ebb, or an ebb of large objects, no page was taken */
+/* Of large_pages. */
+static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
+static bool large_freed;  /* a large object was, since one was taken */
 static size_t missed;     /* pages that were given back too soon; fades with every tick */
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
@@ -168,15 +173,42 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	given_back -= regretted;
 }
 
+/* Large objects have become more, or longer. */
+static void note_large(uint32_t pages)
+{
+	large_pages += pages;
+	large_freed = false;
+	tide_rose(&large_tide, (int64_t)large_pages << PAGE_SHIFT);
+}
+
+/*
+ * They have become fewer: maybe for good, and then nobody comes here again.  A program that replaces its
+ * largest one falls by more than half as well, until it has allocated the new one.  So a single free between
+ * two allocations is no ebb, unless it leaves nothing.  A fall in vain costs a page fault for each page, and
+ * programs that take and free all that they have do so often: then many are passed over.
+ */
+static void note_large_freed(uint32_t pages)
+{
+	bool replaced = !large_freed;
+
+	large_pages -= pages;
+	large_freed = true;
+	if ((!replaced || !large_pages) && tide_fell(&large_tide, (int64_t)large_pages << PAGE_SHIFT))
+		ebbing = true;
+}
+
 /* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
 static void fade(void)
 {
+	static unsigned ticks;
 	size_t used = filled_pages();
 
 	if (peak > used)
 		peak -= (peak - used) / 8;
 	missed -= missed / 8;
 	given_back -= given_back / 8;
+	if (++ticks % TIDE_FORGET == 0)
+		tide_forget(&large_tide);
 }
 
 static bool is_old(uint32_t now)
@@ -637,7 +669,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	note_use(pages, fresh);
 	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
-		large_pages += pages;
+		note_large(pages);
 		large_runs++;
 		if (fresh >= BLOCK_PAGES)
 			block_large(first, pages);
@@ -697,7 +729,7 @@ void page_free(void *address, size_t length)
 		block_large_freed(first, pages);
 	lock_pages();
 	if (*map_at(first) == PAGE_LARGE) {
-		large_pages -= pages;
+		note_large_freed(pages);
 		large_runs--;
 		/* The end first: page_repair() trusts the beginning of a large run. */
 		set_id(first + pages - 1, PAGE_FREE);
@@ -786,7 +818,7 @@ bool page_large_resize(void *address, size_t wanted)
 		if (pages > 1)
 			set_id(first + pages - 1, PAGE_LARGE_TAIL);
 		insert_coalesced(first + pages, old - pages, RUN_DIRTY, (uint32_t)os_milliseconds());
-		large_pages -= old - pages;
+		note_large_freed(old - pages);
 		done = true;
 	} else {
 		uint32_t next = first + old, needed = pages - old, end = span_end(next), fresh = 0;
@@ -811,7 +843,7 @@ bool page_large_resize(void *address, size_t wanted)
 				set_id(first + old - 1, PAGE_FREE);
 			set_id(first + pages - 1, PAGE_LARGE_TAIL);
 			__atomic_store_n(&run_at(first)->pages, pages, __ATOMIC_RELEASE);
-			large_pages += needed;
+			note_large(needed);
 		}
 	}
 	unlock_pages();
