@@ -190,8 +190,10 @@ static struct report run_steps(const struct script *script, size_t size)
 						   : 1;
 	/*
 	 * Until all places of a ring are filled; and where that is quick, until most sizes have been there.
+	 * Memory that has just come from the system is slower for a few steps more, so the others take as
+	 * long.
 	 */
-	unsigned warm_up = steps > RING ? 4 * steps : script->fills_ring ? RING + 1 : 2, count = 0;
+	unsigned warm_up = steps > RING ? 4 * steps : RING + 1, count = 0;
 	double seconds[REPETITIONS], faults[REPETITIONS], start = cpu_seconds();
 	struct rusage usage;
 	for (unsigned i = 0; i < warm_up; i++)
