@@ -12,7 +12,7 @@ bool hollow_is_for(const struct slab_cache *cache)
 	       !traits->hardened && !traits->checks;
 }
 
-/* The pages from one byte of a slab to another, that one included. */
+/* The pages from one byte of a slab to another, that one included; of slabs that hollow_is_for() alone. */
 static uint32_t pages_between(size_t first, size_t last)
 {
 	return (2u << (last >> PAGE_SHIFT)) - (1u << (first >> PAGE_SHIFT));
@@ -87,6 +87,9 @@ void hollow_forget(struct slab *slab)
 
 void hollow_repair(struct slab_cache *cache, struct slab *slab)
 {
+	if (!slab->hollow)
+		return;
+
 	uint32_t hollow = slab->hollow & ~pages_in_use(cache, slab);
 
 	slab->hollow = 0;
