@@ -7,7 +7,7 @@ static struct {
 	struct tide tide;
 	bool due, alone;
 } objects __attribute__((aligned(64))) = {
-	.tide = {.passed_log = 0, .more_log = 1, .most_log = EBB_PASSED_LOG},
+	.tide = {.passed_log = EBB_PASSED_LOG, .more_log = EBB_MORE_LOG, .most_log = EBB_MOST_LOG},
 };
 
 #define GET(field)        __atomic_load_n(&objects.field, __ATOMIC_RELAXED)

@@ -9,8 +9,8 @@
  * it is more than the program still has, and from the dirty pages likewise. Until objects go out again, frees
  * that meet a void word go to the slabs one by one: what is freed last would else stay on the words.
  *
- * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain none is passed
- * over, one after the second, and each time twice as many and one.
+ * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain 63 are passed
+ * over, and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
  *
  * Objects of the linked engine are not counted, nor those of debugged caches; of hardened caches nothing
  * goes. Large objects have a tide of their own, in the page room.
@@ -30,7 +30,9 @@ enum {
 	EBB_FROM = TIDE_FROM,
 	EBB_LEAST = TIDE_LEAST,
 	EBB_FORGET = 64,    /* ticks */
-	EBB_PASSED_LOG = 8, /* at most fewer falls than this power of two are passed over */
+	EBB_PASSED_LOG = 6, /* these powers of two less one, see tide.h */
+	EBB_MORE_LOG = 2,
+	EBB_MOST_LOG = 8,
 };
 
 /* Objects leave the depots and slabs; they come back. */
