@@ -93,9 +93,12 @@ static void take(struct live *slot)
 	size_t pages = some_length(), alignment = 1;
 	if (check_below(&random_state, 4) == 0)
 		alignment = (size_t)1 << check_below(&random_state, 9);
-	bool zeroed = false;
-	slot->id = ids[check_below(&random_state, 4)];
-	slot->run = page_alloc(pages, alignment, slot->id, &zeroed);
+	bool zeroed = false, grows = check_below(&random_state, 8) == 0;
+	slot->id = grows ? PAGE_LARGE : ids[check_below(&random_state, 4)];
+	if (grows)
+		alignment = 1;
+	slot->run = grows ? page_alloc_to_grow(pages, &zeroed)
+			  : page_alloc(pages, alignment, slot->id, &zeroed);
 	CHECK(slot->run);
 	CHECK((uintptr_t)slot->run % (alignment * PAGE_BYTES) == 0, "%p is not aligned to %zu pages",
 	      (void *)slot->run, alignment);
@@ -156,7 +159,7 @@ static void check_counts(void)
 static void test_random(void)
 {
 	unsigned long rounds = check_rounds(20000, 200000, 2000);
-	size_t grown = 0;
+	size_t grown = 0, top = page_heap_pages();
 	for (unsigned long round = 0; round < rounds; round++) {
 		struct live *slot = &live[check_below(&random_state, SLOTS)];
 		if (!slot->run && live_pages < LIVE_PAGES) {
@@ -170,6 +173,8 @@ static void test_random(void)
 		}
 		if (round % 500 == 0) {
 			check_counts();
+			CHECK(page_heap_pages() >= top, "the heap's end moved back");
+			top = page_heap_pages();
 			if (check_below(&random_state, 4) == 0)
 				page_purge(true);
 		}
@@ -184,7 +189,8 @@ static void test_random(void)
 	page_purge(true);
 	struct heap_walk walk = heap_walk();
 	CHECK(walk.dirty_pages == 0);
-	size_t top = page_heap_pages(), ours = top - start.heap_pages;
+	top = page_heap_pages();
+	size_t ours = top - start.heap_pages;
 	CHECK(heap_id(top - 1) == PAGE_FREE && heap_run(top - 1)->pages >= ours,
 	      "the last clean run has %u of %zu pages", heap_run(top - 1)->pages, ours);
 	bool zeroed = false;
@@ -389,6 +395,44 @@ static void test_to_grow(void)
 	heap_walk();
 }
 
+/*
+ * What wants room to grow looks for a run of twice its length.  Where there is none, but free runs enough at
+ * the heap's end, the heap ends where it did: else their last pages, which are dirty, would count as never
+ * used.
+ */
+static void test_enough_at_the_end(void)
+{
+	struct options saved = options;
+	bool zeroed;
+	options.decay = 1000000;
+	options.dirty = SIZE_MAX;
+	page_purge(true);
+	/* So that no other run has room for any of these. */
+	size_t part = page_heap_pages();
+	char *before = page_alloc(1 + 2 * part, 1, PAGE_LARGE, &zeroed);
+	/* No large object, whose free would be an ebb. */
+	char *last = page_alloc(2 * part, 1, SOME_SLAB, &zeroed);
+	CHECK(before && last && last == before + (1 + 2 * part) * PAGE_BYTES);
+	CHECK(page_large_resize(before, 1));
+	page_purge(true);
+	memset(last, 1, 2 * part * PAGE_BYTES);
+	page_free(last, 2 * part);
+
+	size_t top = page_heap_pages();
+	char *grows = page_alloc_to_grow(3 * part, &zeroed);
+	CHECK(grows == before + PAGE_BYTES && !zeroed, "%p, not %p", (void *)grows,
+	      (void *)(before + PAGE_BYTES));
+	CHECK(page_heap_pages() == top, "the heap of %zu pages has %zu", top, page_heap_pages());
+	char *rest = page_alloc(part, 1, PAGE_LARGE, &zeroed);
+	CHECK(rest == grows + 3 * part * PAGE_BYTES && !zeroed);
+	page_free(rest, part);
+	page_free(grows, 3 * part);
+	page_free(before, 1);
+	options = saved;
+	page_purge(true);
+	heap_walk();
+}
+
 static void forget_the_past(void)
 {
 	for (int i = 0; i < 64; i++)
@@ -527,6 +571,7 @@ int main(int argc, char **argv)
 	test_purge();
 	test_spans();
 	test_to_grow();
+	test_enough_at_the_end();
 	test_peak();
 	test_growth();
 

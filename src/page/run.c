@@ -450,12 +450,19 @@ static uint32_t take_span(uint32_t start, uint32_t first, uint32_t end)
 /*
  * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
  * as were never used.  What alignment skips becomes a clean run.  *fresh: how many of them are clean.
+ *
+ * There may be enough that are free: the callers look into some runs, one by one or around dirty ones.  The
+ * end of the heap stays where it is, then: what lies beyond it counts as zero.
  */
 static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 {
 	uint32_t first = alignment > 1 ? (top + alignment - 1) & ~(alignment - 1) : span_start(top);
 	size_t end = (size_t)first + pages;
 
+	if (end <= top) {
+		*fresh = take_span(first, first, (uint32_t)end);
+		return first;
+	}
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)metadata_provide(end << PAGE_SHIFT); /* if not, the heap itself may still do */
 	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
