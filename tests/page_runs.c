@@ -97,8 +97,8 @@ static void take(struct live *slot)
 	slot->id = grows ? PAGE_LARGE : ids[check_below(&random_state, 4)];
 	if (grows)
 		alignment = 1;
-	slot->run = grows ? page_alloc_to_grow(pages, &zeroed)
-			  : page_alloc(pages, alignment, slot->id, &zeroed);
+	slot->run =
+		grows ? page_alloc_to_grow(pages, &zeroed) : page_alloc(pages, alignment, slot->id, &zeroed);
 	CHECK(slot->run);
 	CHECK((uintptr_t)slot->run % (alignment * PAGE_BYTES) == 0, "%p is not aligned to %zu pages",
 	      (void *)slot->run, alignment);
