@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs comes first and fits into
-# the 64 KiB that the system reads at once, and so do the symbols with the read-only data; the variables that are no
-# tables lie before those that are.
+# the 64 KiB that the system reads at once, which begin where it begins, and so do the symbols with the read-only data;
+# the variables that are no tables lie before those that are.
 #
 # CPUSLAB_BUILD is the build folder (default: build).
 set -eu
@@ -45,6 +45,10 @@ END
 read -r _ variables <<END
 $(section .bss)
 END
+at_most "bytes from where the system begins to read to the code" $((0x$init % 65536)) 0
+for alignment in $(readelf -lW "$library" | awk '$1 == "LOAD" { print $NF }'); do
+	at_most "bytes that a segment's alignment lacks of 64 KiB" $((65536 - alignment)) 0
+done
 at_most "code before what few programs need" $((0x$far - 0x$init)) 65536
 at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 65536
 at_most "variables beside the large tables" $((0x$variables)) 90000 # 71,768
@@ -53,7 +57,8 @@ at_most "variables beside the large tables" $((0x$variables)) 90000 # 71,768
 for name in process_settle malloc free realloc size_class_init root_publish options_init magazine_create \
 	magazine_alloc_requested magazine_free_missed depot_take_filled depot_take_empty slab_alloc_batch \
 	slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter os_map \
-	os_commit os_fence_prepare os_milliseconds guard_begin profile_begin; do
+	os_commit os_fence_prepare os_milliseconds guard_begin profile_begin magazine_tick slab_hollow hollow_forget \
+	free_is_watched os_fence_sections huge_is_isolated magazine_tick_profile cpuslab_spin_lock_slow; do
 	address=$(nm "$library" | awk -v name="$name" '$3 == name { print $1 }')
 	if [ -z "$address" ]; then
 		echo "no function $name in $library" >&2
