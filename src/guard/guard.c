@@ -15,6 +15,7 @@ enum {
 	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
 	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
 	SECOND = 1000000,       /* in microseconds */
+	SPREAD_MOST = 1024,     /* of the pages one in so many is chosen, unless the rate is higher */
 	SAVED_PART = 16,        /* of a second: as many as come in it may be guarded at once */
 };
 
@@ -68,8 +69,11 @@ void guard_begin(void)
 	guard.start = (uintptr_t)start;
 	guard.slots = (unsigned)slots;
 	guard.rate = options.guard < UINT32_MAX ? (unsigned)options.guard : UINT32_MAX;
-	guard.page_bound = UINT64_MAX / (guard.rate < GUARD_SPREAD ? guard.rate : GUARD_SPREAD);
+	guard.spread = SPREAD_MOST;
+	while (guard.spread > guard.rate)
+		guard.spread /= 2;
 	guard.secret = os_random();
+	guard.chosen = guard.secret % guard.spread;
 	fault_watch();
 	guard.bytes = pool_bytes(slots);
 }

@@ -12,8 +12,9 @@
  * Who is picked.  Nothing counts on the fast paths.  An allocation comes to a slow path where NULL stands
  * above the object in its magazine (a mark), and marks are put by slow paths:
  *   - as a magazine is filled from the slabs, each of its objects gets one with the probability 1/RATE;
- *   - one page in GUARD_SPREAD is CHOSEN for some time: its map entry leads frees to the slow path, which
- *     marks the object with the probability GUARD_SPREAD/RATE.
+ *   - one page in SPREAD, a power of two, is CHOSEN for some time: its map entry leads frees to the slow
+ * path, which marks the object with the probability SPREAD/RATE.  Chosen are the pages whose number leaves a
+ *     certain remainder, drawn at random, so that nobody need look at the others to find them.
  * What is allocated is a fresh object or one that was freed before, so that each allocation is picked with
  * the mean of one in RATE, whatever its size.  How pages and magazines are marked is the magazine room's
  * business.
@@ -35,7 +36,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-enum { GUARD_SPREAD = 1024, GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
+enum { GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
 
 enum guard_slot_state { GUARD_UNUSED, GUARD_BUSY, GUARD_LIVE, GUARD_FREED };
 
@@ -67,8 +68,10 @@ struct guard_state {
 	uintptr_t start; /* of the address space of all slots */
 	size_t bytes;    /* 0: nothing is guarded */
 	unsigned slots, rate;
-	uint64_t page_bound; /* 2^64 times the probability of a page to be chosen */
-	uint64_t secret;     /* which pages those are */
+	unsigned spread;  /* one page in so many is chosen; a power of two, at most the rate */
+	uintptr_t chosen; /* which ones: the remainder of their number, divided by that */
+	uint64_t secret;
+	uint64_t turn; /* when others will be, in milliseconds */
 };
 extern ARCH_INTERNAL struct guard_state guard;
 
@@ -88,15 +91,32 @@ static inline bool guard_contains(const void *address)
 
 /* ---- who is picked --------------------------------------------------------------------------------- */
 
+/* Numbers of pages, which are addresses divided by their size: the first chosen one from `page` on. */
+static inline uintptr_t guard_chosen_from(uintptr_t page)
+{
+	return page + (__atomic_load_n(&guard.chosen, __ATOMIC_RELAXED) - page) % guard.spread;
+}
+
 /* Whether the page of an object is chosen. */
-bool guard_chooses(const void *object);
+static inline bool guard_chooses(const void *object)
+{
+	uintptr_t page = (uintptr_t)object / OS_PAGE_BYTES;
+
+	return guard_is_on() && guard_chosen_from(page) == page;
+}
+
 /* Whether to mark an object of a chosen page that is freed. */
 bool guard_picks_freed(void);
 /* Which of the objects that come from the slabs to mark: that of this number, from 0, and each RATE-th after
  * it. */
 unsigned guard_picks_fresh(void);
-/* True every now and then: other pages have been chosen, which are to be found. */
-bool guard_turn(size_t heap_pages);
+/* True once in a while: then it is time for guard_turn, of the time in milliseconds. */
+static inline bool guard_is_due(uint64_t now)
+{
+	return guard_is_on() && now >= __atomic_load_n(&guard.turn, __ATOMIC_RELAXED);
+}
+/* Chooses other pages, which are to be found; false where another thread does. */
+bool guard_turn(uint64_t now, size_t heap_pages);
 
 /* ---- guarded objects ------------------------------------------------------------------------------- */
 

@@ -3,21 +3,14 @@
 #include "guard/guard.h"
 #include "guard/slot.h"
 
-/* To find the chosen pages of a heap takes some nanoseconds for each page: a few parts in ten thousand. */
-enum { TURN_MILLISECONDS = 15, PAGES_PER_MILLISECOND = 256 };
+/* To have frees into a chosen page seen takes a tenth of a microsecond: a few parts in a thousand at most. */
+enum { TURN_MILLISECONDS = 15, CHOSEN_PER_MILLISECOND = 32 };
 
 static uint64_t mix(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
 	return x ^ (x >> 31);
-}
-
-bool guard_chooses(const void *object)
-{
-	uint64_t secret = __atomic_load_n(&guard.secret, __ATOMIC_RELAXED);
-
-	return guard_is_on() && mix((uintptr_t)object / OS_PAGE_BYTES ^ secret) <= guard.page_bound;
 }
 
 static uint64_t draw(void)
@@ -30,7 +23,7 @@ static uint64_t draw(void)
 
 bool guard_picks_freed(void)
 {
-	return draw() % guard.rate < GUARD_SPREAD;
+	return draw() % guard.rate < guard.spread;
 }
 
 unsigned guard_picks_fresh(void)
@@ -43,17 +36,16 @@ bool pick_side(void)
 	return draw() & 1;
 }
 
-bool guard_turn(size_t heap_pages)
+bool guard_turn(uint64_t now, size_t heap_pages)
 {
-	static uint64_t next;
-	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next, __ATOMIC_RELAXED);
+	uint64_t due = __atomic_load_n(&guard.turn, __ATOMIC_RELAXED);
+	uint64_t wait = TURN_MILLISECONDS + heap_pages / guard.spread / CHOSEN_PER_MILLISECOND;
 
 	/* One thread turns; the others have the choice that was, or the one that comes. */
-	if (now < due || !__atomic_compare_exchange_n(
-				 &next, &due, now + TURN_MILLISECONDS + heap_pages / PAGES_PER_MILLISECOND,
-				 false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (now < due || !__atomic_compare_exchange_n(&guard.turn, &due, now + wait, false, __ATOMIC_RELAXED,
+						      __ATOMIC_RELAXED))
 		return false;
-	if (guard.rate > 1)
-		__atomic_store_n(&guard.secret, mix(guard.secret + now), __ATOMIC_RELAXED);
+	__atomic_store_n(&guard.secret, mix(guard.secret + now), __ATOMIC_RELAXED);
+	__atomic_store_n(&guard.chosen, guard.secret % guard.spread, __ATOMIC_RELAXED);
 	return true;
 }

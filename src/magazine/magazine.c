@@ -235,17 +235,10 @@ static bool has_room(const struct magazine *magazine, bool marked)
 	return !marked || !magazine->count || magazine->choice == profile_stamp();
 }
 
-/*
- * Whether objects of a cache may be picked to be guarded.  Not where what was in an object is to be there
- * after its free, or before its first use; nor where guard_alloc does not align as the cache does.
- */
+/* Whether objects of a cache may be picked to be guarded. */
 static bool is_guarded(const struct cache *cache)
 {
-	const struct slab_traits *traits = &cache->depot.slabs.traits;
-
-	if (!guard_is_on())
-		return false;
-	return !cache->owner || (!traits->construct && !traits->type_stable && traits->alignment <= 1);
+	return guard_is_on() && cache->depot.slabs.traits.guarded;
 }
 
 /* Puts a mark above the object of a slot; one for which the magazine has no room is left out. */
@@ -286,22 +279,11 @@ static void mark_watched(const struct cache *cache, struct magazine *magazine)
 		}
 }
 
-/* After a refill: what is picked to be guarded gets its mark, and frees into the pages that are chosen are
- * seen. */
+/* After a refill: what is picked to be guarded gets its mark. */
 static void mark_guarded(struct magazine *magazine)
 {
 	const unsigned count = magazine->count, first = guard_picks_fresh();
-	uintptr_t page = 0;
 
-	for (unsigned i = 1; i <= count; i++) {
-		const void *object = magazine->slot[i];
-
-		if (page_of(object) == page)
-			continue;
-		page = page_of(object);
-		if (guard_chooses(object))
-			watch_page(object);
-	}
 	if (first >= count)
 		return;
 	for (unsigned i = first + (count - 1 - first) / guard.rate * guard.rate;; i -= guard.rate) {
@@ -335,22 +317,21 @@ static bool free_is_watched(const struct cache *cache, void *object)
 
 /*
  * Every now and then, leads frees into pages that are chosen anew to the slow path.  Those of the last choice
- * find their own way back (free_is_watched); a slab that is made from now on is seen as it fills magazines
- * (watch_fresh).
+ * find their own way back (free_is_watched); those of a slab that is made from now on are found as it is
+ * made.
  */
-static void choose_pages(void)
+static __attribute__((noinline)) void choose_pages(uint64_t now)
 {
-	uintptr_t end = page_front.heap_page + page_heap_pages();
+	const uintptr_t begin = page_front.heap_page, end = begin + page_heap_pages();
 
-	if (!guard_turn(end - page_front.heap_page))
+	if (!guard_turn(now, end - begin))
 		return;
 	cpuslab_spin_lock(&census_lock);
-	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+	for (uintptr_t page = guard_chosen_from(begin); page < end; page += guard.spread) {
 		const void *address = (const void *)(page << PAGE_SHIFT);
-		struct cache *cache = guard_chooses(address) ? magazine_cache(address) : NULL;
+		struct cache *cache = magazine_cache(address);
 
-		if (cache && is_guarded(cache) && !magazine_is_checked(cache) &&
-		    cache->depot.capacity >= SMALLEST_MARKED)
+		if (cache && is_guarded(cache) && cache->depot.capacity >= SMALLEST_MARKED)
 			slab_watch_page(&cache->depot.slabs, address);
 	}
 	cpuslab_spin_unlock(&census_lock);
@@ -547,8 +528,8 @@ void magazine_tick(void)
 	static uint64_t last_tick;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
 
-	if (guard_is_on())
-		choose_pages();
+	if (guard_is_due(now))
+		choose_pages(now);
 	if (ebb_is_due())
 		follow_ebb();
 	if (now - last < TICK_MILLISECONDS ||
@@ -682,7 +663,11 @@ static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, 
 {
 	if (!is_guarded(cache))
 		return NULL;
-	choose_pages();
+	uint64_t now = os_milliseconds();
+
+	/* A loop on an object in a chosen page may come to no other slow path. */
+	if (guard_is_due(now))
+		choose_pages(now);
 	return guard_alloc(requested, cache);
 }
 
@@ -979,11 +964,21 @@ static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
 				 __ATOMIC_RELEASE);
 }
 
+/*
+ * Not where what was in an object is to be there after its free, or before its first use; nor where
+ * guard_alloc does not align as the cache does.
+ */
+static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
+{
+	return !traits->checks && (!owner || (!slab_keeps_content(traits) && traits->alignment <= 1));
+}
+
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
 	struct slab_traits own = *traits;
 	bool created = false;
 
+	own.guarded = may_be_guarded(traits, owner);
 	cpuslab_spin_lock(&census_lock);
 	if (take_numbers(cache, traits->hardened)) {
 		unsigned number = cache->number, last = traits->hardened ? cache->returns_number : number;

@@ -6,6 +6,7 @@
 
 #include "arch/probe.h"
 #include "check/corruption.h"
+#include "guard/guard.h"
 #include "os/os.h"
 #include "page/page.h"
 #include "slab/descriptor.h"
@@ -362,6 +363,15 @@ static void end_unlocked(struct slab_cache *cache)
 	__atomic_fetch_sub(&cache->unlocked, 1, __ATOMIC_ACQ_REL);
 }
 
+/* Those of a slab's pages that are chosen to have frees into them seen. */
+static void watch_chosen(const struct slab_cache *cache, const char *base)
+{
+	uintptr_t end = page_of(base) + cache->pages;
+
+	for (uintptr_t page = guard_chosen_from(page_of(base)); page < end; page += guard.spread)
+		__atomic_store_n(&page_front.map[page], PAGE_WATCHED, __ATOMIC_RELEASE);
+}
+
 /* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
 static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
@@ -382,6 +392,8 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->traits.hardened)
 		forbid(cache, slab);
+	if (guard_is_on() && cache->traits.guarded)
+		watch_chosen(cache, base);
 	return slab;
 }
 

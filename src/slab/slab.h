@@ -76,6 +76,7 @@ struct slab_traits {
 	uint32_t alignment; /* of slabs beyond a page, in pages; 0 for none */
 	uint16_t id;        /* what the page map says of its pages */
 	bool type_stable;   /* memory that was an object stays one until the cache is closed */
+	bool guarded; /* some in place of its objects: frees into chosen pages are seen (guard/guard.h) */
 	bool hardened;
 	bool untouchable;          /* hardened, and nobody may access its objects, which have no bytes */
 	void (*construct)(void *); /* NULL for none */
