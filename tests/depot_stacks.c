@@ -348,6 +348,15 @@ static void test_swing(void)
 	for (size_t taken = 0; taken < (size_t)(4 * MIB); taken += (size_t)depot.batch * 128)
 		CHECK(!depot_take_filled(&depot, NULL));
 	CHECK(!depot.sorts);
+	/* The smallest ones swing far by what their magazines take. */
+	start(16);
+	swing(MIB * 7 / 32);
+	CHECK(statistics().objects == allocated() && !statistics().drains);
+	swing(MIB * 9 / 32);
+	CHECK(statistics().drains);
+	swing(MIB * 9 / 32);
+	check_stacks(0, statistics().empty, 0);
+	depot_empty(&depot);
 	/* Nor does it matter how large objects lie. */
 	start(256);
 	swing((size_t)(4 * MIB));

@@ -20,6 +20,7 @@ enum {
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
+	SWING_OBJECTS = 16 << 10,
 	/* Of objects as large as this it does not matter much what lies beside them. */
 	SWING_SIZE = 256,
 	/* See earns_more(). */
@@ -212,6 +213,14 @@ static void set_capacity(struct depot *depot, unsigned capacity)
 	depot->misses = depot->idle_ticks = 0;
 }
 
+/* What waits takes a pointer for each object besides, half as much as the smallest ones. */
+static int64_t swing_most(uint32_t size)
+{
+	if (size >= SWING_SIZE)
+		return INT64_MAX;
+	return SWING_BYTES / size < SWING_OBJECTS ? SWING_BYTES / size : SWING_OBJECTS;
+}
+
 /* A hardened cache's magazines are what keeps an object from its next use: they are as large as can be. */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
@@ -220,7 +229,7 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 	uint16_t least = capacity || traits->hardened ? most : choose_capacity(traits->size, FIRST_BYTES);
 
 	*depot = (struct depot){.capacity_least = least, .capacity_most = most};
-	depot->swing_most = traits->size < SWING_SIZE ? SWING_BYTES / traits->size : INT64_MAX;
+	depot->swing_most = swing_most(traits->size);
 	depot->sharedfactor = DEPOT_SHAREDFACTOR_MAX;
 	slab_cache_init(&depot->slabs, traits);
 	set_capacity(depot, least);
