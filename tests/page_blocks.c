@@ -251,6 +251,17 @@ static void run_large(void)
 	page_purge(true);
 }
 
+/* The same where what is known of blocks fits into a piece of metadata that was something else. */
+static void run_small(void)
+{
+	size_t blocks = layout.heap.planned / BLOCK_BYTES;
+	void *piece = metadata_alloc(blocks);
+	CHECK(blocks <= METADATA_REUSED_MOST && piece);
+	memset(piece, 1, blocks);
+	metadata_free(piece, blocks);
+	run_large();
+}
+
 enum { REUSES = 64 };
 
 /* How often a large object takes the place of the one before until its blocks are advised; REUSES for never.
@@ -338,11 +349,12 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto", "large",  "reused", "sparse",
-						    "jump", "always", "never"};
+		static const char *const modes[] = {"auto",   "large", "small",  "reused",
+						    "sparse", "jump",  "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s", i < 5 ? "auto" : modes[i]);
+			snprintf(text, sizeof text, "huge_pages:%s%s", i < 6 ? "auto" : modes[i],
+				 strcmp(modes[i], "small") == 0 ? ",reserve:128M" : "");
 			check_again(text, modes[i]);
 		}
 		return 0;
@@ -352,6 +364,8 @@ int main(int argc, char **argv)
 		run_auto();
 	else if (strcmp(argv[1], "large") == 0)
 		run_large();
+	else if (strcmp(argv[1], "small") == 0)
+		run_small();
 	else if (strcmp(argv[1], "reused") == 0)
 		run_reused();
 	else if (strcmp(argv[1], "sparse") == 0)

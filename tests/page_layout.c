@@ -7,6 +7,7 @@
  *   page_layout data      RLIMIT_DATA: address space may be reserved, but little of it used
  *   page_layout space     RLIMIT_AS: not even reserved
  *   page_layout crowded   no limit, but something lies wherever the heap would like to be
+ *   page_layout vast      more reserved than page numbers of 32 bits can tell apart
  *
  * The limits must be there before the first allocation, so each is this program started anew.
  */
@@ -132,6 +133,20 @@ static void check_growth(void)
 	heap_walk();
 }
 
+/* Lengths that would wrap, or would when doubled. */
+static void check_vast(void)
+{
+	static const size_t lengths[] = {1ul << 30, 1ul << 31, (1ul << 31) + 1, 1ul << 32, (1ul << 32) + 1};
+	bool zeroed;
+	CHECK(layout.heap.planned <= 4ul << 40);
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		CHECK(!page_alloc(lengths[i], 1, PAGE_LARGE, &zeroed));
+		CHECK(!page_alloc_to_grow(lengths[i], &zeroed));
+		CHECK(!page_alloc(1, lengths[i], PAGE_LARGE, &zeroed));
+	}
+	heap_walk();
+}
+
 static bool is_mapped(const char *address)
 {
 	return msync((void *)(uintptr_t)address, PAGE_BYTES, MS_ASYNC) == 0;
@@ -162,6 +177,8 @@ static void run(const char *name)
 	check_abort(layout.heap.base + layout.heap.planned - 16);
 	check_growth();
 	check_foreign();
+	if (strcmp(name, "vast") == 0)
+		check_vast();
 	char *huge = aligned_alloc(8 << 20, 40 << 20); /* beyond the alignment of runs */
 	CHECK(huge && !page_is_heap(huge));
 	check_abort(huge + 4096);
@@ -171,7 +188,7 @@ static void run(const char *name)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"free", "data", "space", "crowded"};
+	static const char *const names[] = {"free", "data", "space", "crowded", "vast"};
 	check_watchdog(60);
 	if (argc > 1) {
 		run(argv[1]);
@@ -184,6 +201,8 @@ int main(int argc, char **argv)
 			struct rlimit limit = {LIMIT, LIMIT};
 			CHECK(strcmp(names[i], "data") != 0 || setrlimit(RLIMIT_DATA, &limit) == 0);
 			CHECK(strcmp(names[i], "space") != 0 || setrlimit(RLIMIT_AS, &limit) == 0);
+			CHECK(strcmp(names[i], "vast") != 0 ||
+			      setenv("CPUSLAB_OPTIONS", "reserve:32768G", 1) == 0);
 			execl("/proc/self/exe", argv[0], names[i], NULL);
 			_exit(1);
 		}

@@ -532,7 +532,7 @@ void magazine_tick(void)
 		choose_pages(now);
 	if (ebb_is_due())
 		follow_ebb();
-	if (now - last < TICK_MILLISECONDS ||
+	if (os_elapsed(last, now) < TICK_MILLISECONDS ||
 	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		if (page_is_behind())
 			page_purge(false);

@@ -114,6 +114,15 @@ bool os_can_read(const void *address);
 
 /* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
 uint64_t os_milliseconds(void);
+
+/*
+ * From `then` to `now`; 0 where that comes first, as it does when another thread has noted `then` since this
+ * one looked at the clock.
+ */
+static inline uint64_t os_elapsed(uint64_t then, uint64_t now)
+{
+	return now > then ? now - then : 0;
+}
 /* CPU time of all threads of the process; 0 where the system does not say. */
 uint64_t os_cpu_nanoseconds(void);
 /* The same of this thread alone. */

@@ -76,9 +76,13 @@ static bool is_dense(const char *base, size_t pages, unsigned looks)
 /* Makes the place for what is known of blocks, which the pages that are advised then have to have. */
 static bool has_advice(void)
 {
+	size_t bytes = layout.heap.planned / BLOCK_BYTES;
+
+	/* Of a small heap, more: the block must not have been something else. */
+	if (bytes <= METADATA_REUSED_MOST)
+		bytes = METADATA_REUSED_MOST + 1;
 	if (!advice)
-		__atomic_store_n(&advice, metadata_alloc(layout.heap.planned / BLOCK_BYTES),
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&advice, metadata_alloc(bytes), __ATOMIC_RELEASE);
 	return advice;
 }
 

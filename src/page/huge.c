@@ -168,10 +168,16 @@ static void give_back_stranded(void)
 	for (struct huge *huge = table->huge; stranded && huge < table->huge + table->slots; huge++) {
 		if (huge->address <= TOMBSTONE || !(huge->bytes & STRANDED))
 			continue;
-		if (os_unmap((void *)huge->address, huge->bytes - STRANDED) != 0)
-			break;
-		stranded--;
+		uintptr_t address = huge->address;
+
+		/* The entry first: in a child of a fork in between the system may have given it away again.
+		 */
 		__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
+		if (os_unmap((void *)address, huge->bytes - STRANDED) != 0) {
+			__atomic_store_n(&huge->address, address, __ATOMIC_RELEASE);
+			break;
+		}
+		stranded--;
 	}
 	cpuslab_spin_unlock(&huge_lock);
 }
@@ -285,6 +291,16 @@ static void *map_aligned(size_t bytes, size_t alignment)
 	return start;
 }
 
+/* Takes what lies in a place.  With the lock. */
+static struct retired take_retired(struct retired *place)
+{
+	struct retired taken = *place;
+
+	/* Gone before anything else lies there: a fork in between must not see one with another's length. */
+	__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
+	return taken;
+}
+
 /* Puts a freed mapping in place of another one, which is gone from then on. */
 static void retire(uintptr_t address, size_t bytes)
 {
@@ -295,8 +311,9 @@ static void retire(uintptr_t address, size_t bytes)
 
 		(void)os_purge((void *)address, bytes);
 		cpuslab_spin_lock(&huge_lock);
-		leaving = *place;
-		*place = (struct retired){address, bytes};
+		leaving = take_retired(place);
+		__atomic_store_n(&place->bytes, bytes, __ATOMIC_RELEASE);
+		__atomic_store_n(&place->address, address, __ATOMIC_RELEASE);
 		cpuslab_spin_unlock(&huge_lock);
 	}
 	if (leaving.address)
@@ -307,9 +324,8 @@ static void release_retired(void)
 {
 	for (struct retired *r = retired; r < retired + RETIRED; r++) {
 		cpuslab_spin_lock(&huge_lock);
-		struct retired leaving = *r;
+		struct retired leaving = take_retired(r);
 
-		*r = (struct retired){0};
 		cpuslab_spin_unlock(&huge_lock);
 		if (leaving.address)
 			unmap(leaving.address, leaving.bytes);
@@ -460,7 +476,8 @@ void huge_purge(bool all)
 {
 	uint64_t now = os_milliseconds();
 
-	if (__atomic_load_n(&stranded, __ATOMIC_RELAXED) && (all || now - strand_tried_at >= options.decay)) {
+	if (__atomic_load_n(&stranded, __ATOMIC_RELAXED) &&
+	    (all || os_elapsed(strand_tried_at, now) >= options.decay)) {
 		strand_tried_at = now;
 		give_back_stranded();
 	}
@@ -478,7 +495,7 @@ void huge_purge(bool all)
 		struct cached expelled = {0};
 
 		cpuslab_spin_lock(&huge_lock);
-		if (c->address && (all || now - c->freed_at >= options.decay)) {
+		if (c->address && (all || os_elapsed(c->freed_at, now) >= options.decay)) {
 			if (left)
 				expelled = expel(c, left);
 			overdue |= c->address != 0;

@@ -15,6 +15,8 @@ enum { ADDRESS_BITS = 47 };
 /* The heap starts on 8 MiB: a huge page's boundary, and a page's in the page map. */
 static const size_t GRAIN = 8ul << 20;
 static const size_t SMALLEST_PLAN = 8ul << 20;
+/* Page numbers have 32 bits, and the run room doubles lengths. */
+static const size_t LARGEST_PLAN = (1ul << 30) << PAGE_SHIFT;
 /* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
 static const size_t HARDENED_GAP = 1ul << 30;
 
@@ -181,9 +183,12 @@ static bool try_low(size_t plan, uintptr_t span, size_t step)
 	return false;
 }
 
-static uintptr_t power_of_two_above(uintptr_t x)
+/* A power of two. */
+static size_t plan_for(size_t bytes)
 {
-	return x <= 1 ? 1 : (uintptr_t)1 << (64 - __builtin_clzl(x - 1));
+	if (bytes >= LARGEST_PLAN)
+		return LARGEST_PLAN;
+	return bytes <= SMALLEST_PLAN ? SMALLEST_PLAN : (size_t)1 << (64 - __builtin_clzl(bytes - 1));
 }
 
 bool layout_init(void)
@@ -192,9 +197,7 @@ bool layout_init(void)
 
 	if (limit == SIZE_MAX) {
 		growth = RESERVED;
-		size_t plan = power_of_two_above(options.reserve);
-
-		for (plan = plan < SMALLEST_PLAN ? SMALLEST_PLAN : plan; plan >= SMALLEST_PLAN; plan /= 2)
+		for (size_t plan = plan_for(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
 			if (try_low(plan, plan, 1ul << 20))
 				return true;
 		return false;
@@ -204,11 +207,9 @@ bool layout_init(void)
 	 * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a
 	 * 64th of it, and map as the heap grows, in steps that waste another 64th at most.
 	 */
-	size_t plan = power_of_two_above(limit < options.reserve ? limit : options.reserve);
+	size_t plan = plan_for(limit < options.reserve ? limit : options.reserve);
 	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
 
-	if (plan < SMALLEST_PLAN)
-		plan = SMALLEST_PLAN;
 	growth = PIECEWISE;
 	for (uintptr_t span = plan * 8; span >> 46 == 0; span *= 2)
 		if (try_low(plan, span, step))

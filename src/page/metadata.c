@@ -10,7 +10,11 @@
  * A free block's first word links to the next one; taking and giving each commit by one store of the list's
  * head, so that a forked child finds the lists whole even if the lock was held.
  */
-enum { KEPT_UNITS = 64, METADATA_FLOOR = 256 << 10, POPULATE_BYTES = 16 << 10 };
+enum {
+	KEPT_UNITS = METADATA_REUSED_MOST / METADATA_UNIT,
+	METADATA_FLOOR = 256 << 10,
+	POPULATE_BYTES = 16 << 10
+};
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static void **kept[KEPT_UNITS + 1];

@@ -177,7 +177,8 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 /* ---- metadata ------------------------------------------------------------------------------------------ */
 
-enum { METADATA_UNIT = 64 };
+/* Blocks of more bytes than REUSED_MOST are never handed out again. */
+enum { METADATA_UNIT = 64, METADATA_REUSED_MOST = 64 * METADATA_UNIT };
 
 /* Zeroed the first time it is handed out, aligned to METADATA_UNIT; NULL when the system has no more. */
 void *metadata_alloc(size_t bytes);

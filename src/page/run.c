@@ -211,9 +211,17 @@ static void fade(void)
 		tide_forget(&large_tide);
 }
 
+/* 0 for one that another thread has freed since the caller looked at the clock. */
+static uint32_t age_of(uint32_t run, uint32_t now)
+{
+	int32_t age = (int32_t)(now - run_at(run)->freed_at);
+
+	return age > 0 ? (uint32_t)age : 0;
+}
+
 static bool is_old(uint32_t now)
 {
-	return oldest != RUN_NONE && now - run_at(oldest)->freed_at >= options.decay;
+	return oldest != RUN_NONE && age_of(oldest, now) >= options.decay;
 }
 
 static bool is_overdue(uint32_t now)

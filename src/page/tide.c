@@ -21,7 +21,7 @@ static void begin_fall(struct tide *tide, int64_t from)
 /* What the last fall gave back is needed again. */
 static void regret(struct tide *tide, int64_t from)
 {
-	if (tide->lasts && os_milliseconds() - GET(fell_at) >= options.decay) {
+	if (tide->lasts && os_elapsed(GET(fell_at), os_milliseconds()) >= options.decay) {
 		SET(from, 0);
 		return;
 	}
