@@ -12,11 +12,17 @@
  *   malloc_stress signals    timers that interrupt each thread some thousand times a second
  *   malloc_stress wander     threads that migrate from CPU to CPU all the time
  *   malloc_stress churn      short threads: each inherits objects, leaves objects behind
+ *   malloc_stress large      mostly page runs, which come, grow, shrink and go, while memory goes back
+ *   malloc_stress forks      the same, and children that go on with what their parent's thread had
+ *
+ * A number behind the variant makes it another run: for long searches.
  */
 #include "check.h"
 
+#include <malloc.h>
 #include <time.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
@@ -30,6 +36,9 @@ struct object {
 
 enum { OWNED = 700, MAILBOXES = 64, LARGEST = 6 << 20 };
 
+/* Of larger objects a few bytes of each page are stamped: no part of the library divides one. */
+enum { SPARSE_FROM = 16 << 10, SPARSE_STEP = 4096, SPARSE_BYTES = 16 };
+
 static struct mailbox {
 	pthread_mutex_t lock;
 	struct object object;
@@ -38,14 +47,27 @@ static struct mailbox {
 static struct {
 	unsigned threads;
 	unsigned long operations, generations;
-	bool pinned, signals, wander;
+	size_t owned; /* objects of a thread */
+	uint64_t seed;
+	bool pinned, signals, wander, large, forks;
 } plan;
 
 static unsigned long signals_seen;
 
+/* From 32 KiB to 6 MiB, as many of each doubling; one in eight is small, so that slabs lie between them. */
+static size_t random_large_size(uint64_t *random)
+{
+	if (check_below(random, 8) == 0)
+		return 1 + check_below(random, 32 << 10);
+	size_t least = (size_t)32 << 10 << check_below(random, 8);
+	return least + check_below(random, least < LARGEST - least ? least : LARGEST - least);
+}
+
 /* Mostly small, as programs allocate: a few pages now and then, and rarely MiBs. */
 static size_t random_size(uint64_t *random)
 {
+	if (plan.large)
+		return random_large_size(random);
 	uint64_t dice = check_random(random) >> 40;
 	if (dice % 8 < 5)
 		return 1 + check_below(random, 256);
@@ -58,9 +80,35 @@ static size_t random_size(uint64_t *random)
 	return 1 + check_below(random, LARGEST);
 }
 
+/* The bytes from `offset` on that are stamped as one, and where the next ones are. */
+static size_t stamped(size_t size, size_t offset, size_t *next)
+{
+	size_t bytes = size < SPARSE_FROM ? size : SPARSE_BYTES;
+	*next = offset + (size < SPARSE_FROM ? size : SPARSE_STEP);
+	return bytes < size - offset ? bytes : size - offset;
+}
+
+static void stamp(const struct object *object)
+{
+	for (size_t offset = 0, next; offset < object->size; offset = next) {
+		size_t bytes = stamped(object->size, offset, &next);
+		check_stamp((char *)object->memory + offset, bytes, object->seed + offset);
+	}
+}
+
+/* What was stamped as an object's first bytes, in part or more than there are of it now. */
+static void verify_first(const struct object *object, const void *memory, size_t size)
+{
+	for (size_t offset = 0, next; offset < size; offset = next) {
+		size_t bytes = stamped(object->size, offset, &next);
+		CHECK_STAMP((const char *)memory + offset, bytes < size - offset ? bytes : size - offset,
+			    object->seed + offset);
+	}
+}
+
 static void verify(const struct object *object)
 {
-	CHECK_STAMP(object->memory, object->size, object->seed);
+	verify_first(object, object->memory, object->size);
 }
 
 static void release(struct object *object)
@@ -82,7 +130,7 @@ static void acquire(struct object *object, uint64_t *random)
 		size_t alignment = (size_t)16 << check_below(random, 9);
 		object->memory = aligned_alloc(alignment, size);
 		CHECK((uintptr_t)object->memory % alignment == 0);
-	} else if (kind < 3) {
+	} else if (kind < 3 || (plan.large && kind > 7)) {
 		object->memory = calloc(1, size);
 		CHECK(object->memory);
 		CHECK(check_all_bytes(object->memory, size, 0), "calloc of %zu bytes is not zero", size);
@@ -91,18 +139,23 @@ static void acquire(struct object *object, uint64_t *random)
 	}
 	CHECK(object->memory, "%zu bytes", size);
 	object->size = kind == 3 ? malloc_usable_size(object->memory) : size;
-	check_stamp(object->memory, object->size, object->seed);
+	stamp(object);
 }
 
 static void resize(struct object *object, uint64_t *random)
 {
 	size_t size = random_size(random);
+	/* As a vector grows, or by a little: more often where it is. */
+	if (plan.large && check_below(random, 2))
+		size = 1 + object->size / 2 + check_below(random, object->size + 1);
+	if (size > LARGEST)
+		size = LARGEST;
 	verify(object);
 	void *moved = realloc(object->memory, size);
 	CHECK(moved);
-	CHECK_STAMP(moved, size < object->size ? size : object->size, object->seed);
+	verify_first(object, moved, size < object->size ? size : object->size);
 	*object = (struct object){moved, size, check_random(random)};
-	check_stamp(moved, size, object->seed);
+	stamp(object);
 }
 
 /* Never waits: a mailbox that somebody looks into is left alone. */
@@ -171,10 +224,60 @@ static timer_t start_timer(long period)
 	return timer;
 }
 
+static void work_on(struct object *owned, unsigned long operations, uint64_t *random);
+
+/* A child has what the thread had: it looks at it, and goes on for a while. */
+static void fork_and_work(struct object *owned, uint64_t *random)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		check_watchdog(60);
+		plan.forks = false;
+		for (size_t i = 0; i < plan.owned; i++)
+			if (owned[i].memory)
+				verify(&owned[i]);
+		work_on(owned, 100, random);
+		for (size_t i = 0; i < plan.owned; i++)
+			release(&owned[i]);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %#x", (unsigned)status);
+}
+
+static void work_on(struct object *owned, unsigned long operations, uint64_t *random)
+{
+	for (unsigned long operation = 0; operation < operations; operation++) {
+		struct object *object = &owned[check_below(random, plan.owned)];
+		unsigned choice = (unsigned)check_below(random, 64);
+		if (choice == 0) {
+			burst(random);
+		} else if (choice == 1 && plan.wander) {
+			hop(random);
+		} else if (choice == 1 && plan.pinned) {
+			doze(random);
+		} else if (choice == 1 && plan.forks && check_below(random, 2) == 0) {
+			fork_and_work(owned, random);
+		} else if (choice == 2 && plan.large && check_below(random, 64) == 0) {
+			malloc_trim(0);
+		} else if (choice < (plan.large ? 8 : 20)) {
+			exchange(object, random);
+		} else if (!object->memory) {
+			acquire(object, random);
+		} else if (choice < (plan.large ? 34 : 26)) {
+			resize(object, random);
+		} else {
+			release(object);
+		}
+	}
+}
+
 static void *work(void *argument)
 {
-	uint64_t random = 0x1234567 + (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u;
-	struct object *owned = calloc(OWNED, sizeof *owned);
+	uint64_t random = 0x1234567 + ((uintptr_t)argument + (plan.seed << 32)) * 0x9e3779b97f4a7c15u;
+	struct object *owned = calloc(plan.owned, sizeof *owned);
 	timer_t timer = NULL;
 	CHECK(owned);
 	if (plan.pinned)
@@ -182,29 +285,11 @@ static void *work(void *argument)
 	if (plan.signals) /* periods that share no divisor: the threads' interruptions drift against each
 			     other */
 		timer = start_timer(41000 + 1009 * (long)(uintptr_t)argument);
-	for (unsigned long operation = 0; operation < plan.operations; operation++) {
-		struct object *object = &owned[check_below(&random, OWNED)];
-		unsigned choice = (unsigned)check_below(&random, 64);
-		if (choice == 0) {
-			burst(&random);
-		} else if (choice == 1 && plan.wander) {
-			hop(&random);
-		} else if (choice == 1 && plan.pinned) {
-			doze(&random);
-		} else if (choice < 20) {
-			exchange(object, &random);
-		} else if (!object->memory) {
-			acquire(object, &random);
-		} else if (choice < 26) {
-			resize(object, &random);
-		} else {
-			release(object);
-		}
-	}
+	work_on(owned, plan.operations, &random);
 	if (plan.signals)
 		timer_delete(timer);
 	/* Some of it stays behind for others, the rest goes back. */
-	for (size_t i = 0; i < OWNED; i++) {
+	for (size_t i = 0; i < plan.owned; i++) {
 		if (i % 8 == 0)
 			exchange(&owned[i], &random);
 		release(&owned[i]);
@@ -219,6 +304,7 @@ static void choose_plan(const char *name)
 	plan.operations = check_rounds(200000, 3000000, 1500);
 	plan.threads = cpus + 1 < 16 ? cpus + 1 : 16;
 	plan.generations = 1;
+	plan.owned = OWNED;
 	if (strcmp(name, "crowd") == 0) {
 		plan.threads = check_valgrind() ? 6 : 8 * plan.threads;
 		plan.operations /= 8;
@@ -236,6 +322,14 @@ static void choose_plan(const char *name)
 		plan.threads = check_valgrind() ? 3 : 8;
 		plan.generations = check_valgrind() ? 4 : 60;
 		plan.operations /= 100;
+	} else if (strcmp(name, "large") == 0) {
+		plan.large = true;
+		plan.owned = 24;
+		plan.operations /= 32;
+	} else if (strcmp(name, "forks") == 0) {
+		plan.large = plan.forks = true;
+		plan.owned = 8;
+		plan.operations /= 80;
 	} else {
 		CHECK(strcmp(name, "plain") == 0, "no variant '%s'", name);
 	}
@@ -244,6 +338,7 @@ static void choose_plan(const char *name)
 int main(int argc, char **argv)
 {
 	choose_plan(argc > 1 ? argv[1] : "plain");
+	plan.seed = argc > 2 ? strtoul(argv[2], NULL, 0) : 0;
 	check_watchdog(120);
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
