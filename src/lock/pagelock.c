@@ -52,9 +52,13 @@ enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
 /*
  * Looks of a newcomer: fewer than the spinlock's, whose owner pays for a waiter that sleeps.  With eight
  * threads on two CPUs, as many as there left two of them taking the lock from each other (`bench locks`, 50
- * in, 50 out). Where others wait already: some microseconds.
+ * in, 50 out).  Where others wait already, few and far apart: some microseconds, see spin_for_lock.
  */
-enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = 4 };
+enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = LOCK_LOOKS / 6 };
+#define BACKOFF_IN_A_CROWD                                                                                   \
+	{                                                                                                    \
+		LOOKS_IN_A_CROWD, LOCK_PAUSES                                                                \
+	}
 
 enum waiter_state {
 	WAITING, /* queued, awake */
@@ -406,10 +410,10 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 }
 
 /*
- * Looks for a free lock for a short while; where others wait already, for a very short while.  Their waker is
- * somebody who runs or will run, and a CPU that does not look is one that they can have: measured with more
- * threads than CPUs, one owner that is left alone gets more done than two CPUs that take the lock from each
- * other.
+ * Looks for a free lock for a short while; where others wait already, for a very short while, and with long
+ * pauses from the start.  Their waker is somebody who runs or will run, and a CPU that does not look is one
+ * that they can have: measured with more threads than CPUs, one owner that is left alone gets more done than
+ * two CPUs that take the lock from each other.
  */
 static bool spin_for_lock(struct cpuslab_pagelock *lock, const struct queue *queue)
 {
@@ -422,11 +426,23 @@ static bool spin_for_lock(struct cpuslab_pagelock *lock, const struct queue *que
 			return false;
 		if (!(value & CPUSLAB_PAGELOCK_LOCKED) && cpuslab_pagelock_lock_fast(lock, value))
 			return true;
-		if (backoff.looks + LOOKS_IN_A_CROWD <= LOOKS &&
-		    __atomic_load_n(&queue->crowd, __ATOMIC_RELAXED) > 0)
-			return false;
+		if (backoff.looks > LOOKS_IN_A_CROWD && __atomic_load_n(&queue->crowd, __ATOMIC_RELAXED) > 0)
+			backoff = (struct lock_backoff)BACKOFF_IN_A_CROWD;
 	} while (lock_back_off(&backoff));
 	return false;
+}
+
+/*
+ * For a waiter that was woken, before it returns to the guard: while it looks, passers-by lock and unlock at
+ * full speed (rule 4).  Without this the owner of a lock that is nearly always held woke one after every few
+ * turns, only for it to queue again.
+ */
+static void look_for_free_lock(const uint8_t *byte)
+{
+	struct lock_backoff backoff = BACKOFF_IN_A_CROWD;
+
+	while ((__atomic_load_n(byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_LOCKED) && lock_back_off(&backoff))
+		;
 }
 
 static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct timespec *deadline)
@@ -438,6 +454,8 @@ static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct times
 		/* Among the owed, first come, first served. */
 		struct waiters *list = lost >= allowed ? &queue->owed : &queue->patient;
 
+		if (lost > 0)
+			look_for_free_lock(byte);
 		if (take_or_queue(queue, byte, &waiter, list, lost > 0) == TAKEN)
 			return 0;
 		if (!wait_until_told(&waiter, deadline) && leave_queue(&waiter, list, queue))
