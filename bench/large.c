@@ -22,7 +22,7 @@
 
 /* ======== in the worker ======== */
 
-enum { PAGE = 4096, RING = 4, REPETITIONS = 3, REPETITION_BYTES = 32 << 20, REPETITION_STEPS = 256 };
+enum { PAGE = 4096, RING = 4, REPETITIONS = 3, REPETITION_BYTES = 32 << 20, REPETITION_STEPS = 4096 };
 
 /* CPU time after which a worker begins no further repetition. */
 static const double ENOUGH = 0.06;

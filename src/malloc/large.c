@@ -23,8 +23,9 @@ static uint64_t allocs, frees;
 
 void large_calls(uint64_t *alloc_calls, uint64_t *free_calls)
 {
-	*alloc_calls = __atomic_load_n(&allocs, __ATOMIC_RELAXED);
-	*free_calls = __atomic_load_n(&frees, __ATOMIC_RELAXED);
+	page_standby_calls(alloc_calls, free_calls);
+	*alloc_calls += __atomic_load_n(&allocs, __ATOMIC_RELAXED);
+	*free_calls += __atomic_load_n(&frees, __ATOMIC_RELAXED);
 }
 
 void large_show(void (*show)(const char *name, uintptr_t value, size_t size))
@@ -98,8 +99,25 @@ void *large_alloc_to_grow(size_t size)
 	return object;
 }
 
+/* Nobody looks at each object, so that it may come and go without the page lock. */
+static bool is_plain(void)
+{
+	return __builtin_expect(!large_is_checked() && !profile_is_on(), 1);
+}
+
+void *large_alloc_again(size_t size)
+{
+	return is_plain() ? page_take_standby(pages_for(size)) : NULL;
+}
+
 void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 {
+	void *again = alignment <= PAGE_BYTES ? large_alloc_again(size) : NULL;
+
+	if (again) {
+		*zeroed = false;
+		return again;
+	}
 	begin_alloc();
 	if (large_is_checked() && large_check_fails())
 		return NULL;
@@ -111,6 +129,11 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 	}
 	note(object, size);
 	return object;
+}
+
+bool large_free_again(void *object)
+{
+	return (uintptr_t)object % PAGE_BYTES == 0 && is_plain() && page_put_standby(object);
 }
 
 void large_free(void *object, size_t stated)

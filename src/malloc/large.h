@@ -16,10 +16,14 @@ enum { LARGE_RUN_MAX = 1 << 30 };
 
 /* NULL when there is no memory, even after everything that can be given back was. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
+/* The same, if one was freed a moment ago that is expected back (see page_take_standby); else NULL. */
+void *large_alloc_again(size_t size);
 /* For an object that has outgrown its place: one where it can grow. */
 void *large_alloc_to_grow(size_t size);
 /* A mapping of its own whatever the size, which can grow without a copy. */
 void *large_alloc_mapping(size_t size);
+/* Frees an object in a large run, if it is expected to be asked for again at once; else false. */
+bool large_free_again(void *object);
 /* Frees any pointer that no cache owns; aborts on one that is nobody's.  `stated` as in check_free. */
 void large_free(void *object, size_t stated);
 /* The bytes of its pages; 0 for a pointer that is not the start of a large object. */

@@ -112,8 +112,15 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 	return malloc_large(size);
 }
 
-static void *malloc_slow(size_t size)
+static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
+	/* Blocks of one size that come and go need no more than this. */
+	if (size > SIZE_CLASS_MAX && likely(process_enter())) {
+		void *object = size <= PTRDIFF_MAX ? large_alloc_again(size) : NULL;
+
+		if (likely(object))
+			return object;
+	}
 	return unlikely(options.hardened) ? malloc_hardened(size) : malloc_usual(size);
 }
 
@@ -193,8 +200,11 @@ static __attribute__((noinline)) void free_sized_hardened(void *object, size_t s
 	free_hardened(object, size);
 }
 
-static void free_slow(void *object)
+static __attribute__((noinline)) void free_slow(void *object)
 {
+	if (page_is_heap(object) && page_id(object) == PAGE_LARGE && likely(process_enter()) &&
+	    likely(large_free_again(object)))
+		return;
 	if (unlikely(options.hardened))
 		free_unsized_hardened(object);
 	else

@@ -126,6 +126,15 @@ bool page_hollow(void *first, size_t pages);
 /* By how many there are more of them, or fewer: they count as used, but take no memory until touched. */
 void page_count_hollow(long more);
 
+/*
+ * Without the lock, where a program allocates and frees a length by turns: a large run of just so many pages,
+ * as it was freed, or NULL; and to free a large run so, or false.
+ */
+void *page_take_standby(size_t pages);
+bool page_put_standby(void *run);
+/* How many calls of these two have been of use. */
+void page_standby_calls(uint64_t *takes, uint64_t *puts);
+
 /* The length of the large run that starts at `run`. */
 size_t page_large_pages(const void *run);
 /* Grows or shrinks a large run where it is; false when the pages after it are not free. */

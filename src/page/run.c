@@ -10,6 +10,7 @@
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/run.h"
+#include "page/standby.h"
 #include "page/tide.h"
 
 /*
@@ -173,12 +174,20 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	given_back -= regretted;
 }
 
+/* Bytes in large objects: what stands by is none. */
+static int64_t large_bytes(void)
+{
+	size_t runs, pages = standby_pages(&runs);
+
+	return (int64_t)(large_pages - pages) << PAGE_SHIFT;
+}
+
 /* Large objects have become more, or longer. */
 static void note_large(uint32_t pages)
 {
 	large_pages += pages;
 	large_freed = false;
-	tide_rose(&large_tide, (int64_t)large_pages << PAGE_SHIFT);
+	tide_rose(&large_tide, large_bytes());
 }
 
 /*
@@ -193,7 +202,10 @@ static void note_large_freed(uint32_t pages)
 
 	large_pages -= pages;
 	large_freed = true;
-	if ((!replaced || !large_pages) && tide_fell(&large_tide, (int64_t)large_pages << PAGE_SHIFT))
+
+	int64_t bytes = large_bytes();
+
+	if ((!replaced || !bytes) && tide_fell(&large_tide, bytes))
 		ebbing = true;
 }
 
@@ -377,6 +389,30 @@ static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state stat
 	insert(first, pages, state, freed_at);
 }
 
+/* Ends of a large run that is free from now on. */
+static void unmark_large(uint32_t first, uint32_t pages)
+{
+	/* The end first: page_repair() trusts the beginning of a large run. */
+	set_id(first + pages - 1, PAGE_FREE);
+	set_id(first, PAGE_FREE);
+	large_runs--;
+}
+
+/* What stands by is free as any other run.  Whether there was anything. */
+static bool recall_standby(void)
+{
+	uint32_t first, pages;
+	bool any = false;
+
+	while ((pages = standby_recall(&first))) {
+		large_pages -= pages;
+		unmark_large(first, pages);
+		insert_coalesced(first, pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+		any = true;
+	}
+	return any;
+}
+
 /* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
 
 /* The start of the free run that ends before `page`, where a run starts; RUN_NONE if there is none. */
@@ -535,6 +571,8 @@ static uint32_t take_pages_to_grow(uint32_t pages, uint32_t *fresh)
 	uint32_t found = widest(&bins[RUN_DIRTY], 2 * pages);
 
 	*fresh = 0;
+	if (found == RUN_NONE && recall_standby())
+		found = widest(&bins[RUN_DIRTY], 2 * pages);
 	if (found != RUN_NONE)
 		return carve(found, pages, 1);
 	found = widest(&bins[RUN_CLEAN], 2 * pages);
@@ -550,6 +588,8 @@ static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 
 	*fresh = 0;
+	if (found == RUN_NONE && recall_standby())
+		found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 	if (found != RUN_NONE)
 		return carve(found, pages, alignment);
 	if (alignment == 1 && pages >= SPAN_LEAST) {
@@ -685,6 +725,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
 		note_large(pages);
+		standby_taken(pages);
 		large_runs++;
 		if (fresh >= BLOCK_PAGES)
 			block_large(first, pages);
@@ -745,10 +786,10 @@ void page_free(void *address, size_t length)
 	lock_pages();
 	if (*map_at(first) == PAGE_LARGE) {
 		note_large_freed(pages);
-		large_runs--;
-		/* The end first: page_repair() trusts the beginning of a large run. */
-		set_id(first + pages - 1, PAGE_FREE);
-		set_id(first, PAGE_FREE);
+		standby_freed(pages);
+		unmark_large(first, pages);
+		if (ebbing)
+			(void)recall_standby();
 	} else {
 		mark(first, pages, PAGE_FREE);
 	}
@@ -836,6 +877,8 @@ bool page_large_resize(void *address, size_t wanted)
 		note_large_freed(old - pages);
 		done = true;
 	} else {
+		(void)recall_standby();
+
 		uint32_t next = first + old, needed = pages - old, end = span_end(next), fresh = 0;
 
 		if (needed == 0) {
@@ -867,6 +910,11 @@ bool page_large_resize(void *address, size_t wanted)
 
 void page_purge(bool all)
 {
+	if (all) {
+		lock_pages();
+		(void)recall_standby();
+		unlock_pages();
+	}
 	purge_runs(all, all ? SIZE_MAX : PAGE_PURGE_MOST);
 	huge_purge(all);
 }
@@ -875,6 +923,8 @@ void page_tick(void)
 {
 	lock_pages();
 	fade();
+	(void)recall_standby();
+	standby_forget();
 	unlock_pages();
 	page_purge(false);
 }
@@ -883,6 +933,7 @@ void page_ebb(void)
 {
 	lock_pages();
 	ebbing = true;
+	(void)recall_standby();
 	unlock_pages();
 	page_purge(false);
 }
@@ -945,6 +996,7 @@ void run_repair(bool orphans)
 	}
 	oldest = newest = RUN_NONE;
 	large_pages = large_runs = retired = 0;
+	standby_repair();
 
 	uint32_t now = (uint32_t)os_milliseconds(), start = 0;
 	for (uint32_t page = 0; page <= top;) {
@@ -995,11 +1047,14 @@ void page_statistics(struct page_statistics *statistics)
 {
 	*statistics = (struct page_statistics){0};
 	lock_pages();
+
+	size_t runs, pages = standby_pages(&runs);
+
 	statistics->heap_pages = top;
-	statistics->used_pages = used_pages();
-	statistics->large_pages = large_pages;
-	statistics->large_runs = large_runs;
-	statistics->dirty_pages = free_pages[RUN_DIRTY];
+	statistics->used_pages = used_pages() - pages;
+	statistics->large_pages = large_pages - pages;
+	statistics->large_runs = large_runs - runs;
+	statistics->dirty_pages = free_pages[RUN_DIRTY] + pages;
 	statistics->purged_pages_total = purged_total;
 	statistics->lock_acquires = lock_acquires;
 	statistics->metadata_bytes = metadata_bytes();

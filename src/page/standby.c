@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/standby.h"
+
+#include <sys/single_threaded.h>
+
+#include "options/options.h"
+#include "page/layout.h"
+#include "page/page.h"
+#include "page/run.h"
+
+enum {
+	WORDS = 8,
+	EARNED = 32, /* after what block.h learns of a size by its first frees */
+	TURNS = 1024,
+	PAGES_BITS = 20,
+	TURNS_BITS = 12,
+};
+
+/* By length.  From bit 0: how often a run was put here since the word was cleared; its pages; its first page.
+ */
+static uint64_t words[WORDS] __attribute__((aligned(64)));
+/* The one length for which a word is; 0 for none. */
+static uint32_t expected[WORDS];
+
+static unsigned place_of(size_t pages)
+{
+	return (unsigned)(pages * 0x9e3779b97f4a7c15u >> 61);
+}
+
+static uint64_t turns_of(uint64_t word)
+{
+	return word & ((1u << TURNS_BITS) - 1);
+}
+
+static uint32_t pages_of(uint64_t word)
+{
+	return (uint32_t)(word >> TURNS_BITS) & ((1u << PAGES_BITS) - 1);
+}
+
+static uint32_t first_of(uint64_t word)
+{
+	return (uint32_t)(word >> (TURNS_BITS + PAGES_BITS));
+}
+
+static uint64_t word_at(unsigned place)
+{
+	return __atomic_load_n(&words[place], __ATOMIC_RELAXED);
+}
+
+/*
+ * With one thread it takes no exchange, which is half of what a block that comes and goes costs.  A signal
+ * handler that came in between might take the same run; it would as well find the page lock held.
+ */
+static bool exchange(unsigned place, uint64_t old, uint64_t word)
+{
+	if (__libc_single_threaded) {
+		__atomic_store_n(&words[place], word, __ATOMIC_RELAXED);
+		return true;
+	}
+	return __atomic_compare_exchange_n(&words[place], &old, word, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
+/* The entry of a run's first page. */
+static void mark(uint32_t first, enum page_id id)
+{
+	__atomic_store_n(&page_front.map[page_front.heap_page + first], (uint16_t)id, __ATOMIC_RELEASE);
+}
+
+void *page_take_standby(size_t pages)
+{
+	unsigned place = place_of(pages);
+	uint64_t word = word_at(place);
+
+	/* The length is read with the place: whatever came and went since, these pages are what this takes.
+	 */
+	if (pages_of(word) != pages || !pages || !exchange(place, word, turns_of(word)))
+		return NULL;
+	/* Until here a second free of it has found no object. */
+	mark(first_of(word), PAGE_LARGE);
+	return layout.heap.base + ((size_t)first_of(word) << PAGE_SHIFT);
+}
+
+bool page_put_standby(void *run)
+{
+	uint32_t first = (uint32_t)(page_of(run) - page_front.heap_page);
+	size_t pages = ((const struct run *)layout.runs.base)[first].pages;
+	unsigned place = place_of(pages);
+	uint64_t word = word_at(place);
+
+	if (__atomic_load_n(&expected[place], __ATOMIC_RELAXED) != pages || word >= TURNS)
+		return false;
+	/* Before it is in the word, where it is anybody's. */
+	mark(first, PAGE_TRANSIT);
+	if (exchange(place, word, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (word + 1)))
+		return true;
+	mark(first, PAGE_LARGE);
+	return false;
+}
+
+/* What is known of a place's length. */
+static struct lesson {
+	uint32_t pages; /* of the last run that was freed the usual way */
+	uint32_t turns; /* how often a free of it was followed by an allocation of it */
+	bool freed;
+	bool asked; /* since the last tick */
+} lessons[WORDS];
+
+/* Of words that were cleared since. */
+static uint64_t takes_before, puts_before;
+
+/* Takes the turns of a word, and the run that may be there. */
+static uint64_t clear(unsigned place)
+{
+	uint64_t word = __atomic_exchange_n(&words[place], 0, __ATOMIC_ACQ_REL);
+	uint64_t puts = turns_of(word), takes = puts - (pages_of(word) != 0);
+
+	lessons[place].asked |= takes > 0;
+	__atomic_fetch_add(&puts_before, puts, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&takes_before, takes, __ATOMIC_RELAXED);
+	return word;
+}
+
+static void expect(unsigned place, uint32_t pages)
+{
+	__atomic_store_n(&expected[place], pages, __ATOMIC_RELAXED);
+}
+
+void standby_freed(uint32_t pages)
+{
+	unsigned place = place_of(pages);
+	struct lesson *lesson = &lessons[place];
+
+	if (lesson->pages != pages) {
+		*lesson = (struct lesson){.pages = pages};
+		expect(place, 0);
+	}
+	lesson->freed = true;
+	/* The usual way because it was time: the next may stand by again. */
+	if (word_at(place) == TURNS)
+		(void)clear(place);
+}
+
+void standby_taken(uint32_t pages)
+{
+	unsigned place = place_of(pages);
+	struct lesson *lesson = &lessons[place];
+
+	if (lesson->pages != pages)
+		return;
+	lesson->asked = true;
+	lesson->turns = lesson->freed ? lesson->turns + 1 : 0;
+	lesson->freed = false;
+	/* Who wants freed memory to go back at once, or not to be used again soon, has no use for this. */
+	if (lesson->turns == EARNED && options.decay && pages <= options.dirty >> PAGE_SHIFT &&
+	    pages < 1u << PAGES_BITS && !huge_is_isolated())
+		expect(place, pages);
+}
+
+uint32_t standby_recall(uint32_t *first)
+{
+	for (unsigned place = 0; place < WORDS; place++) {
+		if (!pages_of(word_at(place)))
+			continue;
+
+		uint64_t word = clear(place);
+
+		*first = first_of(word);
+		/* Another thread may have taken it first. */
+		if (pages_of(word))
+			return pages_of(word);
+	}
+	return 0;
+}
+
+size_t standby_pages(size_t *runs)
+{
+	size_t pages = 0;
+
+	*runs = 0;
+	for (unsigned place = 0; place < WORDS; place++) {
+		uint32_t here = pages_of(word_at(place));
+
+		pages += here;
+		*runs += here != 0;
+	}
+	return pages;
+}
+
+void standby_forget(void)
+{
+	for (unsigned place = 0; place < WORDS; place++) {
+		struct lesson *lesson = &lessons[place];
+
+		if (!lesson->asked) {
+			lesson->turns = 0;
+			expect(place, 0);
+		}
+		lesson->asked = false;
+	}
+}
+
+void standby_repair(void)
+{
+	for (unsigned place = 0; place < WORDS; place++)
+		(void)clear(place);
+}
+
+void page_standby_calls(uint64_t *takes, uint64_t *puts)
+{
+	uint64_t taken = __atomic_load_n(&takes_before, __ATOMIC_RELAXED);
+	uint64_t put = __atomic_load_n(&puts_before, __ATOMIC_RELAXED);
+
+	for (unsigned place = 0; place < WORDS; place++) {
+		uint64_t word = word_at(place);
+
+		put += turns_of(word);
+		taken += turns_of(word) - (pages_of(word) != 0);
+	}
+	*takes = taken;
+	*puts = put;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_standby: a block that comes and goes does so without the page lock, is found when it is freed twice,
+ * and keeps nothing from others: its run is free for whatever is asked for, when memory is given back, and in
+ * a forked child, and no two threads ever have it at once.
+ */
+#include "check.h"
+
+#include "options/options.h"
+#include "page/page.h"
+
+enum { BLOCK = 1 << 20, LEARN = 64, PAIRS = 10000, PAGES = BLOCK / PAGE_BYTES };
+
+static struct page_statistics statistics(void)
+{
+	struct page_statistics now;
+	page_statistics(&now);
+	return now;
+}
+
+/* The same block by turns, written; returns where it was last. */
+static char *come_and_go(unsigned times, size_t bytes)
+{
+	char *block = NULL;
+	for (unsigned i = 0; i < times; i++) {
+		CHECK((block = malloc(bytes)));
+		memset(block, 1, 16);
+		block[bytes - 1] = 1;
+		free(block);
+	}
+	return block;
+}
+
+/* Page locks that so many pairs take, no more of them than is normal for two statistics. */
+static size_t locks_of(unsigned pairs, size_t bytes)
+{
+	size_t before = statistics().lock_acquires;
+	(void)come_and_go(pairs, bytes);
+	return statistics().lock_acquires - before;
+}
+
+static void test_without_lock(void)
+{
+	(void)come_and_go(LEARN, BLOCK);
+	struct page_statistics before = statistics();
+	struct cpuslab_counters calls_before = check_counters();
+	size_t locks = locks_of(PAIRS, BLOCK);
+	struct cpuslab_counters calls = check_counters();
+	struct page_statistics after = statistics();
+	CHECK(locks < PAIRS / 100, "%zu page locks", locks);
+	CHECK(calls.alloc_misses - calls_before.alloc_misses == PAIRS);
+	CHECK(calls.free_misses - calls_before.free_misses == PAIRS);
+	CHECK(after.large_runs == before.large_runs && after.large_pages == before.large_pages);
+	CHECK(after.used_pages == before.used_pages && after.dirty_pages == before.dirty_pages);
+}
+
+/* Blocks of several lengths at once, as a program has them that works on pictures. */
+static void frame(void)
+{
+	static const size_t lengths[] = {300 << 10, 700 << 10, 3 << 20, 5 << 20};
+	char *blocks[4];
+	for (unsigned k = 0; k < 4; k++) {
+		CHECK((blocks[k] = malloc(lengths[k])));
+		blocks[k][0] = blocks[k][lengths[k] - 1] = (char)k;
+	}
+	for (unsigned k = 0; k < 4; k++) {
+		CHECK(blocks[k][0] == (char)k && blocks[k][lengths[k] - 1] == (char)k);
+		free(blocks[k]);
+	}
+}
+
+static void test_lengths(void)
+{
+	for (unsigned i = 0; i < LEARN; i++)
+		frame();
+	size_t before = statistics().lock_acquires;
+	for (unsigned i = 0; i < PAIRS / 4; i++)
+		frame();
+	size_t locks = statistics().lock_acquires - before;
+	CHECK(locks < PAIRS / 50, "%zu page locks", locks);
+}
+
+static void free_twice(void *argument)
+{
+	char *volatile block = come_and_go(LEARN, BLOCK);
+	(void)argument;
+	free(block);
+}
+
+static void test_second_free(void)
+{
+	char text[2048];
+	int status = check_child(free_twice, NULL, text, sizeof text);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status %d", status);
+	CHECK(strstr(text, "already free"), "%s", text);
+}
+
+static void test_serves_others(void)
+{
+	malloc_trim(0);
+	char *block = come_and_go(LEARN, BLOCK);
+	size_t top = statistics().heap_pages;
+	char *other = malloc(BLOCK / 2);
+	CHECK(other >= block && other < block + BLOCK && statistics().heap_pages == top);
+	free(other);
+}
+
+static void test_given_back(void)
+{
+	char *block = come_and_go(LEARN, BLOCK);
+	malloc_trim(0);
+	CHECK(check_all_bytes(block, BLOCK, 0));
+	CHECK(statistics().dirty_pages == 0);
+	(void)come_and_go(LEARN, BLOCK);
+	page_tick();
+	CHECK(statistics().large_runs == 0);
+	page_ebb();
+	CHECK(statistics().dirty_pages <= statistics().used_pages);
+}
+
+/* What a tick finds that nobody asked for has to be learned anew. */
+static void test_forgotten(void)
+{
+	(void)come_and_go(LEARN, BLOCK);
+	CHECK(locks_of(4, BLOCK) <= 1);
+	page_tick();
+	CHECK(locks_of(4, BLOCK) <= 3);
+	page_tick(); /* it was asked for since the last one */
+	page_tick();
+	CHECK(locks_of(4, BLOCK) >= 8);
+}
+
+static void test_not_where_memory_goes_back(void)
+{
+	size_t decay = options.decay, dirty = options.dirty;
+	options.decay = 0;
+	(void)come_and_go(LEARN, 3 * BLOCK);
+	CHECK(locks_of(4, 3 * BLOCK) >= 8);
+	options.decay = decay;
+	options.dirty = 2 * BLOCK;
+	(void)come_and_go(LEARN, 5 * BLOCK);
+	CHECK(locks_of(4, 5 * BLOCK) >= 8);
+	options.dirty = dirty;
+}
+
+/* A child that makes its lists anew finds the run there, once. */
+static void test_fork(void)
+{
+	(void)come_and_go(LEARN, BLOCK);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		page_repair(true);
+		CHECK(statistics().large_runs == 0);
+		char *one = malloc(BLOCK), *two = malloc(BLOCK);
+		CHECK(one && two && (one + BLOCK <= two || two + BLOCK <= one));
+		CHECK(statistics().large_runs == 2 && statistics().large_pages == 2 * PAGES);
+		free(one);
+		free(two);
+		CHECK(statistics().large_runs == 0);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+static bool done;
+
+/* Each writes a value of its own at both ends, and finds it there. */
+static void *own(void *argument)
+{
+	uint64_t mine = (uintptr_t)argument;
+	for (unsigned i = 0; i < PAIRS; i++) {
+		char *block = malloc(BLOCK);
+		volatile uint64_t *first = (uint64_t *)(void *)block, *last = first + BLOCK / 8 - 1;
+		CHECK(block);
+		*first = *last = mine;
+		if (i % 16 == 0)
+			sched_yield();
+		CHECK(*first == mine && *last == mine);
+		free(block);
+	}
+	return NULL;
+}
+
+/* What stands by is taken away meanwhile. */
+static void *recall(void *argument)
+{
+	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
+		page_tick();
+		free(malloc(BLOCK / 2));
+		sched_yield();
+	}
+	return argument;
+}
+
+static void test_threads(void)
+{
+	enum { THREADS = 3 };
+	pthread_t threads[THREADS], other = check_thread(recall, NULL);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(own, (void *)(i + 1));
+	for (unsigned i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
+	check_join(other);
+	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
+	/* With threads about it takes exchanges, and no locks either. */
+	(void)come_and_go(LEARN, BLOCK);
+	CHECK(locks_of(PAIRS, BLOCK) < PAIRS / 100);
+}
+
+int main(void)
+{
+	check_watchdog(100);
+	test_without_lock();
+	test_lengths();
+	test_second_free();
+	test_serves_others();
+	test_given_back();
+	test_forgotten();
+	test_not_where_memory_goes_back();
+	test_fork();
+	test_threads();
+	return 0;
+}
