@@ -169,6 +169,26 @@ static void run_large_inside(void)
 	free(object);
 }
 
+static void run_large_realloc_inside(void)
+{
+	char *object = hide(malloc(LARGE));
+
+	object[LARGE / 2] = 1;
+	char *other = hide(realloc(object + LARGE / 2, LARGE));
+
+	CHECK(object[LARGE / 2] == 1 && malloc_usable_size(other) >= LARGE);
+	memset(other, 2, LARGE);
+	CHECK(object[LARGE / 2] == 1);
+	free(other);
+	free(object);
+}
+
+static void run_large_realloc_freed(void)
+{
+	free(hide(malloc(LARGE)));
+	free(realloc(hidden, 200));
+}
+
 static void run_large_validate(void)
 {
 	char *object = hide(calloc(1, LARGE));
@@ -229,6 +249,8 @@ static void run_all(void)
 	run_large_sized();
 	run_large_double();
 	run_large_inside();
+	run_large_realloc_inside();
+	run_large_realloc_freed();
 	run_large_validate();
 	run_sized();
 	run_double();
@@ -324,6 +346,10 @@ static const struct run {
 	 "\nAllocated in "},
 	{"large_inside_zones", run_large_inside, "FZPU", "", "BUG malloc-large: Invalid object pointer",
 	 "requested=1048676 allocated"},
+	{"large_realloc_inside", run_large_realloc_inside, "FU", "",
+	 "BUG malloc-large: Invalid object pointer", "\nAllocated in "},
+	{"large_realloc_freed", run_large_realloc_freed, "FZPU", "", "BUG malloc-large: Object already free",
+	 "\nFreed in "},
 	{"large_unchecked", run_large_overflow, "FZ,malloc-112", "", NULL, NULL},
 	{"sized", run_sized, "F", "", "BUG malloc-112: Wrong size of a sized free", "requested=100"},
 	{"double", run_double, "FU", "", "BUG malloc-112: Object already free", "\nFreed in "},

@@ -360,6 +360,17 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 }
 
 /*
+ * Of what is no object that the program has: where large ones are debugged it is reported as its free would
+ * be, and who goes on after that gets new memory.
+ */
+static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_t size)
+{
+	if (!large_is_checked() || large_check_free(object, SIZE_MAX))
+		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
+	return malloc(size);
+}
+
+/*
  * For an object that has outgrown its place, and may grow again.  A run of pages does so without a copy where
  * free pages follow, as they often do at the end of the heap.  A mapping of its own can move without one,
  * which pays where the copy would cost more than the page faults of all that is new.
@@ -394,8 +405,8 @@ static __attribute__((noinline)) void *realloc_special(void *object, size_t size
 
 	size_t usable = likely(cache) ? magazine_usable(cache, object) : usable_size(object);
 
-	if (!usable)
-		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
+	if (unlikely(!usable))
+		return realloc_invalid(object, size);
 	if (stays(size, usable) && usable <= SIZE_CLASS_MAX)
 		return object;
 	if (!cache && large_bytes(object)) {
