@@ -22,7 +22,8 @@ static void use(void *object, size_t size, size_t alignment)
 	CHECK(object && (uintptr_t)object % alignment == 0, "%zu bytes aligned to %zu at %p", size, alignment,
 	      object);
 	/* Beyond the classes it is pages, and what shrinks to half of that stays there. */
-	CHECK(size > 128 << 10 ? malloc_usable_size(object) >= size : malloc_usable_size(object) == size,
+	CHECK(size > 128 << 10 || alignment > 4096 ? malloc_usable_size(object) >= size
+						   : malloc_usable_size(object) == size,
 	      "%zu bytes, usable %zu", size, malloc_usable_size(object));
 	memset(object, 0xff, size);
 }
@@ -76,6 +77,11 @@ static void run_right(void)
 	large = aligned_alloc(1 << 20, LARGE);
 	use(large, LARGE, 1 << 20);
 	free_aligned_sized(large, 1 << 20, LARGE);
+	/* Large by its alignment alone; how large it is a realloc changes, by however little. */
+	large = aligned_alloc(1 << 20, 1749);
+	use(large, 1749, 1 << 20);
+	CHECK((large = realloc(large, 1700)) && check_all_bytes(large, 1700, 0xff));
+	free_sized(large, 1700);
 	CHECK(cpuslab_validate("malloc-*") == 0 && cpuslab_validate("malloc-112") == 0);
 }
 

@@ -168,6 +168,19 @@ static void test_guard_page(size_t slot)
 		free(objects[i]);
 }
 
+/* ---- what realloc says of large objects ---------------------------------------------------------------- */
+
+static void test_resized_large(void)
+{
+	/* Large by the alignment, but not too large to stay where it is. */
+	char *object = aligned_alloc(1 << 20, 1749);
+
+	memset(object, 1, 1749);
+	object = realloc(object, 1700);
+	CHECK(object && malloc_usable_size(object) == 1700 && check_all_bytes(object, 1700, 1));
+	free_sized(object, 1700);
+}
+
 int main(void)
 {
 	if (!check_hardened()) {
@@ -184,5 +197,6 @@ int main(void)
 	test_quarantine(1 << 14);
 	test_guard_page(1024);
 	test_guard_page(2048);
+	test_resized_large();
 	return 0;
 }

@@ -187,9 +187,6 @@ size_t large_granted(size_t size)
 
 static void *resize(void *object, size_t size)
 {
-	/* A debugged object is copied, as an object of a class is. */
-	if (large_is_checked())
-		return NULL;
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
 	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;

@@ -279,6 +279,20 @@ bool large_check_free(void *object, size_t stated)
 	return true;
 }
 
+bool large_check_resize(void *object, size_t bytes, size_t requested)
+{
+	struct lone *lone = find(object);
+
+	if (requested > bytes)
+		return false;
+	if (lone) {
+		struct check_place place = place_of(lone);
+
+		check_resize(&lone->checks, &place, object, (uint32_t)requested);
+	}
+	return true;
+}
+
 size_t large_check_usable(const void *object, size_t bytes)
 {
 	const struct lone *lone = find(object);

@@ -359,6 +359,17 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 	return move_to(moved, object, size < before ? size : before);
 }
 
+/* A large one that is debugged: it moves, so that its pages are out of reach, while there is memory. */
+static void *realloc_large_checked(void *object, size_t size)
+{
+	size_t before = large_usable(object);
+	void *moved = malloc(size);
+
+	if (!moved)
+		return large_check_resize(object, large_bytes(object), size) ? object : out_of_memory();
+	return move_to(moved, object, size < before ? size : before);
+}
+
 /*
  * Of what is no object that the program has: where large ones are debugged it is reported as its free would
  * be, and who goes on after that gets new memory.
@@ -402,6 +413,8 @@ static __attribute__((noinline)) void *realloc_special(void *object, size_t size
 		return realloc_checked(cache, object, size);
 	if (unlikely(cache && magazine_is_hardened(cache)))
 		return realloc_hardened(cache, object, size);
+	if (unlikely(!cache && large_is_checked() && large_bytes(object)))
+		return realloc_large_checked(object, size);
 
 	size_t usable = likely(cache) ? magazine_usable(cache, object) : usable_size(object);
 
