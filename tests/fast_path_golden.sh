@@ -6,25 +6,13 @@
 #
 #   tests/fast_path_golden.sh            compare (release build by gcc on x86-64; skipped with 77 elsewhere)
 #   tests/fast_path_golden.sh --update   write the golden file anew
-#
-# CPUSLAB_BUILD is the build folder (default: build).
 set -eu
 
-here=$(cd "$(dirname "$0")" && pwd)
-build=${CPUSLAB_BUILD:-$here/../build}
-skip() {
-	echo "skipped: $*"
-	exit 77
-}
-[ "$(uname -m)" = x86_64 ] || skip "not x86-64"
-[ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || skip "a ${CPUSLAB_BUILD_TYPE} build"
-[ "${CPUSLAB_COMPILER:-GNU}" = GNU ] || skip "compiled by ${CPUSLAB_COMPILER}"
-[ -z "${CPUSLAB_SANITIZE:-}" ] || skip "a sanitizer build"
-command -v objdump >/dev/null || skip "no objdump"
-command -v python3 >/dev/null || skip "no python3"
-[ -e "$build/libcpuslab.so" ] || { echo "no library in $build" >&2; exit 1; }
+# shellcheck source=shared/as_shipped.sh
+. "$(dirname "$0")/shared/as_shipped.sh"
+needs objdump python3
 
-exec python3 - "$build/libcpuslab.so" "$here/golden/fast_path.x86_64.txt" "${1:-}" <<'PYTHON'
+exec python3 - "$library" "$here/golden/fast_path.x86_64.txt" "${1:-}" <<'PYTHON'
 import difflib, re, subprocess, sys
 
 library, golden_path, update = sys.argv[1:4]

@@ -329,7 +329,7 @@ static void choose_plan(const char *name)
 	} else if (strcmp(name, "forks") == 0) {
 		plan.large = plan.forks = true;
 		plan.owned = 8;
-		plan.operations /= 80;
+		plan.operations /= 160;
 	} else {
 		CHECK(strcmp(name, "plain") == 0, "no variant '%s'", name);
 	}

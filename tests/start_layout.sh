@@ -3,22 +3,11 @@
 # Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs comes first and fits into
 # the 64 KiB that the system reads at once, which begin where it begins, and so do the symbols with the read-only data;
 # the variables that are no tables lie before those that are.
-#
-# CPUSLAB_BUILD is the build folder (default: build).
 set -eu
 
-here=$(cd "$(dirname "$0")" && pwd)
-library=${CPUSLAB_BUILD:-$here/../build}/libcpuslab.so
-skip() {
-	echo "skipped: $*"
-	exit 77
-}
-[ "$(uname -m)" = x86_64 ] || skip "not x86-64"
-[ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || skip "a ${CPUSLAB_BUILD_TYPE} build"
-[ "${CPUSLAB_COMPILER:-GNU}" = GNU ] || skip "compiled by ${CPUSLAB_COMPILER}"
-[ -z "${CPUSLAB_SANITIZE:-}" ] || skip "a sanitizer build"
-command -v readelf >/dev/null || skip "no readelf"
-[ -e "$library" ] || { echo "no library in ${library%/*}" >&2; exit 1; }
+# shellcheck source=shared/as_shipped.sh
+. "$(dirname "$0")/shared/as_shipped.sh"
+needs readelf
 readelf -SW "$library" | grep -q ' \.text\.far ' || skip "a linker that does not read cmake/layout.ld"
 
 # section NAME: its address and size, in hexadecimal.

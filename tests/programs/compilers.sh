@@ -10,8 +10,10 @@ export SOURCE_DATE_EPOCH=1577836800
 
 cat >"$scratch/gcc.sh" <<'COMPILE'
 set -eu
-source=$1 gcc=$2
-for file in "$source"/src/*/*.c; do
+source=$1 gcc=$2 step=$3
+files=("$source"/src/*/*.c)
+for ((i = 0; i < ${#files[@]}; i += step)); do
+	file=${files[i]}
 	room=$(basename "$(dirname "$file")")
 	object=$room-$(basename "$file" .c).o
 	"$gcc" -O2 -g -std=gnu17 -fPIC -fdebug-prefix-map="$PWD"=. -D_GNU_SOURCE -DNDEBUG -DCPUSLAB_VERSION='"0"' \
@@ -20,7 +22,7 @@ done
 COMPILE
 cat >"$scratch/link.sh" <<'LINK'
 set -eu
-"$1" -shared -o linked.so ./*.o
+"$1" "$2" -o linked.so ./*.o
 # Whole-program optimisation runs several processes and threads of the compiler.
 "$1" -flto=2 -fno-fat-lto-objects -O2 -c -x c -o whole-a.lto - <<'C'
 int square(int x) { return x * x; }
@@ -65,8 +67,11 @@ set -eu
 COMPILE
 
 prove_bound "$gcc" -fsyntax-only -x c /dev/null
-in_both gcc bash "$scratch/gcc.sh" "$source" "$gcc"
-in_both link bash "$scratch/link.sh" "$gcc"
+# A compiler has one thread: in another mode than the machine's own some of the files do, which do not make a library.
+step=1 link=-shared
+[ -z "${CPUSLAB_OPTIONS:-}" ] || step=4 link=-r
+in_both gcc bash "$scratch/gcc.sh" "$source" "$gcc" $step
+in_both link bash "$scratch/link.sh" "$gcc" $link
 same_files "$(cd "$scratch/plain" && echo linked.so)"
 (cd "$scratch/plain" && ls ./*.o) | while read -r object; do
 	cmp "$scratch/plain/$object" "$scratch/preload/$object" || exit 1

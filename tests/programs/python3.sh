@@ -11,10 +11,11 @@ $python -c 'import test.test_dict' 2>/dev/null || {
 	exit 77
 }
 export PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
-tests="test_dict test_list test_set test_json test_re test_bytes test_unicode test_struct test_array test_memoryview
-	test_deque test_pickle test_zlib test_mmap test_ctypes test_ast test_gc test_weakref test_os test_fork1"
-# These wait more than they work: in auto mode alone.
-[ -n "${CPUSLAB_OPTIONS:-}" ] || tests="$tests test_threading test_subprocess test_queue"
+tests="test_dict test_list test_set test_json test_re test_array test_memoryview test_mmap test_ctypes test_gc
+	test_weakref test_os test_fork1"
+# In auto mode alone: what has one thread and takes long, and what waits more than it works.
+[ -n "${CPUSLAB_OPTIONS:-}" ] || tests="$tests test_bytes test_unicode test_struct test_deque test_pickle test_zlib
+	test_ast test_threading test_subprocess test_queue"
 
 # results FILE: how each single test of a run ended, one line each, from its JUnit file.
 results() {
