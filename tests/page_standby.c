@@ -6,6 +6,7 @@
  */
 #include "check.h"
 
+#include "heap.h"
 #include "options/options.h"
 #include "page/page.h"
 
@@ -163,6 +164,28 @@ static void test_fork(void)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
+/*
+ * The free that begins an ebb recalls the run beside its own, which must not be taken for a free one yet.
+ * First of all tests: no fall has been in vain.
+ */
+static void test_ebb_beside(void)
+{
+	enum { LARGE = 16 * BLOCK };
+	malloc_trim(0);
+	char *block = malloc(BLOCK), *large = malloc(LARGE);
+	CHECK(block && large == block + BLOCK, "%p, not behind %p", (void *)large, (void *)block);
+	/* So that its first page looks as that of a dirty run did. */
+	free(large);
+	CHECK(malloc(LARGE) == large);
+	free(block);
+	CHECK(come_and_go(LEARN, BLOCK) == block);
+	CHECK(heap_id(page_of(block) - page_front.heap_page) == PAGE_TRANSIT);
+	free(large);
+	CHECK(statistics().large_runs == 0);
+	CHECK(heap_id(page_of(block) - page_front.heap_page) == PAGE_FREE, "no ebb");
+	heap_walk();
+}
+
 static bool done;
 
 /* Each writes a value of its own at both ends, and finds it there. */
@@ -212,6 +235,7 @@ static void test_threads(void)
 int main(void)
 {
 	check_watchdog(100);
+	test_ebb_beside();
 	test_without_lock();
 	test_lengths();
 	test_second_free();

@@ -787,9 +787,10 @@ void page_free(void *address, size_t length)
 	if (*map_at(first) == PAGE_LARGE) {
 		note_large_freed(pages);
 		standby_freed(pages);
-		unmark_large(first, pages);
+		/* Before the run here looks free to those beside it: it is in no bin yet. */
 		if (ebbing)
 			(void)recall_standby();
+		unmark_large(first, pages);
 	} else {
 		mark(first, pages, PAGE_FREE);
 	}
