@@ -35,8 +35,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAIRS = 20000, TURNS = 2000, REST = 500, TRIPS = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
-enum { ROUNDS_MOST = 1000, ROUNDS_OF_A_PLACE = 5 };
+enum { PAIRS = 20000, TURNS = 2000, REST = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
+/* The line's way is the least of several games of so many trips; one that takes milliseconds is given up. */
+enum { GAMES = 4, TRIPS = 125, LONGEST_GAME = 20 };
+/* Rounds of a contest: with threads for each CPU; with more; and if the CPUs moved meanwhile. */
+enum { ROUNDS_PINNED = 63, ROUNDS_OF_A_CROWD = 9, ROUNDS_OF_A_CROWD_MOVED = 14 };
+enum { ROUNDS_MOST = 1000, ROUNDS_OF_A_PLACE = 3, ROUNDS_REPEATED = 3 };
 /*
  * Where threads outnumber the CPUs, in milliseconds: what each gets of a CPU at a time, more or less; the
  * window; the longest warm-up, which is otherwise a slice for each.
@@ -216,11 +220,77 @@ static void measure_migratory(const struct request *request, struct reply *reply
 	reply->undisturbed = !runners[0].lost && !runners[1].lost;
 }
 
+/* ---- where the CPUs are ---- */
+
+/*
+ * How long a line takes from the first CPU to the second and back.  The CPUs of a virtual machine move about
+ * in their host, and are then close to each other or far away: this tells which figures are of which place.
+ */
+static struct {
+	uint32_t ball OWN_LINES;
+	uint64_t least OWN_LINES; /* ticks of a game; the first player's */
+	uint32_t given_up;
+} match;
+
+struct player {
+	pthread_t thread;
+	unsigned place;
+};
+
+/* False if the other player did not come: somebody else has its CPU, and perhaps waits for ours. */
+static bool return_ball(unsigned place, uint64_t deadline)
+{
+	while (__atomic_load_n(&match.ball, __ATOMIC_ACQUIRE) % 2 != place)
+		if (__atomic_load_n(&match.given_up, __ATOMIC_RELAXED) || ticks() > deadline)
+			return false;
+	__atomic_fetch_add(&match.ball, 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+static void *play_ball(void *argument)
+{
+	struct player *me = argument;
+	uint64_t least = UINT64_MAX;
+	pin_to_place(me->place);
+	prefer_me();
+	for (unsigned game = 0; game < GAMES; game++) {
+		uint64_t start = ticks(), deadline = start + (uint64_t)(tick_rate * LONGEST_GAME / 1000);
+		for (unsigned trip = 0; trip < TRIPS; trip++)
+			if (!return_ball(me->place, deadline)) {
+				__atomic_store_n(&match.given_up, 1, __ATOMIC_RELAXED);
+				return NULL;
+			}
+		uint64_t length = ticks() - start;
+		least = length < least ? length : least;
+	}
+	if (me->place == 0)
+		match.least = least;
+	return NULL;
+}
+
+/* In ticks; 0 if the match was given up. */
+static double line_to_and_fro(void)
+{
+	struct player players[2] = {{.place = 0}, {.place = 1}};
+	match.ball = match.given_up = 0;
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&players[i].thread, NULL, play_ball, &players[i]) != 0)
+			abort();
+	for (int i = 0; i < 2; i++)
+		pthread_join(players[i].thread, NULL);
+	return match.given_up ? 0 : (double)match.least / TRIPS;
+}
+
+static bool same_place(double line, double other)
+{
+	return fmax(line, other) < PLACES_DIFFER * fmin(line, other);
+}
+
 /* ---- contended ---- */
 
 static struct contender {
 	pthread_t thread;
-	uint64_t turns, longest, trips;
+	uint64_t turns, longest;
 	unsigned place;
 	bool lost;
 } OWN_LINES contenders[THREADS_MAX];
@@ -229,7 +299,6 @@ static struct {
 	uint64_t begun OWN_LINES;     /* when the first contender ran, in ticks; 0 until then */
 	uint64_t opened;              /* when the window did, the same */
 	uint32_t newcomers OWN_LINES; /* contenders that have not had the lock yet */
-	uint32_t ball OWN_LINES;
 	pthread_barrier_t barrier OWN_LINES;
 	const struct lock_kind *kind;
 	unsigned inside, outside;
@@ -241,22 +310,6 @@ static inline void work(unsigned amount)
 {
 	for (; amount > 0; amount--)
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
-/*
- * How long a line takes from the first two contenders' CPUs to each other and back.  The CPUs of a virtual
- * machine move about in their host, and are then close to each other or far away: this tells which figures
- * are of which place.
- */
-static void play_ball(struct contender *me)
-{
-	uint64_t start = ticks();
-	for (unsigned trip = 0; trip < TRIPS; trip++) {
-		while (__atomic_load_n(&contest.ball, __ATOMIC_ACQUIRE) % 2 != me->place)
-			;
-		__atomic_fetch_add(&contest.ball, 1, __ATOMIC_RELEASE);
-	}
-	me->trips = ticks() - start;
 }
 
 /* One turn; when it had the lock. */
@@ -326,15 +379,13 @@ static void *contend(void *argument)
 	me->turns = turns;
 	me->longest = longest;
 	if (contest.pinned) {
-		if (me->place < 2)
-			play_ball(me);
 		me->lost = lost_the_cpu(opened);
 		prefer_nobody();
 	}
 	return NULL;
 }
 
-static void measure_contended(const struct request *request, struct reply *reply)
+static void measure_contest(const struct request *request, struct reply *reply)
 {
 	pthread_attr_t attributes;
 	uint64_t turns = 0, longest = 0;
@@ -345,7 +396,6 @@ static void measure_contended(const struct request *request, struct reply *reply
 	contest.begun = 0;
 	contest.opened = 0;
 	contest.newcomers = request->threads;
-	contest.ball = 0;
 	contest.warm_up = (uint64_t)(tick_rate * request->warm_up / 1000);
 	contest.length = (uint64_t)(tick_rate * request->milliseconds / 1000);
 	/* The measuring thread sleeps meanwhile: the CPUs are the contenders'. */
@@ -373,7 +423,20 @@ static void measure_contended(const struct request *request, struct reply *reply
 	/* At least one, so that there is a ratio beside a lock that nobody got while its owner had no CPU. */
 	reply->value[0] = fmax((double)turns, 1) * 1000 / request->milliseconds;
 	reply->value[1] = 1e6 * (double)longest / tick_rate;
-	reply->value[2] = (double)contenders[0].trips / TRIPS;
+}
+
+/* A window in which the CPUs moved is of no place, and as good as disturbed. */
+static void measure_contended(const struct request *request, struct reply *reply)
+{
+	if (machine_cpus() < 2) {
+		measure_contest(request, reply);
+		return;
+	}
+	double before = line_to_and_fro();
+	measure_contest(request, reply);
+	double after = line_to_and_fro();
+	reply->value[2] = fmin(before, after);
+	reply->undisturbed &= before > 0 && after > 0 && same_place(before, after);
 }
 
 static void *nothing(void *argument)
@@ -431,7 +494,8 @@ struct row {
 	const char *group, *test, *parameter;
 	struct metric metrics[METRICS]; /* a NULL name ends them */
 	const enum lock_kind_number *kinds;
-	unsigned kind_count, rounds;
+	unsigned kind_count, rounds,
+		rounds_if_moved; /* the last: where the CPUs had two places; 0: as many */
 	struct request request;
 };
 
@@ -491,7 +555,7 @@ static void add_round(struct bench *bench, const struct row *row, enum lock_kind
 				    metric->name, metric->unit, metric->better};
 		if (metric->column && kind != row->kinds[0])
 			continue;
-		/* A run of one acquisition has no later ones; a contest of many threads is of no two CPUs. */
+		/* A run of one acquisition has no later ones; one CPU has no line to exchange. */
 		if (reply->value[m] > 0)
 			results_add(&bench->results, &cell,
 				    metric->column ? metric->column : lock_kinds[kind].name,
@@ -499,11 +563,65 @@ static void add_round(struct bench *bench, const struct row *row, enum lock_kind
 	}
 }
 
+static const char line_metric[] = "line to and fro", line_column[] = "these CPUs";
+
+static const struct series *series_of(const struct lock_bench *l, const struct row *row, const char *metric,
+				      const char *column)
+{
+	struct cell cell = {
+		.group = row->group, .test = row->test, .parameter = row->parameter, .metric = metric};
+	return results_find(&l->bench->results, &cell, column);
+}
+
+/* The places that the CPUs had in the rounds of a row: told apart by the line's way, at `border`. */
+struct places {
+	bool differ;
+	double border;
+};
+
+static struct places places_of(const struct lock_bench *l, const struct row *row)
+{
+	const struct series *line = series_of(l, row, line_metric, line_column);
+	if (!line || line->count == 0)
+		return (struct places){.differ = false};
+	double least = minimum_of(line->samples, line->count), most = least;
+	for (unsigned i = 0; i < line->count; i++)
+		most = fmax(most, line->samples[i]);
+	return (struct places){.differ = !same_place(least, most), .border = sqrt(least * most)};
+}
+
+/* Each kind in turn, begun with another one each round.  False if a window is missing. */
+static bool measure_round(struct lock_bench *l, const struct row *row, unsigned round,
+			  const enum lock_kind_number *kinds, unsigned count, struct reply *replies)
+{
+	for (unsigned turn = 0; turn < count; turn++) {
+		unsigned at = (turn + round) % count;
+		struct request request = row->request;
+		request.kind = kinds[at];
+		if (!ask_undisturbed(l, &request, &replies[at]))
+			return false;
+	}
+	return true;
+}
+
+/* Whether the CPUs were elsewhere in one window of a round than in another: it compares nothing then. */
+static bool moved_in_round(const struct row *row, const struct reply *replies, unsigned count)
+{
+	if (row->request.part != PART_CONTENDED || machine_cpus() < 2)
+		return false;
+	double least = replies[0].value[2], most = least;
+	for (unsigned i = 1; i < count; i++) {
+		least = fmin(least, replies[i].value[2]);
+		most = fmax(most, replies[i].value[2]);
+	}
+	return !same_place(least, most);
+}
+
 static void run_row(struct lock_bench *l, const struct row *row)
 {
 	struct results *results = &l->bench->results;
 	enum lock_kind_number kinds[LOCK_KINDS];
-	unsigned count = 0, rounds = l->bench->settings.rounds ? l->bench->settings.rounds : row->rounds;
+	unsigned count = 0, asked = l->bench->settings.rounds, rounds = asked ? asked : row->rounds;
 	for (unsigned i = 0; i < row->kind_count; i++)
 		if (l->kinds & 1u << row->kinds[i])
 			kinds[count++] = row->kinds[i];
@@ -513,18 +631,19 @@ static void run_row(struct lock_bench *l, const struct row *row)
 	results_drop(results, row->group, row->test, row->parameter);
 	for (unsigned round = 0; round < rounds && !l->session.broken; round++) {
 		struct reply replies[LOCK_KINDS];
-		bool whole = true;
+		bool whole = false;
 		bench_progress(l->bench, row->test, row->parameter);
-		for (unsigned turn = 0; whole && turn < count; turn++) {
-			unsigned at = (turn + round) % count;
-			struct request request = row->request;
-			request.kind = kinds[at];
-			whole = ask_undisturbed(l, &request, &replies[at]);
+		for (unsigned attempt = 0; !whole && attempt <= ROUNDS_REPEATED; attempt++) {
+			if (!measure_round(l, row, round, kinds, count, replies))
+				break;
+			whole = !moved_in_round(row, replies, count);
 		}
 		/* Rounds of which a window is missing would not be rounds: pairs must have met the same
 		 * moments. */
 		for (unsigned i = 0; whole && i < count; i++)
 			add_round(l->bench, row, kinds[i], &replies[i]);
+		if (!asked && row->rounds_if_moved && places_of(l, row).differ)
+			rounds = row->rounds_if_moved;
 	}
 	bench_save(l->bench);
 }
@@ -595,16 +714,6 @@ static unsigned usual_races(void)
 	return races;
 }
 
-static const char line_metric[] = "line to and fro", line_column[] = "these CPUs";
-
-static const struct series *series_of(const struct lock_bench *l, const struct row *row, const char *metric,
-				      const char *column)
-{
-	struct cell cell = {
-		.group = row->group, .test = row->test, .parameter = row->parameter, .metric = metric};
-	return results_find(&l->bench->results, &cell, column);
-}
-
 struct share {
 	double lines,
 		worst; /* medians: of the line's way; of our turns to those of whom we are worst beside */
@@ -636,17 +745,13 @@ static struct share share_between(const struct lock_bench *l, const struct row *
 /* What the CPUs' place did to a row, if they had more than one while it was measured. */
 static void note_places(struct lock_bench *l, const struct row *row)
 {
-	const struct series *line = series_of(l, row, line_metric, line_column);
+	struct places places = places_of(l, row);
 	char name[RESULTS_NAME + 40], text[200];
-	if (!line)
+	if (!places.differ)
 		return;
-	double least = minimum_of(line->samples, line->count), most = least;
-	for (unsigned i = 0; i < line->count; i++)
-		most = fmax(most, line->samples[i]);
-	struct share near = share_between(l, row, 0, sqrt(least * most)),
-		     far = share_between(l, row, sqrt(least * most), INFINITY);
-	if (near.rounds < ROUNDS_OF_A_PLACE || far.rounds < ROUNDS_OF_A_PLACE ||
-	    far.lines < PLACES_DIFFER * near.lines)
+	struct share near = share_between(l, row, 0, places.border),
+		     far = share_between(l, row, places.border, INFINITY);
+	if (near.rounds < ROUNDS_OF_A_PLACE || far.rounds < ROUNDS_OF_A_PLACE)
 		return;
 	snprintf(name, sizeof(name), "%s, %s", row->test, row->parameter);
 	snprintf(text, sizeof(text),
@@ -656,14 +761,18 @@ static void note_places(struct lock_bench *l, const struct row *row)
 	results_note(&l->bench->results, name, text);
 }
 
-/* Two threads fall into one rhythm or another, and stay in it for a window: many windows are needed. */
+/*
+ * Two threads fall into one rhythm or another, and stay in it for a window: many windows are needed.  A
+ * crowd's are long, and of a kind where the CPUs stay in one place.
+ */
 static void run_contest(struct lock_bench *l, struct row row)
 {
 	bool pinned = row.request.threads <= machine_cpus();
 	row.metrics[0] = (struct metric){"turns", "/s", BETTER_HIGHER, NULL};
 	row.metrics[1] = (struct metric){"longest wait", "us", BETTER_LOWER, NULL};
 	row.metrics[2] = (struct metric){line_metric, TICKS_UNIT, BETTER_LOWER, line_column};
-	row.rounds = pinned ? 63 : 9;
+	row.rounds = pinned ? ROUNDS_PINNED : ROUNDS_OF_A_CROWD;
+	row.rounds_if_moved = pinned ? 0 : ROUNDS_OF_A_CROWD_MOVED;
 	row.request.part = PART_CONTENDED;
 	row.request.milliseconds = pinned ? 10 : CROWD_WINDOW;
 	unsigned slices = row.request.threads * SLICE / machine_cpus();

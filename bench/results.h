@@ -58,7 +58,7 @@ struct results {
 	unsigned chain_count, chain_capacity;
 	struct fact machine[24], peers[24]; /* peers: the name, and version and path */
 	unsigned machine_count, peer_count;
-	struct fact notes[32]; /* warnings and skipped peers */
+	struct fact notes[64]; /* warnings and skipped peers */
 	unsigned note_count;
 	struct fact
 		times[16]; /* by group: the seconds that it has taken, over all runs that it was resumed in */
