@@ -30,6 +30,7 @@ enum {
 	MISSED_MOST = 8,                         /* and, of what was given back and missed, this part */
 	MISSED_SMALL = 4,                        /* or this part of it */
 	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
+	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
 };
@@ -170,7 +171,7 @@ static void note_use(uint32_t pages, uint32_t fresh)
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
 
-	missed += regretted;
+	missed += REGRET * regretted;
 	given_back -= regretted;
 }
 
