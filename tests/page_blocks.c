@@ -4,7 +4,7 @@
  * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
  * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
  * gives it again with the whole; advises large objects once such were filled, those of resident pages after
- * many; and gives whole blocks back first.
+ * many; gives whole blocks back first; and stops where a huge page is dear, to try again now and then.
  *
  * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
  * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
@@ -70,6 +70,22 @@ static struct mapping look(const void *address, size_t bytes, size_t *advised, s
 	}
 	fclose(smaps);
 	return sum;
+}
+
+/* Of `count` blocks of the heap from its beginning on, which are advised; by one walk through smaps. */
+static void look_at_blocks(bool *advised, unsigned count)
+{
+	static char buffer[1 << 16];
+	struct mapping mapping = {0};
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	CHECK(smaps && setvbuf(smaps, buffer, _IOFBF, sizeof buffer) == 0);
+	memset(advised, 0, count * sizeof *advised);
+	while (read_mapping(smaps, &mapping))
+		for (unsigned block = 0; mapping.advised && block < count; block++) {
+			uintptr_t start = (uintptr_t)layout.heap.base + (size_t)block * BLOCK_BYTES;
+			advised[block] |= mapping.start <= start && start + BLOCK_BYTES <= mapping.end;
+		}
+	fclose(smaps);
 }
 
 static size_t advised_bytes(const void *address, size_t bytes)
@@ -294,6 +310,67 @@ static void run_reused(void)
 	page_free(other, 1);
 }
 
+/* Huge pages that are too dear whatever they take, and then cheap ones. */
+static void run_dear(void)
+{
+	enum { SMALL = BLOCK_SMALL_HEAP / BLOCK_BYTES, MIDDLE = 64, BLOCKS = 128 };
+	bool advised[BLOCKS];
+	block_dear = 0;
+	fill_heap((size_t)MIDDLE * BLOCK_BYTES, true);
+	/* The first one, after 15 another, and 45 are to come without. */
+	look_at_blocks(advised, MIDDLE);
+	for (unsigned block = 0; block < MIDDLE; block++)
+		CHECK(advised[block] == (block == SMALL || block == SMALL + 16), "block %u", block);
+	block_dear = UINT64_MAX;
+	fill_heap((size_t)BLOCKS * BLOCK_BYTES, true);
+	look_at_blocks(advised, BLOCKS);
+	/* Each of these is followed by half as many without as the one before it: by 22, 11, 5, 2, 1. */
+	static const unsigned tried[] = {SMALL + 62, SMALL + 85, SMALL + 97, SMALL + 103, SMALL + 106};
+	for (unsigned block = MIDDLE, next = 0; block < BLOCKS; block++) {
+		bool wanted =
+			next < sizeof tried / sizeof *tried ? block == tried[next] : block > SMALL + 107;
+		CHECK(advised[block] == wanted, "block %u", block);
+		next += wanted && next < sizeof tried / sizeof *tried;
+	}
+
+	/* Of a large object the first block, and a later one is left alone. */
+	while (page_heap_pages() % BLOCK_PAGES)
+		take(1, SOME_SLAB, true);
+	block_dear = 0;
+	size_t pages = 8ul * BLOCK_PAGES;
+	char *object = NULL;
+	for (int i = 0; i < 3; i++) {
+		object = take(pages, PAGE_LARGE, true);
+		CHECK(i < 1 || advised_bytes(object, pages * PAGE_BYTES) == (i == 1 ? BLOCK_BYTES : 0));
+	}
+	/* Nor are its pages given back for huge ones, but for those of one block. */
+	size_t most = 0;
+	for (int i = 0; i < REUSES; i++) {
+		page_free(object, pages);
+		object = take(pages, PAGE_LARGE, true);
+		size_t bytes = advised_bytes(object, pages * PAGE_BYTES);
+		most = bytes > most ? bytes : most;
+	}
+	CHECK(most == BLOCK_BYTES, "%zu bytes", most);
+}
+
+/* What is touched to see what it takes is nobody else's: alignment may have skipped the block's beginning. */
+static void run_skipped(void)
+{
+	bool zeroed;
+	for (size_t blocks = 1; blocks <= 2; blocks++) {
+		fill_heap(64ul * MIB, true);
+		/* The next block has an odd number. */
+		while (page_heap_pages() % (2 * BLOCK_PAGES) != BLOCK_PAGES - 1)
+			take(1, SOME_SLAB, true);
+		char *next = layout.heap.base + (page_heap_pages() + 1) * PAGE_BYTES;
+		char *run = page_alloc(1, blocks * BLOCK_PAGES, SOME_SLAB, &zeroed);
+		CHECK(run == next + (blocks - 1) * BLOCK_BYTES);
+		CHECK(os_is_resident(next) == (run == next));
+		CHECK(advised_bytes(next, BLOCK_BYTES) == BLOCK_BYTES);
+	}
+}
+
 /* What nobody touches: large objects, and what a heap grows by. */
 static void run_sparse(void)
 {
@@ -341,7 +418,7 @@ static void run_auto(void)
 
 int main(int argc, char **argv)
 {
-	check_watchdog(60);
+	check_watchdog(120);
 	if (check_valgrind())
 		check_skip("valgrind makes the mappings");
 	if (access("/proc/self/smaps", R_OK) != 0)
@@ -349,17 +426,19 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto",   "large", "small",  "reused",
-						    "sparse", "jump",  "always", "never"};
+		static const char *const modes[] = {"auto", "large", "small",   "reused", "sparse",
+						    "jump", "dear",  "skipped", "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s%s", i < 6 ? "auto" : modes[i],
+			snprintf(text, sizeof text, "huge_pages:%s%s", i < 8 ? "auto" : modes[i],
 				 strcmp(modes[i], "small") == 0 ? ",reserve:128M" : "");
 			check_again(text, modes[i]);
 		}
 		return 0;
 	}
 	free(malloc(1)); /* starts the library */
+	/* What a huge page takes here and now is another matter. */
+	block_dear = UINT64_MAX;
 	if (strcmp(argv[1], "auto") == 0)
 		run_auto();
 	else if (strcmp(argv[1], "large") == 0)
@@ -372,6 +451,10 @@ int main(int argc, char **argv)
 		run_sparse();
 	else if (strcmp(argv[1], "jump") == 0)
 		run_jump();
+	else if (strcmp(argv[1], "dear") == 0)
+		run_dear();
+	else if (strcmp(argv[1], "skipped") == 0)
+		run_skipped();
 	else
 		run_everywhere(strcmp(argv[1], "always") == 0);
 	return 0;

@@ -13,8 +13,22 @@ enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
  */
 enum { PASSES = 16 };
 
-/* Of each block of the heap; the bytes are there from the first block that is advised on. */
-enum advice { PLAIN, ADVISED, BROKEN };
+/*
+ * One dear block loses what six cheap ones gain, and the next are likely to be no better.  So after it
+ * DEAR_BLOCKS go without advice, after each further one twice as many and DEAR_BLOCKS more, up to DEAR_MOST;
+ * after a cheap one half as many.
+ */
+enum { DEAR_BLOCKS = 15, DEAR_MOST = 1023 };
+
+/* Ordinary pages for a block take 0.4 to 1 ms. */
+uint64_t block_dear = 1500000;
+
+/*
+ * Of each block of the heap; the bytes are there from the first block that is advised on.  A BROKEN block
+ * lost its advice when a part of it went back, until it goes back whole; a DEAR one for what it would cost,
+ * until it becomes part of a large object.
+ */
+enum advice { PLAIN, ADVISED, BROKEN, DEAR };
 
 static uint8_t *advice;
 
@@ -25,7 +39,10 @@ static uint8_t *advice;
 enum { SMALL_BLOCKS = BLOCK_SMALL_HEAP / BLOCK_BYTES, PIECES_MOST = 4096 };
 
 static size_t seen;            /* bytes of the heap for which it was decided */
+static struct blocks ahead;    /* of these, those to advise when they come to be used */
 static long pieces;            /* into which advice has cut the heap, at most */
+static uint32_t dear_wait;     /* blocks not to advise after the last one that was timed */
+static uint32_t dear_left;     /* of these, how many are still to come */
 static uint32_t filled_pages;  /* of the largest of the large objects that were filled, as far as known */
 static uint32_t looks_skipped; /* of the next frees of objects that are not known to be */
 
@@ -86,6 +103,19 @@ static bool has_advice(void)
 	return advice;
 }
 
+/* At how many places advice changes from the block before these to the one behind them. */
+static long edges(uint32_t block, uint32_t count)
+{
+	uint32_t blocks = (uint32_t)(layout.heap.planned / BLOCK_BYTES);
+	uint32_t end = block + count < blocks ? block + count : blocks - 1;
+	long found = 0;
+
+	for (uint32_t i = block ? block : 1; i <= end; i++)
+		found += __atomic_load_n(&advice[i], __ATOMIC_RELAXED) !=
+			 __atomic_load_n(&advice[i - 1], __ATOMIC_RELAXED);
+	return found;
+}
+
 /* Blocks of one state.  In the heap's beginning they are too few to count. */
 static void advise(uint32_t block, uint32_t count, enum advice what)
 {
@@ -93,20 +123,65 @@ static void advise(uint32_t block, uint32_t count, enum advice what)
 
 	if (counts && !was_broken && __atomic_load_n(&pieces, __ATOMIC_RELAXED) >= PIECES_MOST)
 		return;
+
+	long before = edges(block, count);
+
 	if (os_huge_pages(address_of(block), (size_t)count * BLOCK_BYTES, what == ADVISED) != 0)
 		return;
 	for (uint32_t i = block; i < block + count; i++)
 		__atomic_store_n(&advice[i], (uint8_t)what, __ATOMIC_RELAXED);
 	if (counts)
-		__atomic_fetch_add(&pieces, was_broken ? -(long)count : 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&pieces, edges(block, count) - before, __ATOMIC_RELAXED);
 }
 
-void block_heap_grown(uint32_t top)
+/* ---- what it takes to have them ------------------------------------------------------------------------ */
+
+/* Whether so many blocks are to be tried.  Two threads at once: either is right, here and in the next. */
+static bool is_worth_trying(uint32_t count)
+{
+	uint32_t left = __atomic_load_n(&dear_left, __ATOMIC_RELAXED);
+
+	if (left)
+		__atomic_store_n(&dear_left, left > count ? left - count : 0, __ATOMIC_RELAXED);
+	return !left;
+}
+
+static void note_touch(bool dear)
+{
+	uint32_t wait = __atomic_load_n(&dear_wait, __ATOMIC_RELAXED);
+
+	wait = dear ? 2 * wait + DEAR_BLOCKS : wait / 2;
+	if (wait > DEAR_MOST)
+		wait = DEAR_MOST;
+	__atomic_store_n(&dear_wait, wait, __ATOMIC_RELAXED);
+	__atomic_store_n(&dear_left, wait, __ATOMIC_RELAXED);
+}
+
+/* With a zero, which the page has anyway. */
+static bool is_dear_to_touch(uint32_t block)
+{
+	uint64_t start = os_thread_nanoseconds();
+
+	*(volatile char *)address_of(block) = 0;
+
+	bool dear = os_thread_nanoseconds() - start >= block_dear;
+
+	note_touch(dear);
+	return dear;
+}
+
+void block_prove(struct blocks blocks)
+{
+	if (blocks.count && is_dear_to_touch(blocks.first) && blocks.count > 1)
+		advise(blocks.first + 1, blocks.count - 1, DEAR);
+}
+
+/* ---- what the heap grows by ---------------------------------------------------------------------------- */
+
+static void decide_growth(uint32_t top)
 {
 	struct region *heap = &layout.heap;
 
-	if (heap->committed <= seen)
-		return;
 	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO) {
 		/* Piece by piece, as it is mapped. */
 		(void)os_huge_pages(heap->base + seen, heap->committed - seen,
@@ -121,9 +196,35 @@ void block_heap_grown(uint32_t top)
 	uint32_t count = end - first < top / BLOCK_PAGES ? end - first : top / BLOCK_PAGES;
 
 	seen = (size_t)end * BLOCK_BYTES;
-	if (count && is_dense(heap->base, top, HEAP_LOOKS) && has_advice())
-		advise(first, count, ADVISED);
+	if (!count || !is_dense(heap->base, top, HEAP_LOOKS) || !has_advice())
+		return;
+	/* One request may need the last of what there was together with this. */
+	if (ahead.first + ahead.count != first)
+		ahead = (struct blocks){first, 0};
+	ahead.count += count;
 }
+
+struct blocks block_heap_grown(uint32_t top, uint32_t end)
+{
+	if (layout.heap.committed > seen)
+		decide_growth(top);
+
+	uint32_t used = (end + BLOCK_PAGES - 1) / BLOCK_PAGES;
+	struct blocks next = ahead;
+
+	if (!next.count || used <= next.first)
+		return (struct blocks){0};
+	if (next.count > used - next.first)
+		next.count = used - next.first;
+	ahead.first += next.count;
+	ahead.count -= next.count;
+	if (!is_worth_trying(next.count))
+		return (struct blocks){0};
+	advise(next.first, next.count, ADVISED);
+	return next;
+}
+
+/* ---- large objects ------------------------------------------------------------------------------------- */
 
 /* The blocks that lie wholly in a run: from *block on; returns their number. */
 static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
@@ -149,25 +250,36 @@ static uint32_t alike_end(uint32_t block, uint32_t end)
 	return next;
 }
 
-void block_large(uint32_t first, uint32_t pages)
+/* Those that are not yet, of blocks in a row. */
+static void advise_all(uint32_t block, uint32_t count, enum advice what, bool was_advised)
+{
+	for (uint32_t end = block + count, next; block < end; block = next) {
+		next = alike_end(block, end);
+		if ((advice[block] == ADVISED) == was_advised)
+			advise(block, next - block, what);
+	}
+}
+
+struct blocks block_large(uint32_t first, uint32_t pages)
 {
 	static uint32_t last, last_pages;
 	uint32_t block, whole = whole_blocks(first, pages, &block);
 
 	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO)
-		return;
+		return (struct blocks){0};
 	/* The one before has had its time by now, whether or not it was freed since. */
 	if (pages / 2 > filled_pages && pages / 2 <= last_pages && is_filled(last, last_pages))
 		filled_pages = last_pages;
 	last = first;
 	last_pages = pages;
 	if (pages / 2 > filled_pages || !has_advice())
-		return;
-	for (uint32_t end = block + whole, next; block < end; block = next) {
-		next = alike_end(block, end);
-		if (advice[block] != ADVISED)
-			advise(block, next - block, ADVISED);
+		return (struct blocks){0};
+	if (!is_worth_trying(whole)) {
+		advise_all(block, whole, DEAR, true);
+		return (struct blocks){0};
 	}
+	advise_all(block, whole, ADVISED, false);
+	return (struct blocks){block, whole};
 }
 
 bool block_reused(uint32_t first, uint32_t pages)
@@ -184,14 +296,12 @@ bool block_reused(uint32_t first, uint32_t pages)
 	if (!ordinary || passes < PASSES * ordinary)
 		return false;
 	passes = 0;
-	return true;
+	return is_worth_trying(ordinary);
 }
 
-void block_renew(uint32_t first, uint32_t pages)
+static void renew(uint32_t block, uint32_t count)
 {
-	uint32_t block, whole = whole_blocks(first, pages, &block);
-
-	for (uint32_t end = block + whole, next; block < end; block = next) {
+	for (uint32_t end = block + count, next; block < end; block = next) {
 		next = alike_end(block, end);
 		if (advice[block] == ADVISED)
 			continue;
@@ -200,6 +310,19 @@ void block_renew(uint32_t first, uint32_t pages)
 		if (advice[block] == ADVISED)
 			(void)os_purge(address_of(block), (size_t)(next - block) * BLOCK_BYTES);
 	}
+}
+
+void block_renew(uint32_t first, uint32_t pages)
+{
+	uint32_t block, whole = whole_blocks(first, pages, &block), end = block + whole;
+
+	while (block < end && advice[block] == ADVISED)
+		block++;
+	if (block == end)
+		return;
+	renew(block, 1);
+	if (!is_dear_to_touch(block))
+		renew(block + 1, end - block - 1);
 }
 
 /*
@@ -296,6 +419,7 @@ void block_mapping(void *address, size_t old_bytes, size_t bytes)
 	size_t half = (size_t)1 << (63 - __builtin_clzl(bytes));
 
 	if (old_bytes && bytes >= BLOCK_SMALL_HEAP && old_bytes < half &&
-	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS))
+	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS) &&
+	    is_worth_trying((uint32_t)((bytes - old_bytes) / BLOCK_BYTES)))
 		(void)os_huge_pages(address, bytes, true);
 }

@@ -11,6 +11,11 @@
  * resident already stay as they are until such objects have been made of them many times: then they go back,
  * and come as huge ones.
  *
+ * What a huge page takes depends on where the system finds one: 0.2 ms to zero it, but 4.5 where a virtual
+ * machine has lent its free memory to its host, or others must be moved to make room, while ordinary pages
+ * come from what was freed of late, 0.8 ms for as many.  So of what is advised the first block is touched
+ * here and the time taken (block_prove): if it was too dear, the rest does without, and the next ones too.
+ *
  * Giving back a part of an advised block would be undone by the system, which makes such blocks whole again
  * in its own time.  So whole blocks go back where there are any, and a block of which a part goes back loses
  * the advice, until it goes back whole.
@@ -29,10 +34,25 @@ enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT, BLOCK_SMA
 
 /* Once, when the layout is made; `reserved` when the heap is one mapping from the start. */
 void block_init(bool reserved);
-/* After the heap may have got more usable memory; `top` of its pages have been used.  With the page lock. */
-void block_heap_grown(uint32_t top);
+/* Blocks that may be huge pages from now on, and the first of them as yet untouched; none if count is 0. */
+struct blocks {
+	uint32_t first, count;
+};
+
+/*
+ * After the heap may have got more usable memory: `top` of its pages have been used, and those up to `end`
+ * will be.  With the page lock.
+ */
+struct blocks block_heap_grown(uint32_t top, uint32_t end);
 /* Before a run of pages that are not resident yet is a large object.  With the page lock. */
-void block_large(uint32_t first, uint32_t pages);
+struct blocks block_large(uint32_t first, uint32_t pages);
+/*
+ * Touches the first of these blocks, whose first page is the caller's and nobody has seen yet; takes the
+ * advice from the others if it was dear.
+ */
+void block_prove(struct blocks blocks);
+/* What is dear, in nanoseconds of CPU time: tests change it. */
+extern ARCH_INTERNAL uint64_t block_dear;
 /* A run of resident pages is a large object: whether to renew its blocks.  With the page lock. */
 bool block_reused(uint32_t first, uint32_t pages);
 /* Gives the memory of its blocks back, to be huge when it comes again.  Nobody has the object yet. */

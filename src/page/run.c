@@ -52,13 +52,14 @@ static struct {
 static bool ebbing; /* since page_ebb, or an ebb of large objects, no page was taken */
 /* Of large_pages. */
 static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
-static bool large_freed;  /* a large object was, since one was taken */
-static size_t missed;     /* pages that were given back too soon; fades with every tick */
-static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
-static size_t in_transit; /* pages that are being purged, without the lock */
-static size_t retired;    /* pages that are never used again */
-static size_t hollow;     /* pages in use that take no memory; without the lock */
-static bool behind;       /* the last purge met its bound before its end */
+static bool large_freed;      /* a large object was, since one was taken */
+static size_t missed;         /* pages that were given back too soon; fades with every tick */
+static size_t given_back;     /* pages that were too many, and may turn out to be missed; fades as well */
+static size_t in_transit;     /* pages that are being purged, without the lock */
+static size_t retired;        /* pages that are never used again */
+static size_t hollow;         /* pages in use that take no memory; without the lock */
+static bool behind;           /* the last purge met its bound before its end */
+static struct blocks entered; /* since the last allocation began: what the heap has grown into */
 static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
 static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
 
@@ -518,7 +519,7 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
 		return RUN_NONE;
 	layout_open();
-	block_heap_grown(top);
+	entered = block_heap_grown(top, (uint32_t)end);
 
 	uint32_t skipped = top;
 
@@ -708,13 +709,16 @@ static void purge_runs(bool all, size_t most)
 
 /* What an allocation leaves to do without the lock. */
 struct rest {
-	bool over;  /* what is dirty did not fit, and must make room for what did */
-	bool renew; /* the run is worth huge pages, and has others */
+	bool over;           /* what is dirty did not fit, and must make room for what did */
+	bool renew;          /* the run is worth huge pages, and has others */
+	struct blocks prove; /* it may have huge pages, if they are not dear */
 };
 
 /* With the lock. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, struct rest *rest)
 {
+	entered.count = 0;
+
 	uint32_t fresh, first = alignment == TO_GROW ? take_pages_to_grow(pages, &fresh)
 						     : take_pages(pages, alignment, &fresh);
 
@@ -729,9 +733,12 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 		standby_taken(pages);
 		large_runs++;
 		if (fresh >= BLOCK_PAGES)
-			block_large(first, pages);
+			rest->prove = block_large(first, pages);
 		else
 			rest->renew = block_reused(first, pages);
+	} else if (entered.first * BLOCK_PAGES - first < pages) {
+		/* Its first page is the run's, not one that alignment has skipped.  Slabs are filled. */
+		rest->prove = entered;
 	}
 	mark(first, pages, id);
 	return address_of(first);
@@ -752,6 +759,7 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &rest);
 
 	unlock_pages();
+	block_prove(rest.prove);
 	if (rest.renew)
 		block_renew(number_of(run), (uint32_t)pages);
 	if (rest.over)
@@ -863,6 +871,7 @@ size_t page_large_pages(const void *address)
 bool page_large_resize(void *address, size_t wanted)
 {
 	uint32_t first = number_of(address), pages = (uint32_t)wanted;
+	struct blocks prove = {0};
 	bool done = false;
 
 	if (wanted > layout.heap.planned >> PAGE_SHIFT)
@@ -894,7 +903,7 @@ bool page_large_resize(void *address, size_t wanted)
 		if (done && needed) {
 			note_use(needed, fresh);
 			if (fresh >= BLOCK_PAGES)
-				block_large(next, needed);
+				prove = block_large(next, needed);
 			/*
 			 * The length last: a repair in between sees the old, shorter run, and marks its
 			 * end.
@@ -907,6 +916,7 @@ bool page_large_resize(void *address, size_t wanted)
 		}
 	}
 	unlock_pages();
+	block_prove(prove);
 	return done;
 }
 
