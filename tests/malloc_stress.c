@@ -189,6 +189,18 @@ static void burst(uint64_t *random)
 	}
 }
 
+/* Blocks of few lengths by turns, by all threads: such wait for each other to come again. */
+static void come_and_go(uint64_t *random)
+{
+	size_t size = (size_t)200 << 10 << check_below(random, 3);
+	for (uint64_t round = 0; round < 100; round++) {
+		struct object object = {malloc(size), size, round};
+		CHECK(object.memory);
+		stamp(&object);
+		release(&object);
+	}
+}
+
 static void hop(uint64_t *random)
 {
 	cpu_set_t one;
@@ -252,7 +264,9 @@ static void work_on(struct object *owned, unsigned long operations, uint64_t *ra
 	for (unsigned long operation = 0; operation < operations; operation++) {
 		struct object *object = &owned[check_below(random, plan.owned)];
 		unsigned choice = (unsigned)check_below(random, 64);
-		if (choice == 0) {
+		if (choice == 0 && plan.large && check_below(random, 4) == 0) {
+			come_and_go(random);
+		} else if (choice == 0) {
 			burst(random);
 		} else if (choice == 1 && plan.wander) {
 			hop(random);
