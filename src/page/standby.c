@@ -107,7 +107,9 @@ static struct lesson {
 } lessons[WORDS];
 
 /* Of words that were cleared since. */
-static uint64_t takes_before, puts_before;
+static struct {
+	uint64_t takes, puts;
+} before;
 
 /* Takes the turns of a word, and the run that may be there. */
 static uint64_t clear(unsigned place)
@@ -116,8 +118,8 @@ static uint64_t clear(unsigned place)
 	uint64_t puts = turns_of(word), takes = puts - (pages_of(word) != 0);
 
 	lessons[place].asked |= takes > 0;
-	__atomic_fetch_add(&puts_before, puts, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&takes_before, takes, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&before.puts, puts, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&before.takes, takes, __ATOMIC_RELAXED);
 	return word;
 }
 
@@ -208,8 +210,8 @@ void standby_repair(void)
 
 void page_standby_calls(uint64_t *takes, uint64_t *puts)
 {
-	uint64_t taken = __atomic_load_n(&takes_before, __ATOMIC_RELAXED);
-	uint64_t put = __atomic_load_n(&puts_before, __ATOMIC_RELAXED);
+	uint64_t taken = __atomic_load_n(&before.takes, __ATOMIC_RELAXED);
+	uint64_t put = __atomic_load_n(&before.puts, __ATOMIC_RELAXED);
 
 	for (unsigned place = 0; place < WORDS; place++) {
 		uint64_t word = word_at(place);
@@ -219,4 +221,13 @@ void page_standby_calls(uint64_t *takes, uint64_t *puts)
 	}
 	*takes = taken;
 	*puts = put;
+}
+
+void standby_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("standby.words", (uintptr_t)words, sizeof words);
+	show("standby.turns_bits", TURNS_BITS, 0);
+	show("standby.pages_bits", PAGES_BITS, 0);
+	/* Two counts, of what the words' own turns come to beside them: takes, puts. */
+	show("standby.before", (uintptr_t)&before, sizeof before);
 }

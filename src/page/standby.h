@@ -38,4 +38,5 @@ size_t standby_pages(size_t *runs);
 void standby_forget(void);
 /* In a forked child, when all that is not marked as used has become free. */
 void standby_repair(void);
+void standby_show(void (*show)(const char *name, uintptr_t value, size_t size));
 #endif

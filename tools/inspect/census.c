@@ -615,6 +615,33 @@ static bool find_vcpus(struct census *census, const struct target *target)
 
 /* ---- pages --------------------------------------------------------------------------------------------- */
 
+/* Large runs that stand by are free, and what they serve is counted with them. */
+static bool read_standby(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	uint64_t words[64], before[2];
+	size_t count = at->standby_words.size / sizeof(words[0]);
+
+	if (at->standby_words.size > sizeof(words) || at->standby_before.size != sizeof(before) ||
+	    !target_read(target, at->standby_words.value, words, at->standby_words.size) ||
+	    !target_read(target, at->standby_before.value, before, sizeof(before)))
+		return false;
+	census->large_allocs += before[0];
+	census->large_frees += before[1];
+	for (size_t i = 0; i < count; i++) {
+		uint64_t turns = words[i] & ((1ull << at->standby_turns_bits.value) - 1);
+		uint64_t pages = words[i] >> at->standby_turns_bits.value &
+				 ((1ull << at->standby_pages_bits.value) - 1);
+
+		census->large_allocs += turns - (pages != 0);
+		census->large_frees += turns;
+		census->large_runs -= pages != 0;
+		census->large_pages -= pages;
+		census->dirty_pages += pages;
+	}
+	return true;
+}
+
 static bool read_pages(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -643,6 +670,8 @@ static bool read_pages(struct census *census, const struct target *target)
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];
 	census->purged *= CENSUS_PAGE;
+	if (!read_standby(census, target))
+		return false;
 	uint64_t committed[REGIONS];
 
 	for (unsigned i = 0; i < REGIONS; i++)
