@@ -322,6 +322,49 @@ static void swing(size_t bytes)
 		depot_put(&depot, magazines[--count]);
 }
 
+/* Slabs that were emptied while the depot's level swings far wait for the next rise, some MiB of them. */
+static void test_spare_slabs(void)
+{
+	enum { MIB = 1 << 20 };
+	struct slab_statistics before, after;
+	start(128);
+	swing(MIB * 9 / 4);
+	swing(MIB * 9 / 4);
+	slab_statistics(&depot.slabs, &before);
+	CHECK(depot.sorts && before.kept_empty > 1 && before.kept_empty == before.slabs);
+	swing(MIB * 9 / 4);
+	slab_statistics(&depot.slabs, &after);
+	CHECK(after.created == before.created && after.kept_empty == before.kept_empty);
+	/* They fill whole magazines. */
+	struct magazine *magazine = new_empty();
+	CHECK(depot_refill(&depot, magazine) && magazine->count == magazine->capacity);
+	depot_put(&depot, magazine);
+
+	/* Not too many of them, and none but one where pages are wanted, or in an ebb. */
+	swing((size_t)9 * MIB);
+	slab_statistics(&depot.slabs, &after);
+	CHECK((after.kept_empty - 1) * depot.slabs.pages * PAGE_BYTES == 4 * MIB &&
+	      after.slabs == after.kept_empty);
+	depot_age(&depot, true);
+	CHECK(depot.sorts && depot.slabs.kept_empty == 1);
+	swing(MIB * 9 / 4);
+	CHECK(depot.slabs.kept_empty > 1);
+	magazine = new_empty();
+	CHECK(depot_refill(&depot, magazine));
+	depot_ebb(&depot);
+	CHECK(depot.slabs.kept_empty == 1);
+	depot_put(&depot, magazine);
+
+	/* Nor when it swings no more. */
+	swing(MIB * 9 / 4);
+	depot_age(&depot, false);
+	CHECK(depot.sorts && depot.slabs.kept_empty > 1);
+	depot_age(&depot, false);
+	CHECK(!depot.sorts && depot.slabs.kept_empty == 1);
+	depot_empty(&depot);
+	CHECK(depot.slabs.slabs == 0);
+}
+
 /* What swings far goes to the slabs, whose objects lie together, until it swings no more. */
 static void test_swing(void)
 {
@@ -517,6 +560,7 @@ int main(void)
 	test_try_alloc();
 	test_repair();
 	test_swing();
+	test_spare_slabs();
 	test_growth_by_misses();
 	test_growth_by_plenty();
 	test_shrinking();

@@ -21,6 +21,8 @@ enum {
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
 	SWING_OBJECTS = 16 << 10,
+	/* Of a cache's slabs that are empty while it swings. */
+	SPARE_BYTES = 4 << 20,
 	/* Of objects as large as this it does not matter much what lies beside them. */
 	SWING_SIZE = 256,
 	/* See earns_more(). */
@@ -187,6 +189,17 @@ static void look_at_swing(struct depot *depot)
 	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
 }
 
+static bool is_sorting(const struct depot *depot)
+{
+	return __atomic_load_n(&depot->sorts, __ATOMIC_RELAXED);
+}
+
+/* A whole magazine where the program takes as many again as have just come back. */
+static unsigned choose_refill(const struct depot *depot)
+{
+	return __atomic_load_n(is_sorting(depot) ? &depot->capacity : &depot->batch, __ATOMIC_RELAXED);
+}
+
 /* Lets all empty magazines but `keep` leave.  With the lock. */
 static void let_empty_leave(struct depot *depot, uint32_t keep)
 {
@@ -243,6 +256,18 @@ static bool has_room(const struct depot *depot, const struct magazine *magazine)
 	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
 }
 
+/*
+ * Gives the objects of a magazine that may not wait here to the slabs.  While nothing waits, slabs that come
+ * to be empty are kept: the next rise of the level fills them again.  Without the lock.
+ */
+static void drain_arrival(struct depot *depot, struct magazine *magazine)
+{
+	uint32_t spares = SPARE_BYTES / PAGE_BYTES / depot->slabs.pages;
+
+	slab_cache_keep(&depot->slabs, is_sorting(depot) ? spares : 0);
+	depot_drain(depot, magazine);
+}
+
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 {
 	lock_depot(depot);
@@ -251,7 +276,7 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 
 	__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
 	/* Where there is none, a refill from the slabs follows. */
-	count_departures(depot, filled ? filled->count - filled->marks : depot->batch);
+	count_departures(depot, filled ? (unsigned)filled->count - filled->marks : choose_refill(depot));
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
@@ -278,7 +303,7 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 	cpuslab_spin_unlock(&depot->lock);
 	count_in(depot, objects);
 	if (filled && !kept) {
-		depot_drain(depot, filled);
+		drain_arrival(depot, filled);
 		/* Emptied, it is what was asked for. */
 		if (!empty && !depot_is_stale(depot, filled))
 			return filled;
@@ -304,7 +329,7 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	if (kept)
 		return;
 	if (magazine->count)
-		depot_drain(depot, magazine);
+		drain_arrival(depot, magazine);
 	free_magazine(magazine);
 }
 
@@ -368,7 +393,7 @@ void depot_free_one(struct depot *depot, void *object)
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
-	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);
+	unsigned batch = choose_refill(depot);
 
 	/* A magazine from before the tunables were changed. */
 	if (batch > magazine->capacity)
@@ -547,7 +572,7 @@ bool depot_age(struct depot *depot, bool pages_wanted)
 	/* A glance without the lock: most depots hold nothing. */
 	uint32_t unneeded = end_look(depot, pages_wanted);
 
-	if (!unneeded && !has_leaving(depot) && !__atomic_load_n(&depot->sorts, __ATOMIC_RELAXED) &&
+	if (!unneeded && !has_leaving(depot) && !is_sorting(depot) &&
 	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
@@ -560,6 +585,8 @@ bool depot_age(struct depot *depot, bool pages_wanted)
 	look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
+	if (pages_wanted || !is_sorting(depot))
+		slab_cache_keep(&depot->slabs, 0);
 	return unneeded > 0;
 }
 
@@ -576,7 +603,9 @@ void depot_ebb(struct depot *depot)
 	let_leave(depot, leaving, 1);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
-	if (!elsewhere)
+	if (elsewhere)
+		slab_cache_keep(&depot->slabs, 0);
+	else
 		slab_cache_shrink(&depot->slabs);
 }
 

@@ -20,7 +20,9 @@
  * how much its level swings: the objects that the program gives and takes, wherever they are kept.  Where
  * small objects swing by more than SWING_BYTES, or more of them than SWING_OBJECTS, whose magazines take half
  * as much as the smallest of them do, nothing waits: full magazines go to the slabs, and what comes from
- * there lies together.  It ends when the level has swung less than half as far between two looks.
+ * there lies together, by whole magazines.  Slabs that come to be empty are kept for the next rise, a few MiB
+ * of them, unless pages are wanted elsewhere or an ebb is followed.  It ends when the level has swung less
+ * than half as far between two looks.
  *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses

@@ -225,7 +225,8 @@ static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int tak
 
 	if (!slab || !try_lock_slab(slab))
 		return NULL;
-	cache->empty = NULL;
+	cache->empty = slab->next;
+	cache->kept_empty--;
 	slab->home = (uint16_t)vcpu_here();
 	return slab;
 }
@@ -715,15 +716,25 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	return n;
 }
 
+/* One, or what the depot has asked for. */
+static bool keeps_another(const struct slab_cache *cache)
+{
+	uint32_t most = __atomic_load_n(&cache->spares, __ATOMIC_RELAXED) + 1;
+
+	return cache->kept_empty < most && cache->objects > 1;
+}
+
 /* A slab that became empty, and has left its bin: it is kept, or among those to give back. */
 static void leave(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
-	if (!cache->empty && cache->objects > 1) {
+	if (keeps_another(cache)) {
 		/* Starts again from its lowest address. */
 		slab->bump = 0;
 		slab->head = NO_INDEX;
 		slab->clean_tail = false;
+		slab->next = cache->empty;
 		cache->empty = slab;
+		cache->kept_empty++;
 	} else {
 		cache->slabs--;
 		cache->freed++;
@@ -887,19 +898,43 @@ static struct slab *shrink_hardened(struct slab_cache *cache)
 	return NULL;
 }
 
+/* Takes all empty slabs out of the cache but the `keep` that became empty first.  With the lock. */
+static struct slab *take_empty(struct slab_cache *cache, uint32_t keep)
+{
+	struct slab *taken = NULL;
+
+	while (cache->kept_empty > keep) {
+		struct slab *slab = cache->empty;
+
+		cache->empty = slab->next;
+		cache->kept_empty--;
+		cache->slabs--;
+		cache->freed++;
+		slab->next = taken;
+		taken = slab;
+	}
+	return taken;
+}
+
+void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
+{
+	__atomic_store_n(&cache->spares, spares, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) <= spares + 1)
+		return;
+	lock_cache(cache);
+	struct slab *surplus = take_empty(cache, spares + 1);
+
+	begin_unlocked(cache);
+	cpuslab_spin_unlock(&cache->lock);
+	release_slabs(cache, surplus);
+	end_unlocked(cache);
+}
+
 void slab_cache_shrink(struct slab_cache *cache)
 {
 	lock_cache(cache);
-	struct slab *surplus = cache->empty;
+	struct slab *surplus = cache->traits.hardened ? shrink_hardened(cache) : take_empty(cache, 0);
 
-	if (cache->traits.hardened) {
-		surplus = shrink_hardened(cache);
-	} else if (surplus) {
-		cache->empty = NULL;
-		cache->slabs--;
-		cache->freed++;
-		surplus->next = NULL;
-	}
 	begin_unlocked(cache);
 	cpuslab_spin_unlock(&cache->lock);
 	release_slabs(cache, surplus);
@@ -1079,10 +1114,9 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 			collect(cache, cache->partial[bin], &surplus);
 			cache->partial[bin] = NULL;
 		}
-		if (cache->empty)
-			cache->empty->next = NULL;
 		collect(cache, cache->empty, &surplus);
 		cache->empty = NULL;
+		cache->kept_empty = 0;
 	}
 	begin_unlocked(cache);
 	cpuslab_spin_unlock(&cache->lock);
@@ -1175,9 +1209,6 @@ void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place 
 	lock_cache(cache);
 	for (unsigned bin = 0; bin <= FULL_BIN; bin++)
 		walk_list(cache, cache->partial[bin], visit, argument);
-	/* It is in no list, and its links mean nothing. */
-	if (cache->empty)
-		cache->empty->next = NULL;
 	walk_list(cache, cache->empty, visit, argument);
 	cpuslab_spin_unlock(&cache->lock);
 }
@@ -1199,7 +1230,7 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	*statistics = (struct slab_statistics){
 		.slabs = cache->slabs,
 		.purged = count_purged(cache),
-		.kept_empty = cache->empty != NULL,
+		.kept_empty = cache->kept_empty,
 		.hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED),
 		.allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
 		.capacity = (uint64_t)cache->slabs * cache->objects,
@@ -1276,7 +1307,7 @@ bool slab_repair_begin(struct slab_cache *cache)
 	cpuslab_spin_reset(&cache->lock);
 	memset(cache->partial, 0, sizeof cache->partial);
 	cache->empty = NULL;
-	cache->slabs = cache->full_slabs = 0;
+	cache->slabs = cache->full_slabs = cache->kept_empty = 0;
 	cache->allocated = cache->needed = 0;
 	page_count_hollow(-(long)cache->hollow);
 	cache->hollow = 0;

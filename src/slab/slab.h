@@ -13,8 +13,9 @@
  * Objects from `bump` on were never handed out: neither they nor their indexes have been touched.
  *
  * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest index first, so that sparse
- * slabs drain.  One empty slab is kept for each cache; the others return to the page room, unless the cache
- * keeps its memory to its type: then they count as the sparsest.
+ * slabs drain.  One empty slab is kept for each cache, or more of them while its depot asks for it
+ * (slab_cache_keep); the others return to the page room, unless the cache keeps its memory to its type: then
+ * they count as the sparsest.
  *
  * A page of a partial slab in which no object is allocated may go back to the system while it stays the
  * slab's: it is hollow, until an object in it is handed out (slab_hollow).
@@ -105,8 +106,9 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	struct slab *partial[SLAB_BINS + 1]; /* by eighths of objects allocated; the full ones if debugged */
-	struct slab *empty;                  /* the one that is kept */
-	uint32_t slabs, full_slabs;
+	struct slab *empty;                  /* those that are kept, the last one first */
+	uint32_t slabs, full_slabs, kept_empty;
+	uint32_t spares;    /* so many are kept besides one; without the lock */
 	uint32_t unlocked;  /* calls under way that change slabs without the lock */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t needed;    /* the most of them at once since the last look at what is not */
@@ -136,10 +138,16 @@ void *slab_try_alloc(struct slab_cache *cache);
 void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
 
 /*
- * Gives the kept empty slab back to the page room; of a hardened cache, the memory of all empty ones to the
+ * Gives the kept empty slabs back to the page room; of a hardened cache, the memory of all empty ones to the
  * system.  With a constructor these slabs leave the cache for that, and nobody has their addresses again.
  */
 void slab_cache_shrink(struct slab_cache *cache);
+
+/*
+ * From now on so many empty slabs are kept besides one; those that are more go back to the page room.  A
+ * cache that keeps its memory to its type has none of these.
+ */
+void slab_cache_keep(struct slab_cache *cache, uint32_t spares);
 
 /*
  * Gives pages in which no object is allocated back to the system, and leaves them to their slabs: `most` of
