@@ -84,7 +84,7 @@ static void shrink(void)
 	if (cache)
 		(void)cpuslab_cache_shrink(cache);
 	else
-		magazine_shrink(&size_classes[size_class_index(object_bytes)]);
+		magazine_shrink(size_class(size_class_index(object_bytes)));
 }
 
 /* Objects that the program has, as the allocator counts them. */
@@ -97,8 +97,7 @@ static uint64_t allocated(void)
 		linked_statistics(cache_linked(cache->memory), &linked);
 		return linked.allocated;
 	}
-	struct cache *magazines =
-		cache ? &cache->memory->cache : &size_classes[size_class_index(object_bytes)];
+	struct cache *magazines = cache ? &cache->memory->cache : size_class(size_class_index(object_bytes));
 	slab_statistics(&magazines->depot.slabs, &slabs);
 	depot_statistics(&magazines->depot, &depot);
 	return slabs.allocated - depot.objects - magazine_objects_loaded(magazines);

@@ -18,6 +18,7 @@ enum { FIRST_CACHE = PAGE_ID_RESERVED / PAGE_ID_STEP, TICK_MILLISECONDS = 100 };
 
 static struct cache *caches[VCPU_CACHES] ARCH_SPARSE; /* by number; NULL where a number is free */
 static unsigned cache_count = FIRST_CACHE;
+static unsigned lasting_count = FIRST_CACHE; /* it never becomes less */
 ARCH_SPARSE uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
@@ -973,29 +974,78 @@ static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
 	return !traits->checks && (!owner || (!slab_keeps_content(traits) && traits->alignment <= 1));
 }
 
-bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
+/* With its numbers known. */
+static void init_cache(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
 	struct slab_traits own = *traits;
-	bool created = false;
 
 	own.guarded = may_be_guarded(traits, owner);
+	cache->offset = vcpu_offset(cache->number);
+	cache->map = vcpu_map(cache->number);
+	cache->owner = owner;
+	cache->id = own.id = cache->number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
+	depot_init(&cache->depot, &own, capacity);
+	set_usual_bytes(cache, own.size);
+}
+
+/* With the census lock. */
+static void count_numbers(unsigned last)
+{
+	if (last >= cache_count)
+		__atomic_store_n(&cache_count, last + 1, __ATOMIC_RELEASE);
+}
+
+bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
+{
+	bool created = false;
+
 	cpuslab_spin_lock(&census_lock);
 	if (take_numbers(cache, traits->hardened)) {
-		unsigned number = cache->number, last = traits->hardened ? cache->returns_number : number;
-
-		cache->offset = vcpu_offset(number);
-		cache->map = vcpu_map(number);
-		cache->owner = owner;
-		cache->id = own.id = number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
-		depot_init(&cache->depot, &own, capacity);
-		set_usual_bytes(cache, own.size);
-		__atomic_store_n(&caches[number], cache, __ATOMIC_RELEASE);
-		if (last >= cache_count)
-			__atomic_store_n(&cache_count, last + 1, __ATOMIC_RELEASE);
+		init_cache(cache, traits, capacity, owner);
+		__atomic_store_n(&caches[cache->number], cache, __ATOMIC_RELEASE);
+		count_numbers(traits->hardened ? cache->returns_number : cache->number);
 		created = true;
 	}
 	cpuslab_spin_unlock(&census_lock);
 	return created;
+}
+
+bool magazine_reserve(unsigned count, unsigned *first)
+{
+	cpuslab_spin_lock(&census_lock);
+	bool taken = vcpu_take_numbers(count, first);
+
+	if (taken) {
+		lasting_count = *first + count;
+		count_numbers(*first + count - 1);
+	}
+	cpuslab_spin_unlock(&census_lock);
+	return taken;
+}
+
+struct cache *magazine_create_reserved(unsigned number, const struct slab_traits *traits, bool waits)
+{
+	struct cache *cache = waits ? metadata_alloc(sizeof *cache) : metadata_try_alloc(sizeof *cache);
+	struct cache *found = NULL;
+
+	if (!cache)
+		return magazine_cache_number(number);
+	cache->number = number;
+	cache->returns = 0;
+	cache->returns_number = 0;
+	init_cache(cache, traits, 0, NULL);
+	/*
+	 * Of two threads that make it at once one is the first; the other has changed nothing that both know
+	 * but what is said of its objects' bytes, to the same.  A child of a fork in between makes it anew,
+	 * or finds it here.
+	 */
+	if (__atomic_compare_exchange_n(&caches[number], &found, cache, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return cache;
+	/* To give the block back might mean to wait. */
+	if (waits)
+		metadata_free(cache, sizeof *cache);
+	return found;
 }
 
 /* Nobody is in a section on these words, so that no area needs to be closed. */
@@ -1022,7 +1072,7 @@ uint64_t magazine_destroy(struct cache *cache)
 		set_usual_bytes(cache, 0);
 		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
 		give_numbers(cache);
-		while (cache_count > FIRST_CACHE && !cache_of_word(cache_count - 1))
+		while (cache_count > lasting_count && !cache_of_word(cache_count - 1))
 			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
 	}
 	corruption_end_walk(&census_lock);

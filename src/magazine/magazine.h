@@ -23,7 +23,8 @@
  *
  * Called by malloc and the object caches, from any thread.  Lock: census_lock for the list of caches, and for
  * whoever looks at words from outside; while it is held no cache goes away.  The rooms below are called under
- * it.  No lock is held on the slow paths of alloc and free.
+ * it.  No lock is held on the slow paths of alloc and free, nor as the cache of a reserved number comes: it
+ * is whole before anyone can find it, and a walk may miss it.
  */
 #ifndef CPUSLAB_MAGAZINE_H
 #define CPUSLAB_MAGAZINE_H
@@ -155,6 +156,16 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
  * suits the size.  False when there are VCPU_CACHES caches or no more memory.
  */
 bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner);
+/*
+ * Numbers in a row for caches of malloc's that are made when they are first needed, and never destroyed.
+ * False when the system has no more memory.
+ */
+bool magazine_reserve(unsigned count, unsigned *first);
+/*
+ * The cache of a number from there, made now unless another thread has made it; NULL when the system has no
+ * more memory, or where that cannot be told without waiting for another thread and the caller does not.
+ */
+struct cache *magazine_create_reserved(unsigned number, const struct slab_traits *traits, bool waits);
 /*
  * Takes a cache out of use and gives its memory back; or, if objects of it are allocated, returns how many,
  * and the cache is as good as before.  Nobody else may be using the cache.

@@ -48,7 +48,7 @@ static void *malloc_large(size_t size)
 static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size,
 						      void *(*alloc)(struct cache *, size_t))
 {
-	struct cache *cache = &size_classes[index];
+	struct cache *cache = size_class(index);
 	void *object = likely(magazine_is_hardened(cache)) ? alloc(cache, size)
 							   : magazine_alloc_checked(cache, size);
 
@@ -100,7 +100,10 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 	if (unlikely(options.hardened))
 		return malloc_hardened(size);
 	if (likely(size <= SIZE_CLASS_MAX)) {
-		struct cache *cache = &size_classes[size_class_index(size)];
+		struct cache *cache = size_class(size_class_index(size));
+
+		if (unlikely(!cache))
+			return out_of_memory();
 		void *object = magazine_alloc(&cache->offset);
 
 		if (likely(object))
@@ -276,7 +279,7 @@ static bool is_special_size(size_t bytes)
 {
 	if (options.hardened)
 		return bytes <= SIZE_CLASS_MAX - HARDENED_CANARY;
-	return bytes <= SIZE_CLASS_MAX && magazine_is_checked(&size_classes[size_class_index(bytes)]);
+	return bytes <= SIZE_CLASS_MAX && size_class_is_checked(size_class_index(bytes));
 }
 
 EXPORT void *calloc(size_t count, size_t size)
@@ -348,7 +351,7 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 	size_t before = hardened_judge(cache, object);
 
 	if (size <= SIZE_CLASS_MAX - HARDENED_CANARY &&
-	    &size_classes[size_class_index(size + HARDENED_CANARY)] == cache) {
+	    size_class(size_class_index(size + HARDENED_CANARY)) == cache) {
 		hardened_resize(cache, object, size);
 		return object;
 	}
@@ -471,8 +474,12 @@ EXPORT size_t malloc_usable_size(void *object)
 
 EXPORT size_t cpuslab_malloc_size(size_t size)
 {
-	if (size <= SIZE_CLASS_MAX)
-		return magazine_granted(&size_classes[size_class_index(size)], size);
+	if (size <= SIZE_CLASS_MAX) {
+		unsigned index = size_class_index(size);
+		const struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+
+		return cache ? magazine_granted(cache, size) : size_class_bytes(index);
+	}
 	return size > PTRDIFF_MAX ? 0 : large_granted(size);
 }
 
@@ -528,9 +535,8 @@ void *malloc_aligned(size_t alignment, size_t size)
 			return aligned_hardened(alignment, size);
 		unsigned index = size_class_aligned(alignment, size);
 
-		return likely(!magazine_is_checked(&size_classes[index]))
-			       ? malloc(size_class_bytes(index))
-			       : malloc_checked(&size_classes[index], size);
+		return likely(!size_class_is_checked(index)) ? malloc(size_class_bytes(index))
+							     : malloc_checked(size_class(index), size);
 	}
 	bool zeroed;
 	void *object = large_alloc(size ? size : 1, alignment, &zeroed);

@@ -11,8 +11,12 @@
 
 static void *from_class(unsigned index, size_t size)
 {
-	struct cache *cache = &size_classes[index];
+	struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
 
+	if (!cache)
+		cache = size_class_make(index, false);
+	if (!cache)
+		return NULL;
 	if (magazine_is_hardened(cache))
 		return hardened_try_alloc(cache, size);
 	void *object = magazine_alloc(&cache->offset);

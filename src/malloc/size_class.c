@@ -7,11 +7,19 @@
 #include "options/options.h"
 
 struct malloc_front malloc_front;
-struct cache size_classes[SIZE_CLASSES];
+struct cache *size_class_made[SIZE_CLASSES];
 struct cache size_class_nothing;
 struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 enum { NAME_BYTES = sizeof "malloc-262144" };
+
+static char names[SIZE_CLASSES][NAME_BYTES];
+static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
+
+static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)
+{
+	corruption_abort(name, NULL, "the system gives no memory to start with");
+}
 
 static struct checks *create_checks(const char *name, uint32_t bytes)
 {
@@ -21,7 +29,7 @@ static struct checks *create_checks(const char *name, uint32_t bytes)
 					     check_request_flags(name, 0), NULL, false);
 
 	if (!checks)
-		corruption_abort(name, NULL, "the system gives no memory to start with");
+		refuse_to_start(name);
 	return checks;
 }
 
@@ -49,7 +57,7 @@ static void create_nothing(void)
 	};
 
 	if (!magazine_create(&size_class_nothing, &traits, capacity_of(&traits), NULL))
-		corruption_abort(traits.name, NULL, "the system gives no memory to start with");
+		refuse_to_start(traits.name);
 }
 
 /* By hand: the first use of snprintf makes some hundred KiB of libc resident, and most programs have no
@@ -66,32 +74,83 @@ static void write_name(char *name, uint32_t bytes)
 		*--digit = (char)('0' + bytes % 10);
 }
 
+static void enter(unsigned index, struct cache *cache)
+{
+	/* Whoever finds it may use it. */
+	__atomic_store_n(&size_class_made[index], cache, __ATOMIC_RELEASE);
+}
+
+struct cache *size_class_make(unsigned index, bool waits)
+{
+	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+	struct cache *cache = magazine_create_reserved(first_number + index, &traits, waits);
+
+	if (cache)
+		enter(index, cache);
+	return cache;
+}
+
+void size_class_make_all(void)
+{
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+		(void)size_class(index);
+}
+
+static void create_checked(unsigned index)
+{
+	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+
+	traits.checks = create_checks(traits.name, traits.size);
+	traits.size = traits.checks->zones.slot_bytes;
+	struct cache *cache = magazine_create_reserved(first_number + index, &traits, true);
+
+	if (!cache)
+		refuse_to_start(traits.name);
+	enter(index, cache);
+}
+
+static void create_hardened(unsigned index)
+{
+	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+	struct cache *cache = metadata_alloc(sizeof *cache);
+
+	if (check_request_flags(traits.name, 0)) {
+		traits.checks = create_checks(traits.name, traits.size);
+		traits.size = traits.checks->zones.slot_bytes;
+	} else {
+		traits.hardened = true;
+	}
+	if (!cache || !magazine_create(cache, &traits, capacity_of(&traits), NULL))
+		refuse_to_start(traits.name);
+	if (traits.hardened)
+		hardened_enter(cache);
+	enter(index, cache);
+}
+
+static void init_hardened(void)
+{
+	hardened_init();
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+		create_hardened(index);
+	create_nothing();
+}
+
 void size_class_init(void)
 {
-	static char names[SIZE_CLASSES][NAME_BYTES];
-
-	if (options.hardened)
-		hardened_init();
-	for (unsigned index = 0; index < SIZE_CLASSES; index++) {
-		uint32_t bytes = size_class_bytes(index);
-		struct slab_traits traits = {.name = names[index], .size = bytes};
-
-		write_name(names[index], bytes);
-		if (check_request_flags(traits.name, 0)) {
-			traits.checks = create_checks(traits.name, bytes);
-			traits.size = traits.checks->zones.slot_bytes;
-		} else {
-			traits.hardened = options.hardened;
-		}
-		if (!magazine_create(&size_classes[index], &traits, capacity_of(&traits), NULL))
-			corruption_abort(traits.name, NULL, "the system gives no memory to start with");
-		if (traits.hardened)
-			hardened_enter(&size_classes[index]);
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+		write_name(names[index], size_class_bytes(index));
+	if (options.hardened) {
+		init_hardened();
+		return;
 	}
+	if (!magazine_reserve(SIZE_CLASSES, &first_number))
+		refuse_to_start(names[0]);
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+		if (check_request_flags(names[index], 0))
+			create_checked(index);
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
-		malloc_front.offset[step] = size_classes[size_class_index(step * SIZE_CLASS_STEP)].offset;
-	if (options.hardened)
-		create_nothing();
+		malloc_front.offset[step] =
+			vcpu_offset(first_number + size_class_index(step * SIZE_CLASS_STEP));
 }
 
 static void open_hardened(void)
@@ -99,7 +158,7 @@ static void open_hardened(void)
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
 		struct hardened *row = &hardened_front[step];
 		const struct hardened *entered =
-			hardened_of(size_classes[size_class_index(step * SIZE_CLASS_STEP)].id);
+			hardened_of(size_class(size_class_index(step * SIZE_CLASS_STEP))->id);
 
 		row->word = entered->word;
 		row->returns = entered->returns;

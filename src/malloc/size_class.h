@@ -28,7 +28,8 @@ struct malloc_front {
 	uint16_t offset[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 };
 extern ARCH_INTERNAL struct malloc_front malloc_front;
-extern ARCH_INTERNAL struct cache size_classes[SIZE_CLASSES];
+/* NULL where a class was not needed yet: in hardened mode, or debugged, all are there from the start. */
+extern ARCH_INTERNAL struct cache *size_class_made[SIZE_CLASSES];
 /* In hardened mode: objects of no bytes, at addresses that nobody may access. */
 extern ARCH_INTERNAL struct cache size_class_nothing;
 /* In the place of malloc_front, whose small_limit stays zero. */
@@ -71,8 +72,31 @@ static inline unsigned size_class_aligned(size_t alignment, size_t size)
 	return index;
 }
 
-/* Creates the caches. */
+/*
+ * Creates the caches, or their numbers alone: a cache takes memory, of which a program that needs few classes
+ * would not use most.
+ */
 void size_class_init(void);
+/* Creates a cache that is not there yet, without a lock; `waits`: not by tries alone.  NULL: no memory. */
+struct cache *size_class_make(unsigned index, bool waits);
+/* All of them, for who looks at or names them. */
+void size_class_make_all(void);
+
+/* NULL when there is no memory. */
+static inline struct cache *size_class(unsigned index)
+{
+	struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(cache != NULL, 1) ? cache : size_class_make(index, true);
+}
+
+static inline bool size_class_is_checked(unsigned index)
+{
+	const struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+
+	return cache && magazine_is_checked(cache);
+}
+
 /* Opens the fast path. */
 void size_class_open(void);
 

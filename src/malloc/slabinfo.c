@@ -8,6 +8,7 @@
 
 #include "malloc/malloc.h"
 #include "malloc/process.h"
+#include "malloc/size_class.h"
 #include "os/os.h"
 #include "report/statistics.h"
 
@@ -44,6 +45,8 @@ static int write_cache(int (*put)(const char *text, size_t length, int file), in
 static int write_all(int (*put)(const char *text, size_t length, int file), int file)
 {
 	struct cache_report cache;
+
+	size_class_make_all();
 	int error = put(head, sizeof head - 1, file);
 
 	for (unsigned next = 0; !error && report_cache(&next, &cache);)
@@ -132,6 +135,7 @@ EXPORT int cpuslab_slabinfo_tune(const char *text)
 	    read_number(&at, DEPOT_SHAREDFACTOR_MAX, &tunables.sharedfactor) && !at[strspn(at, " \t\n")] &&
 	    tunables.batchcount > 0) {
 		process_enter();
+		size_class_make_all();
 		magazine_keep_caches();
 		struct cache *cache = find_named(text, length);
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * malloc_classes: classes come into being as they are first needed: by several threads at once, of which each
+ * gets objects of the one class that all have then; and in a child that was forked while they came.
+ */
+#include "check.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cpuslab/cpuslab.h"
+
+enum { THREADS = 4, MOST = 256 << 10, OBJECTS = 24 };
+
+static pthread_barrier_t together;
+
+/* From a class to the next, as cpuslab_malloc_size says. */
+static void use_each_class(unsigned thread, bool waits)
+{
+	static unsigned char *objects[THREADS][OBJECTS];
+	unsigned char **own = objects[thread];
+	for (size_t size = 1; size <= MOST; size = cpuslab_malloc_size(size) + 1) {
+		if (waits)
+			pthread_barrier_wait(&together);
+		for (unsigned i = 0; i < OBJECTS; i++) {
+			CHECK((own[i] = malloc(size)));
+			CHECK(malloc_usable_size(own[i]) == cpuslab_malloc_size(size));
+			memset(own[i], (int)(thread + 1), size);
+		}
+		for (unsigned i = 0; i < OBJECTS; i++)
+			CHECK(own[i][0] == thread + 1 && own[i][size - 1] == thread + 1,
+			      "%zu bytes that two threads have", size);
+		/* The other threads' too, so that objects come back by whoever made the class and who did
+		 * not. */
+		if (waits)
+			pthread_barrier_wait(&together);
+		own = objects[waits ? (thread + 1) % THREADS : thread];
+		for (unsigned i = 0; i < OBJECTS; i++)
+			free(own[i]);
+		if (waits)
+			pthread_barrier_wait(&together);
+		own = objects[thread];
+	}
+}
+
+static void *run(void *thread)
+{
+	use_each_class((unsigned)(uintptr_t)thread, true);
+	return NULL;
+}
+
+/* Children, as long as classes come. */
+static void *fork_on(void *done)
+{
+	while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE)) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			use_each_class(0, false);
+			malloc_trim(0);
+			_exit(0);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0, "a child: %x", status);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	static bool done;
+	pthread_t threads[THREADS];
+	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
+	pthread_t forking = check_thread(fork_on, &done);
+	for (unsigned i = 0; i < THREADS; i++)
+		threads[i] = check_thread(run, (void *)(uintptr_t)i);
+	for (unsigned i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
+	check_join(forking);
+	/* Every object goes back to its slab, which knows its class. */
+	malloc_trim(0);
+	return 0;
+}
