@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * crowd THREADS OBJECTS: threads that free and allocate objects of many sizes at random, each having OBJECTS
- * of them at every instant but that between a free and the next allocation.  Writes one line when it is up.
- * On SIGUSR1 they stop where they are and stay; a second line says so.
+ * of them at every instant but that between a free and the next allocation.  Before that, an object of a size
+ * whose class then has no slab.  Writes one line when it is up.  On SIGUSR1 they stop where they are and
+ * stay; a second line says so.
  */
 #include "check.h"
+
+#include <malloc.h>
 
 static volatile sig_atomic_t stop;
 static unsigned objects;
@@ -43,6 +46,11 @@ int main(int argc, char **argv)
 	unsigned threads = argc > 1 ? (unsigned)atoi(argv[1]) : 4;
 	pthread_t thread[256];
 
+	void *once = malloc(200000);
+
+	CHECK(once);
+	free(once);
+	malloc_trim(0);
 	objects = argc > 2 ? (unsigned)atoi(argv[2]) : 1000;
 	CHECK(threads <= 256 && !pthread_barrier_init(&filled, NULL, threads + 1));
 	signal(SIGUSR1, on_signal);
