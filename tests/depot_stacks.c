@@ -393,11 +393,11 @@ static void test_swing(void)
 	CHECK(!depot.sorts);
 	/* The smallest ones swing far by what their magazines take. */
 	start(16);
-	swing(MIB * 7 / 32);
+	swing(MIB * 7 / 16);
 	CHECK(statistics().objects == allocated() && !statistics().drains);
-	swing(MIB * 9 / 32);
+	swing(MIB * 9 / 16);
 	CHECK(statistics().drains);
-	swing(MIB * 9 / 32);
+	swing(MIB * 9 / 16);
 	check_stacks(0, statistics().empty, 0);
 	depot_empty(&depot);
 	/* Nor does it matter how large objects lie. */

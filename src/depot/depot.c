@@ -20,7 +20,7 @@ enum {
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
-	SWING_OBJECTS = 16 << 10,
+	SWING_OBJECTS = 32 << 10,
 	/* Of a cache's slabs that are empty while it swings. */
 	SPARE_BYTES = 4 << 20,
 	/* Of objects as large as this it does not matter much what lies beside them. */
