@@ -44,8 +44,7 @@ void large_check_alloc(void *object, size_t requested, size_t bytes);
  * into an object.  `stated` as in check_free.
  */
 bool large_check_free(void *object, size_t stated);
-/* The checks of a free, then an object in so many bytes is one of `requested`; false where they do not fit.
- */
+/* The checks of a free, then an object in so many bytes is one of `requested`; false: they do not fit. */
 bool large_check_resize(void *object, size_t bytes, size_t requested);
 /* The bytes that a program may use at an object of so many bytes of memory. */
 size_t large_check_usable(const void *object, size_t bytes);

@@ -170,8 +170,7 @@ static void give_back_stranded(void)
 			continue;
 		uintptr_t address = huge->address;
 
-		/* The entry first: in a child of a fork in between the system may have given it away again.
-		 */
+		/* The entry first: in a child of a fork in between the system may have given it away. */
 		__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
 		if (os_unmap((void *)address, huge->bytes - STRANDED) != 0) {
 			__atomic_store_n(&huge->address, address, __ATOMIC_RELEASE);

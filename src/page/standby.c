@@ -16,8 +16,7 @@ enum {
 	TURNS_BITS = 12,
 };
 
-/* By length.  From bit 0: how often a run was put here since the word was cleared; its pages; its first page.
- */
+/* By length.  From bit 0: how often a run was put here since it was cleared; its pages; its first page. */
 static uint64_t words[WORDS] __attribute__((aligned(64)));
 /* The one length for which a word is; 0 for none. */
 static uint32_t expected[WORDS];
@@ -72,8 +71,7 @@ void *page_take_standby(size_t pages)
 	unsigned place = place_of(pages);
 	uint64_t word = word_at(place);
 
-	/* The length is read with the place: whatever came and went since, these pages are what this takes.
-	 */
+	/* The length is read with the place: whatever came and went since, this takes just these pages. */
 	if (pages_of(word) != pages || !pages || !exchange(place, word, turns_of(word)))
 		return NULL;
 	/* Until here a second free of it has found no object. */
