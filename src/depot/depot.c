@@ -16,6 +16,9 @@ enum {
 	/* Of the objects in a magazine: as a cache begins, and at most. */
 	FIRST_BYTES = 8 << 10,
 	MOST_BYTES = 128 << 10,
+	/* Both at most such parts of what the heap can become: each thread slot keeps two of each class. */
+	FIRST_PART = 4096,
+	MOST_PART = 1024,
 	BATCH_BYTES = 8 << 10,
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
@@ -234,12 +237,22 @@ static int64_t swing_most(uint32_t size)
 	return SWING_BYTES / size < SWING_OBJECTS ? SWING_BYTES / size : SWING_OBJECTS;
 }
 
+static size_t at_most_part(size_t bytes, unsigned part)
+{
+	size_t most = page_heap_most() / part;
+
+	return bytes < most ? bytes : most;
+}
+
 /* A hardened cache's magazines are what keeps an object from its next use: they are as large as can be. */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
 	assert(capacity <= DEPOT_CAPACITY_MAX);
-	uint16_t most = capacity ? capacity : choose_capacity(traits->size, MOST_BYTES);
-	uint16_t least = capacity || traits->hardened ? most : choose_capacity(traits->size, FIRST_BYTES);
+	uint16_t most =
+		capacity ? capacity : choose_capacity(traits->size, at_most_part(MOST_BYTES, MOST_PART));
+	uint16_t least = capacity || traits->hardened
+				 ? most
+				 : choose_capacity(traits->size, at_most_part(FIRST_BYTES, FIRST_PART));
 
 	*depot = (struct depot){.capacity_least = least, .capacity_most = most};
 	depot->swing_most = swing_most(traits->size);

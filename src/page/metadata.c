@@ -12,13 +12,16 @@
  */
 enum {
 	KEPT_UNITS = METADATA_REUSED_MOST / METADATA_UNIT,
-	METADATA_FLOOR = 256 << 10,
+	FLOOR = 128 << 10,
+	POPULATE_FROM = 256 << 10,
 	POPULATE_BYTES = 16 << 10
 };
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static void **kept[KEPT_UNITS + 1];
 static size_t used;
+static size_t provided;  /* bytes that are for small blocks, as far as the heap's size has asked for them */
+static size_t large;     /* bytes in blocks that are never reused */
 static size_t populated; /* up to here pages are there, or were left to be touched */
 
 static void keep(void **block, size_t units)
@@ -53,7 +56,7 @@ static void populate_for(size_t start, size_t end)
 	size_t from = (start + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
 	size_t to = (end + POPULATE_BYTES - 1) & ~(size_t)(POPULATE_BYTES - 1);
 
-	if (end <= populated || start < METADATA_FLOOR)
+	if (end <= populated || start < POPULATE_FROM)
 		return;
 	if (end - start > KEPT_UNITS * METADATA_UNIT || to > layout.metadata.committed) {
 		populated = end;
@@ -63,6 +66,18 @@ static void populate_for(size_t start, size_t end)
 		from = populated;
 	(void)os_populate(layout.metadata.base + from, to - from);
 	populated = to;
+}
+
+/*
+ * What vCPU areas take comes on top of what was provided: a program with a thread slot for each of many
+ * threads would find none left, when the heap has taken all the rest, for the descriptors of its last slabs.
+ */
+static bool add_large(size_t bytes)
+{
+	if (!region_grow(&layout.metadata, provided + large + bytes))
+		return false;
+	large += bytes;
+	return true;
 }
 
 /* With the lock. */
@@ -75,9 +90,9 @@ static void **alloc_locked(size_t units)
 		return block;
 	}
 	/* Unit 0 stays unused: reference 0 means none. */
-	size_t start = used ? used : METADATA_UNIT, end = start + units * METADATA_UNIT;
+	size_t bytes = units * METADATA_UNIT, start = used ? used : METADATA_UNIT, end = start + bytes;
 
-	if (!region_grow(&layout.metadata, end))
+	if (!region_grow(&layout.metadata, end) || (units > KEPT_UNITS && !add_large(bytes)))
 		return split_kept(units);
 	populate_for(start, end);
 	__atomic_store_n(&used, end, __ATOMIC_RELEASE);
@@ -123,13 +138,15 @@ void metadata_free(void *address, size_t bytes)
 bool metadata_provide(size_t heap_bytes)
 {
 	/* A slab of the smallest objects has a descriptor of a 13th of its size; most have far less. */
-	size_t bytes = METADATA_FLOOR + heap_bytes / 32;
+	size_t bytes = FLOOR + heap_bytes / 32;
 
 	cpuslab_spin_lock(&metadata_lock);
-	bool provided = region_grow(&layout.metadata, bytes);
+	bool grown = region_grow(&layout.metadata, large + bytes);
 
+	if (grown && bytes > provided)
+		provided = bytes;
 	cpuslab_spin_unlock(&metadata_lock);
-	return provided;
+	return grown;
 }
 
 void metadata_repair(void)

@@ -78,6 +78,8 @@ bool page_init(void);
 void page_repair(bool orphans);
 /* Pages between the heap's start and the highest ever used; without a lock, for a forked child. */
 size_t page_heap_pages(void);
+/* Bytes that the heap can grow to, as RLIMIT_AS and the option `reserve` let it. */
+size_t page_heap_most(void);
 
 static inline uintptr_t page_of(const void *address)
 {

@@ -1040,6 +1040,11 @@ size_t page_heap_pages(void)
 	return __atomic_load_n(&top, __ATOMIC_RELAXED);
 }
 
+size_t page_heap_most(void)
+{
+	return layout.heap.planned;
+}
+
 void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("page.top", (uintptr_t)&top, sizeof top);
