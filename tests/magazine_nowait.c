@@ -197,6 +197,17 @@ static void test_malloc(void)
 			CHECK_STAMP(object, size, size);
 			free(object);
 		}
+	/* As far as the heap itself is aligned, and not beyond. */
+	for (size_t align = 1 << 21; align <= 1 << 23; align *= 2) {
+		char *object = cpuslab_aligned_alloc_nowait(align, SIZE);
+
+		CHECK(object && (uintptr_t)object % align == 0, "aligned to %zu", align);
+		free(object);
+	}
+	for (size_t align = 1 << 24; align; align *= 2) {
+		errno = 0;
+		CHECK(!cpuslab_aligned_alloc_nowait(align, SIZE) && errno == ENOMEM, "aligned to %zu", align);
+	}
 	errno = 0;
 	CHECK(!cpuslab_aligned_alloc_nowait(3, 8) && errno == EINVAL);
 	errno = 0;

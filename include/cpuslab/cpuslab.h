@@ -88,7 +88,8 @@ CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
  * touched for the first time.  So NULL with errno ENOMEM can mean that a lock was taken, not that memory is
  * short.  Only the first call of a process, and of a forked child, sets the library up like any other.
  *
- * `alignment` is a power of two (1: as malloc), else EINVAL.  The memory is malloc's: free() gives it back,
+ * `alignment` is a power of two (1: as malloc), else EINVAL; beyond 8 MiB there is no such memory without
+ * waiting.  The memory is malloc's: free() gives it back,
  * which may wait.  A class that is debugged waits for the locks of its checks.  Async-signal-unsafe all the
  * same.
  */

@@ -12,8 +12,7 @@ struct page_front page_front;
 static enum { RESERVED, PIECEWISE } growth;
 
 enum { ADDRESS_BITS = 47 };
-/* The heap starts on 8 MiB: a huge page's boundary, and a page's in the page map. */
-static const size_t GRAIN = 8ul << 20;
+static const size_t GRAIN = LAYOUT_GRAIN;
 static const size_t SMALLEST_PLAN = 8ul << 20;
 /* Page numbers have 32 bits, and the run room doubles lengths. */
 static const size_t LARGEST_PLAN = (1ul << 30) << PAGE_SHIFT;

@@ -105,8 +105,9 @@ static inline uint16_t page_id(const void *address)
 /* ---- runs: `pages` pages in a row ---------------------------------------------------------------------- */
 
 /*
- * A run of pages aligned to `alignment` pages (a power of two).  Every page of it gets `id`, except for
- * PAGE_LARGE, which marks first and last page alone.  *zeroed: whether all of it reads as zero.
+ * A run of pages aligned to `alignment` pages (a power of two; NULL beyond 8 MiB).  Every page of it gets
+ * `id`, except for PAGE_LARGE, which marks first and last page alone.  *zeroed: whether all of it reads as
+ * zero.
  */
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 /* The same, or NULL where that would have to wait for another thread. */

@@ -744,9 +744,11 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	return address_of(first);
 }
 
+/* Runs are aligned by their numbers, which are addresses' only up to where the heap starts. */
 static bool is_possible(size_t pages, size_t alignment)
 {
-	return pages && pages + alignment <= layout.heap.planned >> PAGE_SHIFT;
+	return pages && alignment <= LAYOUT_GRAIN >> PAGE_SHIFT &&
+	       pages + alignment <= layout.heap.planned >> PAGE_SHIFT;
 }
 
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
