@@ -3,14 +3,15 @@
  * profile_engines: a heap profile sees objects that no mark in a magazine can bring to a slow path: of linked
  * caches, of magazines too small for a mark, and debugged ones.  With a mean of one byte between samples
  * every object is one, so that counts are exact; with a longer one they are right within the bounds of
- * chance.
+ * chance.  And it sees as many of a cache whose depot sorts, of which magazines are filled whole.
  *
- *   profile_engines linked | small | tuned | checked
+ *   profile_engines linked | small | tuned | checked | sorted
  */
 #include "check.h"
 
-#include <cpuslab/cache.h>
 #include <cpuslab/profile.h>
+
+#include "cache/cache.h"
 
 #include <math.h>
 #include <sys/mman.h>
@@ -161,6 +162,32 @@ static void samples_are_fair(void)
 	dprintf(STDOUT_FILENO, "%.0f samples expected, and %.0f seen\n", wanted, seen);
 }
 
+/* Of many objects that come and go together. */
+static void sorted_samples_are_fair(void)
+{
+	enum { MANY = 40000, ROUNDS = 5 };
+	static void *many[MANY];
+	const double interval = 8192, wanted = MANY * (1 - exp(-SIZE / interval));
+	bool sorted = false;
+
+	CHECK(cpuslab_profile_start((size_t)interval) == 0);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct counts before = read_counts();
+
+		for (unsigned i = 0; i < MANY; i++)
+			many[i] = cpuslab_cache_alloc(cache);
+		unsigned long seen = read_counts().in_use - before.in_use;
+
+		CHECK((double)seen > wanted * 0.7 && (double)seen < wanted * 1.4,
+		      "%.0f samples expected, and %lu seen", wanted, seen);
+		for (unsigned i = 0; i < MANY; i++)
+			cpuslab_cache_free(cache, many[i]);
+		CHECK(read_counts().in_use == before.in_use);
+		sorted |= cache->memory->cache.depot.sorts;
+	}
+	CHECK(sorted);
+}
+
 /* After its end nothing is kept for it, and objects that it watched are as others. */
 static void nothing_is_left(void)
 {
@@ -197,6 +224,11 @@ int main(int argc, char **argv)
 	check_watchdog(120);
 	cache = cpuslab_cache_create(&args);
 	CHECK(cache);
+	if (strcmp(kind, "sorted") == 0) {
+		sorted_samples_are_fair();
+		CHECK(cpuslab_cache_destroy(cache) == 0);
+		return 0;
+	}
 	if (strcmp(kind, "tuned") == 0) {
 		const struct cpuslab_cache_tunables tunables = {1, 1, 1};
 		uint64_t random = 3;

@@ -5,7 +5,9 @@
 
 #include "arch/probe.h"
 #include "depot/ebb.h"
+#include "guard/guard.h"
 #include "page/page.h"
+#include "profile/profile.h"
 #include "vcpu/vcpu.h"
 
 /* Blocks of powers of two, of which the header and the two sentinels take five words. */
@@ -197,10 +199,18 @@ static bool is_sorting(const struct depot *depot)
 	return __atomic_load_n(&depot->sorts, __ATOMIC_RELAXED);
 }
 
+/* Whether some of the objects that come from the slabs get marks, which take slots of their own. */
+static bool leaves_room(const struct depot *depot)
+{
+	return profile_is_on() || (guard_is_on() && depot->slabs.traits.guarded);
+}
+
 /* A whole magazine where the program takes as many again as have just come back. */
 static unsigned choose_refill(const struct depot *depot)
 {
-	return __atomic_load_n(is_sorting(depot) ? &depot->capacity : &depot->batch, __ATOMIC_RELAXED);
+	bool whole = is_sorting(depot) && !leaves_room(depot);
+
+	return __atomic_load_n(whole ? &depot->capacity : &depot->batch, __ATOMIC_RELAXED);
 }
 
 /* Lets all empty magazines but `keep` leave.  With the lock. */

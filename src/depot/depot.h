@@ -124,7 +124,10 @@ void depot_put(struct depot *depot, struct magazine *magazine);
 /* One object without waiting for another thread, from here or from the slabs; NULL where that cannot be. */
 void *depot_try_alloc(struct depot *depot);
 
-/* Fills an empty magazine to half from the slabs; false when the system has no more memory. */
+/*
+ * Fills an empty magazine from the slabs: to half, or whole while full ones go to the slabs, but for what
+ * marks may need (see "Watched objects").  False when the system has no more memory.
+ */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
 /* Gives all objects of a magazine to the slabs. */
 void depot_drain(struct depot *depot, struct magazine *magazine);
