@@ -6,11 +6,14 @@
  *   vcpu_modes load    areas are closed, looked at, emptied and opened under threads that use them
  *   vcpu_modes slots   slots come and go with threads
  *   vcpu_modes fork    a child makes threads before its first slow path
+ *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for that
  */
 #include "check.h"
 
+#include "linked/linked.h"
 #include "magazine/magazine.h"
 #include "malloc/process.h"
+#include "page/layout.h"
 
 enum { THREADS = 4, HELD = 300, SIZE = 512, MOST_CACHES = 1024 };
 
@@ -264,6 +267,54 @@ static void run_fork(void)
 	(void)thread;
 }
 
+/* ---- banks ----------------------------------------------------------------------------------------- */
+
+static void use_linked(struct linked_cache *late)
+{
+	void *object = linked_alloc_missed(late);
+
+	CHECK(object);
+	linked_free_missed(late, object);
+}
+
+static void *use_late_cache(void *late)
+{
+	use_linked(late);
+	return NULL;
+}
+
+static void run_banks(void)
+{
+	static struct linked_cache caches[VCPU_BANK_CACHES];
+	const struct linked_traits traits = {.name = "many", .size = 64, .alignment = 8, .link = UINT32_MAX};
+	struct linked_cache *late = &caches[VCPU_BANK_CACHES - 1];
+
+	check_pin();
+	give(take());
+	for (unsigned i = 0; i < VCPU_BANK_CACHES; i++)
+		CHECK(linked_create(&caches[i], &traits, NULL));
+	CHECK(late->number >= VCPU_BANK_CACHES);
+
+	/* Memory for a slab, but not for an area. */
+	size_t planned = layout.metadata.planned;
+	void *kept = metadata_alloc(METADATA_UNIT);
+
+	layout.metadata.planned = layout.metadata.committed;
+	while (metadata_alloc(VCPU_AREA_BYTES))
+		;
+	metadata_free(kept, METADATA_UNIT);
+	use_linked(late);
+	check_join(check_thread(use_late_cache, late));
+
+	layout.metadata.planned = planned;
+	use_linked(late);
+	bool found = false;
+
+	for (unsigned id = 0; id < vcpu_ids(); id++)
+		found |= vcpu_word(id, late->number) != NULL;
+	CHECK(found);
+}
+
 int main(int argc, char **argv)
 {
 	const char *variant = argc > 1 ? argv[1] : "load";
@@ -285,6 +336,10 @@ int main(int argc, char **argv)
 	CHECK(magazine_create(cache, &traits, 0, NULL));
 	if (strcmp(variant, "load") == 0) {
 		run_load();
+		return 0;
+	}
+	if (strcmp(variant, "banks") == 0) {
+		run_banks();
 		return 0;
 	}
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT)

@@ -381,16 +381,17 @@ bool vcpu_enter(void)
 			pthread_setspecific(end_of_thread, NULL);
 		standing = placed ? INSIDE : ENDED;
 	}
-	if (standing != INSIDE)
-		return false;
 	unsigned id = arch_id(vcpu_self);
 
-	if (id < ids && !has_all_areas(id)) {
+	if (standing != INSIDE || id >= ids)
+		return false;
+	if (!has_all_areas(id)) {
 		cpuslab_spin_lock(&vcpu_lock);
 		make_areas(id);
 		cpuslab_spin_unlock(&vcpu_lock);
 	}
-	return __atomic_load_n(entry(arch_id(vcpu_self)), __ATOMIC_RELAXED) != closed_area;
+	/* One without the area of a later bank, whose words stay closed, would come here for ever. */
+	return has_all_areas(id) && __atomic_load_n(entry(id), __ATOMIC_RELAXED) != closed_area;
 }
 
 bool vcpu_close(unsigned id)
