@@ -260,13 +260,13 @@ static void test_repair(void)
 	depot_put(&depot, empties[1]);
 	uint64_t objects = statistics().objects;
 
-	depot_repair(&depot);
+	depot_repair(&depot, false);
 	check_stacks(4, 2, objects);
 	cpuslab_spin_lock(&depot.lock);
 	depot.filled_count = 77;
 	depot.empty_count = 0;
 	depot.filled_low = 50;
-	depot_repair(&depot);
+	depot_repair(&depot, false);
 	CHECK(!cpuslab_spin_is_locked(&depot.lock));
 	check_stacks(4, 2, objects);
 	CHECK(depot_take_filled(&depot, NULL) == filled);

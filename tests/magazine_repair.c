@@ -564,6 +564,23 @@ static void turn_profile(void)
 	magazine_settle_profile();
 }
 
+/* As in a child whose parent's other threads had all these locks, and had just begun a slab. */
+static void repair(void)
+{
+	bool zeroed;
+	char *begun = page_alloc(2, 1, PAGE_SLAB, &zeroed);
+
+	CHECK(begun);
+	for (unsigned c = 0; c < CACHES; c++) {
+		cpuslab_spin_lock(&caches[c].depot.lock);
+		cpuslab_spin_lock(&caches[c].depot.slabs.lock);
+	}
+	for (unsigned c = 0; c < LINKED; c++)
+		cpuslab_spin_lock(&linked[c].lock);
+	__atomic_store_n((uint32_t *)process_alive, 0, __ATOMIC_RELEASE);
+	process_enter();
+}
+
 static void step_through(const char *name, void (*function)(void))
 {
 	unsigned long before = forks, steps_before = steps;
@@ -603,6 +620,10 @@ static void run_steps(void)
 	fill_depots();
 	forget_visits();
 	step_through("trim", magazine_trim);
+	fill_depots();
+	use_linked();
+	forget_visits();
+	step_through("repair", repair);
 	fill_depots();
 	step_through("profile", turn_profile);
 	CHECK(forks > 200, "only %lu forks in %lu steps", forks, steps);

@@ -147,7 +147,7 @@ static struct slab_cache *find(uint16_t id)
 /* As in a child of a thread that was not the one that has the cache's lock, or changes slabs without it. */
 static void repair(void)
 {
-	CHECK(slab_repair_begin(&cache));
+	CHECK(slab_repair_begin(&cache, false));
 	slab_repair_pages(find);
 	CHECK(!cpuslab_spin_is_locked(&cache.lock) && !cache.unlocked);
 }

@@ -666,11 +666,11 @@ static uint64_t objects_on_stack(const struct magazine *magazine, uint32_t *coun
 	return objects;
 }
 
-void depot_repair(struct depot *depot)
+void depot_repair(struct depot *depot, bool all)
 {
 	uint32_t leaving;
 
-	if (!cpuslab_spin_is_locked(&depot->lock))
+	if (!cpuslab_spin_is_locked(&depot->lock) && !all)
 		return;
 	cpuslab_spin_reset(&depot->lock);
 	depot->filled_low = 0;

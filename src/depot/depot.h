@@ -157,7 +157,8 @@ struct depot_statistics {
 	uint64_t filled, empty, objects, refills, drains, lock_acquires;
 };
 void depot_statistics(struct depot *depot, struct depot_statistics *statistics);
-void depot_repair(struct depot *depot);
+/* In a forked child: what a dead thread left half done, or all of it. */
+void depot_repair(struct depot *depot, bool all);
 
 /* Whether somebody has asked for this capacity, or there is no other for its size. */
 static inline bool depot_has_one_capacity(const struct depot *depot)

@@ -320,7 +320,7 @@ void linked_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 /* ---- fork ------------------------------------------------------------------------------------------ */
 
-static bool repair_begin(struct linked_cache *cache)
+static bool repair_begin(struct linked_cache *cache, bool all)
 {
 #if !ARCH_HAS_PAIR
 	if (cache->redo) {
@@ -330,7 +330,7 @@ static bool repair_begin(struct linked_cache *cache)
 	}
 	cpuslab_spin_reset(&cache->pair_lock);
 #endif
-	bool broken = cpuslab_spin_is_locked(&cache->lock);
+	bool broken = cpuslab_spin_is_locked(&cache->lock) || all;
 
 	if (cache->under_repair != broken)
 		cache->under_repair = broken;
@@ -377,13 +377,13 @@ static bool repair_pages(void)
 	return orphans;
 }
 
-bool linked_repair(void)
+bool linked_repair(bool all)
 {
 	bool any = false;
 
 	cpuslab_spin_reset(&census_lock);
 	for (unsigned number = 0; number < cache_count; number++)
 		if (caches[number])
-			any |= repair_begin(caches[number]);
+			any |= repair_begin(caches[number], all);
 	return any && repair_pages();
 }

@@ -166,9 +166,9 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 void linked_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 /*
- * In a forked child.  Returns whether pages were found that no slab owns; the page room must then repair its
- * runs.
+ * In a forked child: what a dead thread left half done, or all of it.  Returns whether pages were found that
+ * no slab owns; the page room must then repair its runs.
  */
-bool linked_repair(void);
+bool linked_repair(bool all);
 
 #endif

@@ -1357,8 +1357,11 @@ static struct slab_cache *slabs_of_id(uint16_t id)
 
 void magazine_repair(void)
 {
-	bool any = false, orphans;
+	/* A child of a fork in between, by a thread that this child had already, begins with all of it anew. */
+	static bool unfinished;
+	bool all = unfinished, any = false, orphans;
 
+	__atomic_store_n(&unfinished, true, __ATOMIC_RELEASE);
 	vcpu_repair();
 	cpuslab_spin_reset(&census_lock);
 	cpuslab_spin_reset(&keeping_lock);
@@ -1368,11 +1371,12 @@ void magazine_repair(void)
 		if (caches[number]) {
 			if (magazine_is_checked(caches[number]))
 				check_repair(caches[number]->depot.slabs.traits.checks);
-			depot_repair(&caches[number]->depot);
-			any |= slab_repair_begin(&caches[number]->depot.slabs);
+			depot_repair(&caches[number]->depot, all);
+			any |= slab_repair_begin(&caches[number]->depot.slabs, all);
 		}
-	orphans = linked_repair();
+	orphans = linked_repair(all);
 	if (any)
 		orphans |= slab_repair_pages(slabs_of_id);
-	page_repair(orphans);
+	page_repair(orphans || all);
+	__atomic_store_n(&unfinished, false, __ATOMIC_RELEASE);
 }

@@ -512,9 +512,9 @@ bool huge_is_behind(void)
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED);
 }
 
-void huge_repair(void)
+void huge_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&huge_lock))
+	if (!cpuslab_spin_is_locked(&huge_lock) && !all)
 		return;
 	cpuslab_spin_reset(&huge_lock);
 	filled = live = mapped = stranded = 0;

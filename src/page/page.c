@@ -35,9 +35,9 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	huge_show(show);
 }
 
-void page_repair(bool orphans)
+void page_repair(bool all)
 {
 	metadata_repair();
-	run_repair(orphans);
-	huge_repair();
+	run_repair(all);
+	huge_repair(all);
 }

@@ -72,10 +72,10 @@ extern ARCH_INTERNAL struct page_front page_front;
  */
 bool page_init(void);
 /*
- * In a forked child: frees the locks and repairs what a dead thread left half done; `orphans` when the rooms
- * above have marked pages as free behind this room's back.
+ * In a forked child: frees the locks and repairs what a dead thread left half done, or all of it: when the
+ * rooms above have marked pages as free behind this room's back, or that thread was at a repair.
  */
-void page_repair(bool orphans);
+void page_repair(bool all);
 /* Pages between the heap's start and the highest ever used; without a lock, for a forked child. */
 size_t page_heap_pages(void);
 /* Bytes that the heap can grow to, as RLIMIT_AS and the option `reserve` let it. */
@@ -238,7 +238,7 @@ void *huge_resize(void *address, size_t bytes);
 void huge_purge(bool all);
 /* Whether the last huge_purge left something that is overdue.  Without a lock. */
 bool huge_is_behind(void);
-void huge_repair(void);
+void huge_repair(bool all);
 void huge_statistics(struct page_statistics *statistics);
 void huge_show(void (*show)(const char *name, uintptr_t value, size_t size));
 

@@ -995,9 +995,9 @@ void run_init(void)
  * Makes bins, lists and counts anew from the page map.  What is not marked as used is free, and dirty for
  * all we know; a run whose owner died between taking and using it keeps its marks and is the loss.
  */
-void run_repair(bool orphans)
+void run_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !orphans && !in_transit)
+	if (!cpuslab_spin_is_locked(&page_lock) && !all && !in_transit)
 		return;
 	cpuslab_spin_reset(&page_lock);
 	in_transit = 0;

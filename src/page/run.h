@@ -31,7 +31,7 @@ enum run_state {
 };
 
 void run_init(void);
-void run_repair(bool orphans);
+void run_repair(bool all);
 void run_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

@@ -1294,9 +1294,9 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 /* ---- fork ---------------------------------------------------------------------------------------------- */
 
-bool slab_repair_begin(struct slab_cache *cache)
+bool slab_repair_begin(struct slab_cache *cache, bool all)
 {
-	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked;
+	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
 
 	/* Most are whole; their pages stay shared with the parent. */
 	if (cache->under_repair != broken)
@@ -1309,8 +1309,7 @@ bool slab_repair_begin(struct slab_cache *cache)
 	cache->empty = NULL;
 	cache->slabs = cache->full_slabs = cache->kept_empty = 0;
 	cache->allocated = cache->needed = 0;
-	page_count_hollow(-(long)cache->hollow);
-	cache->hollow = 0;
+	page_count_hollow(-(long)__atomic_exchange_n(&cache->hollow, 0, __ATOMIC_RELEASE));
 	return true;
 }
 

@@ -214,11 +214,11 @@ void slab_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 /*
  * In a forked child, where only the caller's thread is left.  For each cache slab_repair_begin, which tells
- * whether the lock was held and then forgets all lists; then, if any was, slab_repair_pages with a function
- * that finds a page id's cache (NULL for none).  Returns whether pages were found that no slab owns; the page
- * room must then repair its runs.
+ * whether there is something to repair, as it does in any case with `all`, and then forgets all lists; then,
+ * if any has, slab_repair_pages with a function that finds a page id's cache (NULL for none).  Returns
+ * whether pages were found that no slab owns; the page room must then repair its runs.
  */
-bool slab_repair_begin(struct slab_cache *cache);
+bool slab_repair_begin(struct slab_cache *cache, bool all);
 bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id));
 
 #endif
