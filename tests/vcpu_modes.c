@@ -6,7 +6,8 @@
  *   vcpu_modes load    areas are closed, looked at, emptied and opened under threads that use them
  *   vcpu_modes slots   slots come and go with threads
  *   vcpu_modes fork    a child makes threads before its first slow path
- *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for that
+ *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for
+ * that
  */
 #include "check.h"
 

@@ -14,7 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The heap starts on this boundary: a huge page's, a page's in the page map, and that of the largest slabs. */
+/* The heap starts on this boundary: a huge page's, a page's in the page map, and that of the largest slabs.
+ */
 enum { LAYOUT_GRAIN = 8 << 20 };
 
 struct region {
