@@ -52,14 +52,13 @@ static struct {
 static bool ebbing; /* since page_ebb, or an ebb of large objects, no page was taken */
 /* Of large_pages. */
 static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
-static bool large_freed;      /* a large object was, since one was taken */
-static size_t missed;         /* pages that were given back too soon; fades with every tick */
-static size_t given_back;     /* pages that were too many, and may turn out to be missed; fades as well */
-static size_t in_transit;     /* pages that are being purged, without the lock */
-static size_t retired;        /* pages that are never used again */
-static size_t hollow;         /* pages in use that take no memory; without the lock */
-static bool behind;           /* the last purge met its bound before its end */
-static struct blocks entered; /* since the last allocation began: what the heap has grown into */
+static bool large_freed;  /* a large object was, since one was taken */
+static size_t missed;     /* pages that were given back too soon; fades with every tick */
+static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
+static size_t in_transit; /* pages that are being purged, without the lock */
+static size_t retired;    /* pages that are never used again */
+static size_t hollow;     /* pages in use that take no memory; without the lock */
+static bool behind;       /* the last purge met its bound before its end */
 static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
 static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
 
@@ -493,22 +492,29 @@ static uint32_t take_span(uint32_t start, uint32_t first, uint32_t end)
 	return clean;
 }
 
+/* Pages that have just been taken from the free ones. */
+struct taking {
+	uint32_t first;        /* RUN_NONE where there was nothing to take */
+	uint32_t fresh;        /* how many of them are clean */
+	struct blocks entered; /* what the heap has grown into for them */
+};
+
+static const struct taking nothing = {.first = RUN_NONE};
+
 /*
  * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
- * as were never used.  What alignment skips becomes a clean run.  *fresh: how many of them are clean.
+ * as were never used.  What alignment skips becomes a clean run.
  *
  * There may be enough that are free: the callers look into some runs, one by one or around dirty ones.  The
  * end of the heap stays where it is, then: what lies beyond it counts as zero.
  */
-static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
+static struct taking extend(uint32_t pages, uint32_t alignment)
 {
 	uint32_t first = alignment > 1 ? (top + alignment - 1) & ~(alignment - 1) : span_start(top);
 	size_t end = (size_t)first + pages;
 
-	if (end <= top) {
-		*fresh = take_span(first, first, (uint32_t)end);
-		return first;
-	}
+	if (end <= top)
+		return (struct taking){.first = first, .fresh = take_span(first, first, (uint32_t)end)};
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)metadata_provide(end << PAGE_SHIFT); /* if not, the heap itself may still do */
 	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
@@ -517,22 +523,22 @@ static uint32_t extend(uint32_t pages, uint32_t alignment, uint32_t *fresh)
 	    !region_grow(&layout.runs, end * sizeof(struct run)) ||
 	    (layout.marks.planned &&
 	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
-		return RUN_NONE;
+		return nothing;
 	layout_open();
-	entered = block_heap_grown(top, (uint32_t)end);
 
+	struct taking taking = {
+		.first = first, .fresh = pages, .entered = block_heap_grown(top, (uint32_t)end)};
 	uint32_t skipped = top;
 
-	*fresh = pages;
 	if (first < top)
-		*fresh = (uint32_t)end - top + take_span(first, first, top);
+		taking.fresh = (uint32_t)end - top + take_span(first, first, top);
 	/* Before the new end is known: what lies behind the skipped pages is no free run. */
 	if (skipped < first) {
 		top = first;
 		insert_coalesced(skipped, first - skipped, RUN_CLEAN, 0);
 	}
 	top = (uint32_t)end;
-	return first;
+	return taking;
 }
 
 /* Cuts an aligned part out of the free run at `found` and puts the rest back. */
@@ -568,46 +574,41 @@ static uint32_t widest(const struct bins *set, uint32_t pages)
 enum { TO_GROW = 0 };
 
 /* For a run that will grow: where as much again is free behind it, or at the end of the heap. */
-static uint32_t take_pages_to_grow(uint32_t pages, uint32_t *fresh)
+static struct taking take_pages_to_grow(uint32_t pages)
 {
 	uint32_t found = widest(&bins[RUN_DIRTY], 2 * pages);
 
-	*fresh = 0;
 	if (found == RUN_NONE && recall_standby())
 		found = widest(&bins[RUN_DIRTY], 2 * pages);
 	if (found != RUN_NONE)
-		return carve(found, pages, 1);
+		return (struct taking){.first = carve(found, pages, 1)};
 	found = widest(&bins[RUN_CLEAN], 2 * pages);
 	if (found == RUN_NONE)
-		return extend(pages, 1, fresh);
-	*fresh = pages;
-	return carve(found, pages, 1);
+		return extend(pages, 1);
+	return (struct taking){.first = carve(found, pages, 1), .fresh = pages};
 }
 
 /* Resident memory first; only then memory that must be taken from the system. */
-static uint32_t take_pages(uint32_t pages, uint32_t alignment, uint32_t *fresh)
+static struct taking take_pages(uint32_t pages, uint32_t alignment)
 {
 	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 
-	*fresh = 0;
 	if (found == RUN_NONE && recall_standby())
 		found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 	if (found != RUN_NONE)
-		return carve(found, pages, alignment);
+		return (struct taking){.first = carve(found, pages, alignment)};
 	if (alignment == 1 && pages >= SPAN_LEAST) {
 		uint32_t first;
 
 		found = dirty_span(pages, &first);
-		if (found != RUN_NONE) {
-			*fresh = take_span(found, first, first + pages);
-			return first;
-		}
+		if (found != RUN_NONE)
+			return (struct taking){.first = first,
+					       .fresh = take_span(found, first, first + pages)};
 	}
 	found = best_fit(&bins[RUN_CLEAN], pages + alignment - 1);
 	if (found == RUN_NONE)
-		return extend(pages, alignment, fresh);
-	*fresh = pages;
-	return carve(found, pages, alignment);
+		return extend(pages, alignment);
+	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
 }
 
 /* ---- purging ------------------------------------------------------------------------------------------ */
@@ -717,10 +718,9 @@ struct rest {
 /* With the lock. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, struct rest *rest)
 {
-	entered.count = 0;
-
-	uint32_t fresh, first = alignment == TO_GROW ? take_pages_to_grow(pages, &fresh)
-						     : take_pages(pages, alignment, &fresh);
+	struct taking taking =
+		alignment == TO_GROW ? take_pages_to_grow(pages) : take_pages(pages, alignment);
+	uint32_t first = taking.first, fresh = taking.fresh;
 
 	*rest = (struct rest){0};
 	if (first == RUN_NONE)
@@ -736,9 +736,9 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 			rest->prove = block_large(first, pages);
 		else
 			rest->renew = block_reused(first, pages);
-	} else if (entered.first * BLOCK_PAGES - first < pages) {
+	} else if (taking.entered.first * BLOCK_PAGES - first < pages) {
 		/* Its first page is the run's, not one that alignment has skipped.  Slabs are filled. */
-		rest->prove = entered;
+		rest->prove = taking.entered;
 	}
 	mark(first, pages, id);
 	return address_of(first);
@@ -900,7 +900,10 @@ bool page_large_resize(void *address, size_t wanted)
 			fresh = take_span(next, next, next + needed);
 			done = true;
 		} else if (end == top) {
-			done = extend(needed, 1, &fresh) == next;
+			struct taking taking = extend(needed, 1);
+
+			fresh = taking.fresh;
+			done = taking.first == next;
 		}
 		if (done && needed) {
 			note_use(needed, fresh);
