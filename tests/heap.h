@@ -30,6 +30,9 @@ static inline uint16_t heap_id(size_t page)
 static inline struct heap_walk heap_walk(void)
 {
 	struct heap_walk walk = {0};
+	struct page_statistics statistics;
+	/* Before the walk: so that nothing is kept behind a run that has grown. */
+	page_statistics(&statistics);
 	size_t top = page_heap_pages(), page = 0;
 	int before = -1; /* the state of the free run that ends here */
 	while (page < top) {
@@ -71,9 +74,6 @@ static inline struct heap_walk heap_walk(void)
 		page += pages;
 	}
 	CHECK(page == top);
-
-	struct page_statistics statistics;
-	page_statistics(&statistics);
 	CHECK(statistics.heap_pages == top);
 	CHECK(statistics.dirty_pages == walk.dirty_pages, "%zu dirty pages, %zu by count", walk.dirty_pages,
 	      statistics.dirty_pages);

@@ -136,6 +136,12 @@ bool large_free_again(void *object)
 	return (uintptr_t)object % PAGE_BYTES == 0 && is_plain() && page_put_standby(object);
 }
 
+bool large_grow(void *object, size_t size)
+{
+	return page_is_heap(object) && page_id(object) == PAGE_LARGE && (uintptr_t)object % PAGE_BYTES == 0 &&
+	       is_plain() && page_large_grow(object, pages_for(size));
+}
+
 void large_free(void *object, size_t stated)
 {
 	__atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED);

@@ -32,6 +32,8 @@ size_t large_bytes(const void *object);
 size_t large_usable(const void *object);
 /* The same of an object that is asked for with so many bytes. */
 size_t large_granted(size_t size);
+/* Grows an object where it is, without a lock, if it can; else false.  Never shrinks it. */
+bool large_grow(void *object, size_t size);
 /* Resizes where it is, or by moving the mapping; NULL when the contents must be copied. */
 void *large_resize(void *object, size_t size);
 /* How many calls of large_alloc and large_free there were. */

@@ -22,8 +22,12 @@
 enum {
 	/* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
 	CALLOC_FROM_PAGES = 32 << 10,
-	/* What outgrows so many bytes becomes a run of pages, which can grow where it is. */
+	/*
+	 * What outgrows so many bytes becomes a run of pages, which can grow where it is; and from GROW_AGAIN
+	 * on what has outgrown its place before.
+	 */
 	GROW_FROM = 32 << 10,
+	GROW_AGAIN = 4 << 10,
 	/* And a mapping of its own, which can move without a copy. */
 	MOVE_FROM = 32 << 20,
 };
@@ -410,6 +414,10 @@ static __attribute__((noinline)) void *realloc_special(void *object, size_t size
 		return out_of_memory();
 
 	process_enter();
+	/* What grows over and over needs no more than this. */
+	if (large_grow(object, size))
+		return object;
+
 	struct cache *cache = magazine_cache(object);
 
 	if (unlikely(cache && magazine_is_checked(cache)))
@@ -439,9 +447,37 @@ static __attribute__((noinline)) void *realloc_special(void *object, size_t size
 	return move_to(moved, object, size < usable ? size : usable);
 }
 
+/*
+ * Objects that realloc has moved to make them larger, by address: one of them that grows again will do so
+ * once more.  Two threads at once, and who has the address now: to be wrong costs little.
+ */
+static void *grown_once[16];
+
+static void **grown_place(const void *object)
+{
+	return &grown_once[(uintptr_t)object * 0x9e3779b97f4a7c15u >> 60];
+}
+
+/* An object of a usual class, from GROW_AGAIN on, that has outgrown it. */
+static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, size_t usable)
+{
+	bool again = __atomic_load_n(grown_place(object), __ATOMIC_RELAXED) == object &&
+		     size <= PTRDIFF_MAX && process_enter() && !is_special_size(size);
+	void *moved = again ? large_alloc_to_grow(size) : malloc(size);
+
+	if (unlikely(!moved))
+		return out_of_memory();
+	if (!again)
+		__atomic_store_n(grown_place(moved), moved, __ATOMIC_RELAXED);
+	return move_to(moved, object, usable);
+}
+
 /* An object of a usual class, of a size that is another's.  The old one will do where there is no memory. */
 static __attribute__((noinline)) void *realloc_usual(void *object, size_t size, size_t usable)
 {
+	if (size > usable && usable >= GROW_AGAIN)
+		return realloc_grown(object, size, usable);
+
 	void *moved = malloc(size);
 
 	if (unlikely(!moved))

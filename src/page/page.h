@@ -142,6 +142,8 @@ void page_standby_calls(uint64_t *takes, uint64_t *puts);
 size_t page_large_pages(const void *run);
 /* Grows or shrinks a large run where it is; false when the pages after it are not free. */
 bool page_large_resize(void *run, size_t pages);
+/* Without the lock, where pages are kept behind a large run that grows; else false.  Never shrinks it. */
+bool page_large_grow(void *run, size_t pages);
 
 /*
  * The most that one call gives back to the system unless it is asked for all, in pages, lest somebody's free

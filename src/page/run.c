@@ -7,6 +7,7 @@
 #include "cpuslab/lock.h"
 #include "options/options.h"
 #include "page/block.h"
+#include "page/headroom.h"
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/run.h"
@@ -33,6 +34,7 @@ enum {
 	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
+	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows */
 };
 
 struct bins {
@@ -100,7 +102,7 @@ static void set_id(uint32_t page, uint16_t id)
 
 static size_t used_pages(void)
 {
-	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - in_transit - retired;
+	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - headroom_pages() - in_transit - retired;
 }
 
 /* How much of what was missed may stay the next time. */
@@ -253,6 +255,12 @@ static uint32_t surplus_of(uint32_t pages)
 	return surplus < pages ? (uint32_t)surplus : pages;
 }
 
+static void mark_ends(uint32_t first, uint32_t pages, uint16_t id)
+{
+	set_id(first + pages - 1, id);
+	set_id(first, id);
+}
+
 /* Marks a run as used (or free again): every page for slabs, both ends for the others. */
 static void mark(uint32_t first, uint32_t pages, uint16_t id)
 {
@@ -263,8 +271,7 @@ static void mark(uint32_t first, uint32_t pages, uint16_t id)
 		set_id(first, PAGE_LARGE);
 		break;
 	case PAGE_TRANSIT:
-		set_id(first + pages - 1, id);
-		set_id(first, id);
+		mark_ends(first, pages, id);
 		break;
 	default:
 		for (uint32_t page = first; page < first + pages; page++)
@@ -394,9 +401,63 @@ static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state stat
 static void unmark_large(uint32_t first, uint32_t pages)
 {
 	/* The end first: page_repair() trusts the beginning of a large run. */
-	set_id(first + pages - 1, PAGE_FREE);
-	set_id(first, PAGE_FREE);
+	mark_ends(first, pages, PAGE_FREE);
 	large_runs--;
+}
+
+/* What was kept behind a run and has become its own was taken just as well. */
+static void note_grown(const struct headroom *headroom)
+{
+	if (!headroom->grown)
+		return;
+	note_use(headroom->grown, headroom->clean ? headroom->grown : 0);
+	note_large(headroom->grown);
+}
+
+/* What is kept in a place is free as any other run.  Whether there was anything. */
+static bool recall_headroom(unsigned place)
+{
+	struct headroom headroom;
+
+	if (!headroom_take(place, &headroom))
+		return false;
+	note_grown(&headroom);
+	if (!headroom.pages)
+		return false;
+	mark_ends(headroom.start, headroom.pages, PAGE_FREE);
+	if (headroom.clean)
+		insert_coalesced(headroom.start, headroom.pages, RUN_CLEAN, 0);
+	else
+		insert_coalesced(headroom.start, headroom.pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+	return true;
+}
+
+/* All of it, or what is dirty. */
+static bool recall_all_headroom(bool clean)
+{
+	struct headroom headroom;
+	bool any = false;
+
+	for (unsigned place = 0; place < HEADROOM_PLACES; place++)
+		if (headroom_look(place, &headroom)) {
+			note_grown(&headroom);
+			if (clean || !headroom.clean)
+				any |= recall_headroom(place);
+		}
+	return any;
+}
+
+/* Before a large run is freed or shrinks: what it has grown by is counted, and what is behind it is free. */
+static void end_growth(uint32_t first, uint32_t pages)
+{
+	unsigned place = headroom_place(first);
+	struct headroom headroom;
+
+	if (!headroom_look(place, &headroom))
+		return;
+	note_grown(&headroom);
+	if (headroom.start == first + pages)
+		(void)recall_headroom(place);
 }
 
 /* What stands by is free as any other run.  Whether there was anything. */
@@ -412,6 +473,21 @@ static bool recall_standby(void)
 		any = true;
 	}
 	return any;
+}
+
+/* Whether anything resident that waits for somebody is free as any other run now. */
+static bool recall_dirty(void)
+{
+	bool standby = recall_standby();
+
+	return recall_all_headroom(false) || standby;
+}
+
+/* All that waits for somebody. */
+static void recall(void)
+{
+	(void)recall_standby();
+	(void)recall_all_headroom(true);
 }
 
 /* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
@@ -578,7 +654,7 @@ static struct taking take_pages_to_grow(uint32_t pages)
 {
 	uint32_t found = widest(&bins[RUN_DIRTY], 2 * pages);
 
-	if (found == RUN_NONE && recall_standby())
+	if (found == RUN_NONE && recall_dirty())
 		found = widest(&bins[RUN_DIRTY], 2 * pages);
 	if (found != RUN_NONE)
 		return (struct taking){.first = carve(found, pages, 1)};
@@ -593,7 +669,7 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment)
 {
 	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 
-	if (found == RUN_NONE && recall_standby())
+	if (found == RUN_NONE && recall_dirty())
 		found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 	if (found != RUN_NONE)
 		return (struct taking){.first = carve(found, pages, alignment)};
@@ -609,6 +685,47 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment)
 	if (found == RUN_NONE)
 		return extend(pages, alignment);
 	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
+}
+
+static uint32_t smaller(uint32_t a, size_t b)
+{
+	return a < b ? a : (uint32_t)b;
+}
+
+/* Up to so many pages from `start` on that are free in one run, or to be had without asking the system. */
+static struct headroom take_behind(uint32_t start, uint32_t pages)
+{
+	if (start < top) {
+		if (*map_at(start) != PAGE_FREE)
+			return (struct headroom){0};
+		pages = smaller(pages, run_at(start)->pages);
+		return (struct headroom){
+			.start = start, .pages = pages, .clean = take_span(start, start, start + pages)};
+	}
+	pages = smaller(pages, (layout.heap.committed >> PAGE_SHIFT) - top);
+	/* Nor does it begin a block that may be a huge page, which is for who uses it. */
+	if (top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
+		pages = smaller(pages, -top % BLOCK_PAGES);
+	if (!pages || extend(pages, 1).first == RUN_NONE)
+		return (struct headroom){0};
+	return (struct headroom){.start = start, .pages = pages, .clean = true};
+}
+
+/* After a large run has grown: what is free behind it is kept for the next times. */
+static void keep_headroom(uint32_t first, uint32_t pages)
+{
+	unsigned place = headroom_place(first);
+
+	(void)recall_headroom(place);
+	if (!headroom_is_empty(place))
+		return;
+
+	struct headroom headroom = take_behind(first + pages, smaller(HEADROOM_MOST, HEADROOM_PART * pages));
+
+	if (!headroom.pages)
+		return;
+	mark_ends(headroom.start, headroom.pages, PAGE_TRANSIT);
+	headroom_put(place, headroom);
 }
 
 /* ---- purging ------------------------------------------------------------------------------------------ */
@@ -693,8 +810,7 @@ static void purge_runs(bool all, size_t most)
 		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
 
 		lock_pages();
-		set_id(first + pages - 1, PAGE_FREE);
-		set_id(first, PAGE_FREE);
+		mark_ends(first, pages, PAGE_FREE);
 		in_transit -= pages;
 		if (purged)
 			purged_total += pages;
@@ -741,6 +857,8 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 		rest->prove = taking.entered;
 	}
 	mark(first, pages, id);
+	if (alignment == TO_GROW)
+		keep_headroom(first, pages);
 	return address_of(first);
 }
 
@@ -796,11 +914,12 @@ void page_free(void *address, size_t length)
 		block_large_freed(first, pages);
 	lock_pages();
 	if (*map_at(first) == PAGE_LARGE) {
+		end_growth(first, pages);
 		note_large_freed(pages);
 		standby_freed(pages);
 		/* Before the run here looks free to those beside it: it is in no bin yet. */
 		if (ebbing)
-			(void)recall_standby();
+			recall();
 		unmark_large(first, pages);
 	} else {
 		mark(first, pages, PAGE_FREE);
@@ -870,56 +989,75 @@ size_t page_large_pages(const void *address)
 	return run_at(number_of(address))->pages;
 }
 
+static void shrink(uint32_t first, uint32_t old, uint32_t pages)
+{
+	end_growth(first, old);
+	run_at(first)->pages = pages;
+	set_id(first + old - 1, PAGE_FREE);
+	if (pages > 1)
+		set_id(first + pages - 1, PAGE_LARGE_TAIL);
+	insert_coalesced(first + pages, old - pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+	note_large_freed(old - pages);
+}
+
+/* Takes so many pages from `next` on, if they are free, or the heap ends before them. */
+static bool take_next(uint32_t next, uint32_t pages, uint32_t *fresh)
+{
+	uint32_t end = span_end(next);
+
+	if (end - next >= pages) {
+		*fresh = take_span(next, next, next + pages);
+		return true;
+	}
+	if (end != top)
+		return false;
+
+	struct taking taking = extend(pages, 1);
+
+	*fresh = taking.fresh;
+	return taking.first == next;
+}
+
+/* A large run, where it is. */
+static bool grow(uint32_t first, uint32_t old, uint32_t pages, struct blocks *prove)
+{
+	uint32_t next = first + old, more = pages - old, fresh;
+
+	end_growth(first, old);
+	if (!take_next(next, more, &fresh)) {
+		/* It may be what waits for others that is in the way. */
+		recall();
+		if (!take_next(next, more, &fresh))
+			return false;
+	}
+	note_use(more, fresh);
+	if (fresh >= BLOCK_PAGES)
+		*prove = block_large(next, more);
+	/* The length last: a repair in between sees the old, shorter run, and marks its end. */
+	if (old > 1)
+		set_id(next - 1, PAGE_FREE);
+	set_id(first + pages - 1, PAGE_LARGE_TAIL);
+	__atomic_store_n(&run_at(first)->pages, pages, __ATOMIC_RELEASE);
+	note_large(more);
+	keep_headroom(first, pages);
+	return true;
+}
+
 bool page_large_resize(void *address, size_t wanted)
 {
 	uint32_t first = number_of(address), pages = (uint32_t)wanted;
 	struct blocks prove = {0};
-	bool done = false;
+	bool done = true;
 
 	if (wanted > layout.heap.planned >> PAGE_SHIFT)
 		return false;
 	lock_pages();
 	uint32_t old = run_at(first)->pages;
 
-	if (pages < old) {
-		run_at(first)->pages = pages;
-		set_id(first + old - 1, PAGE_FREE);
-		if (pages > 1)
-			set_id(first + pages - 1, PAGE_LARGE_TAIL);
-		insert_coalesced(first + pages, old - pages, RUN_DIRTY, (uint32_t)os_milliseconds());
-		note_large_freed(old - pages);
-		done = true;
-	} else {
-		(void)recall_standby();
-
-		uint32_t next = first + old, needed = pages - old, end = span_end(next), fresh = 0;
-
-		if (needed == 0) {
-			done = true;
-		} else if (end - next >= needed) {
-			fresh = take_span(next, next, next + needed);
-			done = true;
-		} else if (end == top) {
-			struct taking taking = extend(needed, 1);
-
-			fresh = taking.fresh;
-			done = taking.first == next;
-		}
-		if (done && needed) {
-			note_use(needed, fresh);
-			if (fresh >= BLOCK_PAGES)
-				prove = block_large(next, needed);
-			/*
-			 * The length last: a repair in between sees the old, shorter run, and marks its
-			 * end.
-			 */
-			if (old > 1)
-				set_id(first + old - 1, PAGE_FREE);
-			set_id(first + pages - 1, PAGE_LARGE_TAIL);
-			__atomic_store_n(&run_at(first)->pages, pages, __ATOMIC_RELEASE);
-			note_large(needed);
-		}
-	}
+	if (pages < old)
+		shrink(first, old, pages);
+	else if (pages > old)
+		done = grow(first, old, pages, &prove);
 	unlock_pages();
 	block_prove(prove);
 	return done;
@@ -929,7 +1067,7 @@ void page_purge(bool all)
 {
 	if (all) {
 		lock_pages();
-		(void)recall_standby();
+		recall();
 		unlock_pages();
 	}
 	purge_runs(all, all ? SIZE_MAX : PAGE_PURGE_MOST);
@@ -940,7 +1078,7 @@ void page_tick(void)
 {
 	lock_pages();
 	fade();
-	(void)recall_standby();
+	recall();
 	standby_forget();
 	unlock_pages();
 	page_purge(false);
@@ -949,8 +1087,8 @@ void page_tick(void)
 void page_ebb(void)
 {
 	lock_pages();
+	recall();
 	ebbing = true;
-	(void)recall_standby();
 	unlock_pages();
 	page_purge(false);
 }
@@ -1014,6 +1152,7 @@ void run_repair(bool all)
 	oldest = newest = RUN_NONE;
 	large_pages = large_runs = retired = 0;
 	standby_repair();
+	headroom_repair();
 
 	uint32_t now = (uint32_t)os_milliseconds(), start = 0;
 	for (uint32_t page = 0; page <= top;) {
@@ -1070,6 +1209,8 @@ void page_statistics(struct page_statistics *statistics)
 {
 	*statistics = (struct page_statistics){0};
 	lock_pages();
+	/* So that each page is either used or free. */
+	(void)recall_all_headroom(true);
 
 	size_t runs, pages = standby_pages(&runs);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "page/standby.h"
 
-#include <sys/single_threaded.h>
-
 #include "options/options.h"
+#include "page/handover.h"
 #include "page/layout.h"
 #include "page/page.h"
 #include "page/run.h"
@@ -43,27 +42,7 @@ static uint32_t first_of(uint64_t word)
 
 static uint64_t word_at(unsigned place)
 {
-	return __atomic_load_n(&words[place], __ATOMIC_RELAXED);
-}
-
-/*
- * With one thread it takes no exchange, which is half of what a block that comes and goes costs.  A signal
- * handler that came in between might take the same run; it would as well find the page lock held.
- */
-static bool exchange(unsigned place, uint64_t old, uint64_t word)
-{
-	if (__libc_single_threaded) {
-		__atomic_store_n(&words[place], word, __ATOMIC_RELAXED);
-		return true;
-	}
-	return __atomic_compare_exchange_n(&words[place], &old, word, false, __ATOMIC_ACQ_REL,
-					   __ATOMIC_RELAXED);
-}
-
-/* The entry of a run's first page. */
-static void mark(uint32_t first, enum page_id id)
-{
-	__atomic_store_n(&page_front.map[page_front.heap_page + first], (uint16_t)id, __ATOMIC_RELEASE);
+	return handover_look(&words[place]);
 }
 
 void *page_take_standby(size_t pages)
@@ -72,10 +51,10 @@ void *page_take_standby(size_t pages)
 	uint64_t word = word_at(place);
 
 	/* The length is read with the place: whatever came and went since, this takes just these pages. */
-	if (pages_of(word) != pages || !pages || !exchange(place, word, turns_of(word)))
+	if (pages_of(word) != pages || !pages || !handover_exchange(&words[place], word, turns_of(word)))
 		return NULL;
 	/* Until here a second free of it has found no object. */
-	mark(first_of(word), PAGE_LARGE);
+	handover_mark(first_of(word), PAGE_LARGE);
 	return layout.heap.base + ((size_t)first_of(word) << PAGE_SHIFT);
 }
 
@@ -89,10 +68,11 @@ bool page_put_standby(void *run)
 	if (__atomic_load_n(&expected[place], __ATOMIC_RELAXED) != pages || word >= TURNS)
 		return false;
 	/* Before it is in the word, where it is anybody's. */
-	mark(first, PAGE_TRANSIT);
-	if (exchange(place, word, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (word + 1)))
+	handover_mark(first, PAGE_TRANSIT);
+	if (handover_exchange(&words[place], word,
+			      ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (word + 1)))
 		return true;
-	mark(first, PAGE_LARGE);
+	handover_mark(first, PAGE_LARGE);
 	return false;
 }
 

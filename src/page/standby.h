@@ -13,9 +13,8 @@
  * the system, at each tick, and in an ebb (recall_standby in run.c).  A length has to earn its place anew
  * when a tick finds that nobody asked for it.
  *
- * Without a lock: page_take_standby, page_put_standby, page_standby_calls.  The others with the page lock.
- * A word holds all that there is to know of a run that is nobody's, so that whoever takes it by one
- * exchange has it alone, whether or not it was taken and put back since they looked.
+ * Without a lock: page_take_standby, page_put_standby, page_standby_calls (see handover.h).  The others with
+ * the page lock.
  *
  * Fork.  A run is marked before it comes into its word, and after it has left it.  What another thread had in
  * between is the child's loss; its neighbours never mistake it for a free one.

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_headroom: a large run that grows over and over does so without the page lock, into pages that are kept
+ * behind it.  Lengths and counts are exact all the time, nobody else has those pages, and they are free for
+ * whatever is asked for: where nothing else is left that is resident, at a tick, when memory is given back,
+ * when the run is freed or shrinks, and in a forked child.
+ */
+#include "check.h"
+
+#include "heap.h"
+#include "page/headroom.h"
+
+enum { FIRST = 64 << 10, PAGES = FIRST / PAGE_BYTES, LAST = 1 << 20, SOME_SLAB = 40000 /* id of no cache */ };
+
+static struct page_statistics statistics(void)
+{
+	struct page_statistics now;
+	page_statistics(&now);
+	return now;
+}
+
+/* A run of so many pages, all written, with headroom behind it. */
+static char *growing(size_t pages)
+{
+	bool zeroed;
+	char *run = page_alloc_to_grow(pages, &zeroed);
+	CHECK(run && page_large_pages(run) == pages && headroom_pages() > 0);
+	memset(run, 1, pages * PAGE_BYTES);
+	return run;
+}
+
+/* By the page until nothing is left; returns how long the run is then. */
+static size_t grow_to_the_end(char *run)
+{
+	size_t pages = page_large_pages(run);
+	while (page_large_grow(run, pages + 1)) {
+		run[pages * PAGE_BYTES] = 1;
+		pages++;
+		CHECK(page_large_pages(run) == pages);
+		CHECK(page_id(run) == PAGE_LARGE &&
+		      page_id(run + (pages - 1) * PAGE_BYTES) == PAGE_LARGE_TAIL);
+		CHECK(page_id(run + (pages - 2) * PAGE_BYTES) == PAGE_FREE || pages == 2);
+	}
+	return pages;
+}
+
+/* A vector as a program has it, written as it grows. */
+static char *grow_vector(char *vector, size_t from, size_t to)
+{
+	for (size_t length = from; length < to;) {
+		size_t next = length + length / 10 < to ? length + length / 10 : to;
+		CHECK((vector = realloc(vector, next)));
+		CHECK(malloc_usable_size(vector) >= next && malloc_usable_size(vector) < 2 * next);
+		CHECK(check_all_bytes(vector + length - 64, 64, 1));
+		memset(vector + length, 1, next - length);
+		length = next;
+	}
+	return vector;
+}
+
+static void test_without_lock(void)
+{
+	char *vector = malloc(FIRST);
+	memset(vector, 1, FIRST);
+	size_t before = statistics().lock_acquires;
+	vector = grow_vector(vector, FIRST, LAST);
+	struct page_statistics after = statistics();
+	CHECK(after.lock_acquires - before < 12, "%zu page locks", after.lock_acquires - before);
+	CHECK(after.large_runs == 1 && after.large_pages == LAST / PAGE_BYTES);
+	CHECK(malloc_usable_size(vector) == LAST && check_all_bytes(vector, LAST, 1));
+	heap_walk();
+	/* Within its last page, and down to there, it stays. */
+	CHECK(realloc(vector, LAST - 1) == vector && realloc(vector, LAST) == vector);
+	free(vector);
+	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
+	heap_walk();
+}
+
+/* Small vectors that grow twice are runs as well. */
+static void test_small_vectors(void)
+{
+	char *vector = NULL;
+	for (size_t length = 5000; length < 32 << 10; length += 700) {
+		vector = realloc(vector, length);
+		CHECK(vector && malloc_usable_size(vector) >= length);
+		memset(vector, 1, length);
+	}
+	struct page_statistics now = statistics();
+	CHECK(now.large_runs == 1 && now.large_pages == 8, "%zu runs", now.large_runs);
+	/* Down to a class's size it moves there. */
+	vector = realloc(vector, 1000);
+	CHECK(vector && statistics().large_runs == 0 && check_all_bytes(vector, 1000, 1));
+	free(vector);
+}
+
+/* What the run does not take is as it was: dirty, or zero. */
+static void test_free(void)
+{
+	page_purge(true);
+	char *run = growing(PAGES);
+	size_t kept = headroom_pages();
+	CHECK(page_large_grow(run, PAGES + 3) && headroom_pages() == kept - 3);
+	page_free(run, PAGES + 3);
+	CHECK(headroom_pages() == 0);
+	struct heap_walk walk = heap_walk();
+	CHECK(walk.large_pages == 0 && walk.dirty_pages >= PAGES);
+	page_purge(true);
+	bool zeroed = false;
+	char *all = page_alloc(PAGES + kept, 1, PAGE_LARGE, &zeroed);
+	CHECK(all == run && zeroed && check_all_bytes(all, (PAGES + kept) * PAGE_BYTES, 0));
+	page_free(all, PAGES + kept);
+}
+
+static void test_all_of_it(void)
+{
+	char *run = growing(PAGES);
+	size_t all = PAGES + headroom_pages();
+	CHECK(!page_large_grow(run, all + 1) && headroom_pages() == all - PAGES);
+	CHECK(page_large_grow(run, all) && headroom_pages() == 0);
+	CHECK(page_large_grow(run, all) && !page_large_grow(run, all + 1) && !page_large_grow(run, all - 1));
+	CHECK(statistics().large_pages == all);
+	page_free(run, all);
+	run = growing(1);
+	all = grow_to_the_end(run);
+	CHECK(all > 1 && statistics().large_pages == all);
+	heap_walk();
+	page_free(run, all);
+	CHECK(statistics().large_runs == 0);
+	heap_walk();
+}
+
+static void test_shrinks(void)
+{
+	char *run = growing(PAGES);
+	CHECK(page_large_grow(run, PAGES + 4) && page_large_resize(run, PAGES - 4));
+	CHECK(headroom_pages() == 0 && statistics().large_pages == PAGES - 4);
+	heap_walk();
+	/* And grows again over what it had. */
+	CHECK(page_large_resize(run, PAGES + 1) && headroom_pages() > 0);
+	CHECK(page_large_grow(run, PAGES + 2));
+	CHECK(check_all_bytes(run, (PAGES - 4) * PAGE_BYTES, 1));
+	page_free(run, PAGES + 2);
+	heap_walk();
+}
+
+/* Several at once, more than there are places. */
+static void test_many(void)
+{
+	enum { RUNS = 3 * HEADROOM_PLACES };
+	char *runs[RUNS];
+	size_t pages[RUNS];
+	for (int i = 0; i < RUNS; i++) {
+		bool zeroed;
+		pages[i] = PAGES;
+		CHECK((runs[i] = page_alloc_to_grow(PAGES, &zeroed)));
+	}
+	for (int round = 0; round < 100; round++)
+		for (int i = 0; i < RUNS; i++)
+			if (page_large_grow(runs[i], pages[i] + 1) ||
+			    page_large_resize(runs[i], pages[i] + 1)) {
+				pages[i]++;
+				*(int *)(void *)(runs[i] + (pages[i] - 1) * PAGE_BYTES) = i + 1;
+			}
+	size_t all = 0;
+	for (int i = 0; i < RUNS; i++) {
+		for (size_t page = PAGES; page < pages[i]; page++)
+			CHECK(*(int *)(void *)(runs[i] + page * PAGE_BYTES) == i + 1, "page %zu of run %d",
+			      page, i);
+		all += pages[i];
+	}
+	CHECK(all > 2 * RUNS * PAGES && statistics().large_pages == all);
+	heap_walk();
+	for (int i = 0; i < RUNS; i++)
+		page_free(runs[i], pages[i]);
+	heap_walk();
+}
+
+/* What is resident goes to others before they take memory from the system. */
+static void test_serves_others(void)
+{
+	bool zeroed;
+	page_purge(true);
+	char *block = page_alloc(4 * PAGES, 1, SOME_SLAB, &zeroed);
+	memset(block, 1, 4 * PAGES * PAGE_BYTES);
+	page_free(block, 4 * PAGES);
+	char *run = growing(PAGES);
+	size_t top = page_heap_pages();
+	CHECK(run == block && headroom_pages() == 3 * PAGES);
+	char *other = page_alloc(3 * PAGES, 1, SOME_SLAB, &zeroed);
+	CHECK(other == run + PAGES * PAGE_BYTES && !zeroed && page_heap_pages() == top);
+	page_free(other, 3 * PAGES);
+	page_free(run, PAGES);
+	heap_walk();
+}
+
+static void test_given_back(void)
+{
+	static void (*const back[])(void) = {page_tick, page_ebb, NULL};
+	for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+		char *run = growing(PAGES);
+		if (back[i])
+			back[i]();
+		else
+			page_purge(true);
+		CHECK(headroom_pages() == 0 && !page_large_grow(run, PAGES + 1));
+		heap_walk();
+		page_free(run, PAGES);
+	}
+}
+
+/* A child goes on with it, or finds it free where the lists are made anew. */
+static void test_fork(void)
+{
+	for (int repaired = 0; repaired < 2; repaired++) {
+		char *run = growing(PAGES);
+		CHECK(page_large_grow(run, PAGES + 2));
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			if (repaired)
+				page_repair(true);
+			CHECK(page_large_grow(run, PAGES + 3) != repaired);
+			CHECK(statistics().large_pages == PAGES + (repaired ? 2 : 3));
+			heap_walk();
+			CHECK(page_large_resize(run, PAGES + 4) && page_large_grow(run, PAGES + 5));
+			page_free(run, PAGES + 5);
+			CHECK(statistics().large_runs == 0);
+			heap_walk();
+			_exit(0);
+		}
+		CHECK_EXITED(check_wait(child), 0);
+		page_free(run, PAGES + 2);
+	}
+}
+
+static bool done;
+
+/* Each page from `from` to `to`, with what is the run's alone; and the same again, to see whether it is still
+ * there. */
+static void sign(char *run, size_t from, size_t to, uint64_t mine)
+{
+	for (size_t page = from; page < to; page++)
+		*(volatile uint64_t *)(void *)(run + page * PAGE_BYTES) = mine + page;
+}
+
+static void check_signed(const char *run, size_t pages, uint64_t mine)
+{
+	for (size_t page = 0; page < pages; page++)
+		CHECK(*(const volatile uint64_t *)(const void *)(run + page * PAGE_BYTES) == mine + page,
+		      "page %zu of %zu", page, pages);
+}
+
+static unsigned long grown_without_lock;
+
+static void *own(void *argument)
+{
+	uint64_t random = (uintptr_t)argument;
+	unsigned long grown = 0, rounds = check_rounds(3000, 100000, 100);
+	for (unsigned long i = 0; i < rounds; i++) {
+		uint64_t mine = check_random(&random) << 16;
+		size_t pages = 1 + check_below(&random, 32), last = 200;
+		bool zeroed, can = true;
+		char *run = page_alloc_to_grow(pages, &zeroed);
+		CHECK(run);
+		sign(run, 0, pages, mine);
+		while (can && pages < last) {
+			size_t next = pages + 1 + check_below(&random, 3);
+			bool alone = page_large_grow(run, next);
+			can = alone || page_large_resize(run, next);
+			if (!can)
+				break;
+			grown += alone;
+			sign(run, pages, next, mine);
+			pages = next;
+			if (next % 16 == 0)
+				sched_yield();
+		}
+		CHECK(page_large_pages(run) == pages);
+		check_signed(run, pages, mine);
+		page_free(run, pages);
+	}
+	__atomic_fetch_add(&grown_without_lock, grown, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* What is kept is taken away meanwhile. */
+static void *recall(void *argument)
+{
+	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
+		page_tick();
+		sched_yield();
+	}
+	return argument;
+}
+
+static void test_threads(void)
+{
+	enum { THREADS = 3 };
+	pthread_t threads[THREADS], other = check_thread(recall, NULL);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(own, (void *)(i + 1));
+	for (unsigned i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
+	check_join(other);
+	CHECK(grown_without_lock > 1000, "%lu times", grown_without_lock);
+	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
+	heap_walk();
+}
+
+int main(void)
+{
+	check_watchdog(100);
+	free(malloc(1));
+	test_without_lock();
+	test_small_vectors();
+	test_free();
+	test_all_of_it();
+	test_shrinks();
+	test_many();
+	test_serves_others();
+	test_given_back();
+	test_fork();
+	test_threads();
+	return 0;
+}
