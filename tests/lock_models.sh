@@ -14,6 +14,7 @@ check pagelock 0 -DLIVES=1 -DROUNDS=2 -DSTALE=1
 check pagelock 0 -DLIVES=1 -DROUNDS=2 -DTIMED=0 -DRACES=0
 check pagelock 0 -DLIVES=1 -DWATCHER=1
 check pagelock 0 -DLIVES=1 -DTIMED=0 -DMIXED=1
+check pagelock 0 -DLIVES=1 -DTIMED=0 -DAWAKE=2 -DLIGHT=1
 for broken in 1 2 3 5 7; do
 	check pagelock 1 -DBREAK=$broken
 done
@@ -21,6 +22,7 @@ for broken in 4 6; do
 	check pagelock 1 -DROUNDS=2 -DBREAK=$broken
 done
 check pagelock 1 -DLIVES=1 -DROUNDS=3 -DTIMED=0 -DMIXED=1 -DBREAK=8
+check pagelock 1 -DLIVES=1 -DTIMED=0 -DAWAKE=2 -DLIGHT=1 -DBREAK=9
 
 if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check spinlock 0 -DROUNDS=4
@@ -29,4 +31,6 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check pagelock 0 -DLIVES=1 -DROUNDS=3 -DRACES=2
 	check pagelock 0 -DLIVES=1 -DROUNDS=2 -DWATCHER=1 -DTIMED=3
 	check pagelock 0 -DLIVES=1 -DTHREADS=4 -DTIMED=1
+	check pagelock 0 -DLIVES=1 -DTHREADS=4 -DTIMED=0 -DAWAKE=2 -DLIGHT=1
+	check pagelock 0 -DLIVES=1 -DROUNDS=2 -DTIMED=1 -DAWAKE=2 -DLIGHT=1
 fi

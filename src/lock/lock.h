@@ -20,7 +20,7 @@
 #include "os/os.h"
 
 /*
- * How long a waiter looks before it sleeps.  The pauses between two looks double up to a limit, because each
+ * How long a waiter looks before it sleeps.  The pauses between two looks grow up to a limit, because each
  * look takes the cache line away from the owner, who needs it to unlock.  Found by measurement
  * (`cpuslab bench locks --only contended`, docs/locks.md):
  *
@@ -30,15 +30,15 @@
  * - Half as many looks cost the same threads a sixth of their turns where the owner holds the lock nearly all
  *   of the time: a waiter that goes to sleep stops the owner by its barrier, and is woken at once.
  */
-enum { LOCK_LOOKS = 24, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 32 };
+enum { LOCK_LOOKS = 24, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 32, LOCK_GROWTH = 2 };
 
 struct lock_backoff {
-	unsigned looks, pauses;
+	unsigned looks, pauses, growth;
 };
 
 #define LOCK_BACKOFF                                                                                         \
 	{                                                                                                    \
-		LOCK_LOOKS, LOCK_FIRST_PAUSES                                                                \
+		LOCK_LOOKS, LOCK_FIRST_PAUSES, LOCK_GROWTH                                                   \
 	}
 
 /* Waits a little, longer each time; false when it is time to sleep instead. */
@@ -50,7 +50,7 @@ static inline bool lock_back_off(struct lock_backoff *backoff)
 	for (unsigned i = 0; i < backoff->pauses; i++)
 		arch_pause();
 	if (backoff->pauses < LOCK_PAUSES)
-		backoff->pauses *= 2;
+		backoff->pauses *= backoff->growth;
 	return true;
 }
 

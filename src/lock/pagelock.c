@@ -23,11 +23,11 @@
  *    an unlock is served by whoever takes the lock, if the waker was too slow.  Whoever finds the lock free
  *    and somebody owed hands it over first: no waiter depends on a waker that has lost its CPU.
  * 4. A patient waiter is taken out of the queue by its waker and competes again.  Until it comes back to the
- *    guard it stands among the `awake`, and no other is woken for that byte: WAITERS is clear (unless
- *    somebody is owed the lock, or watches), though others are queued, or queue meanwhile, so that
- *    passers-by lock and unlock at full speed.  The debt is the awake waiter's: under the guard it either
- *    takes the lock, or queues again in front, or gives up, is awake no more, and in all cases sets WAITERS
- *    if others are queued.
+ *    guard it stands among the `awake`.  While enough are awake for a byte, and one is, no other is woken for
+ *    it: WAITERS is clear (unless somebody is owed the lock, or watches), though others are queued, or queue
+ *    meanwhile, so that passers-by lock and unlock at full speed.  The debt is the awake waiters': each of
+ * them, under the guard, either takes the lock, or queues again in front, or gives up, is awake no more, and
+ * in all cases sets WAITERS if others are queued.
  * 5. What a waker does to the byte, it does before it tells the waiter; after that the lock and the
  *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
  *    checks its own state again.
@@ -52,13 +52,17 @@ enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
 /*
  * Looks of a newcomer: fewer than the spinlock's, whose owner pays for a waiter that sleeps.  With eight
  * threads on two CPUs, as many as there left two of them taking the lock from each other (`bench locks`, 50
- * in, 50 out).  Where others wait already, few and far apart: some microseconds, see spin_for_lock.
+ * in, 50 out).  Where others wait already, few and far apart: some microseconds, see spin_for_lock.  Where
+ * the lock is free most of the time, the first of them comes soon all the same, for then it is free again.
  */
-enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = LOCK_LOOKS / 6 };
-#define BACKOFF_IN_A_CROWD                                                                                   \
-	{                                                                                                    \
-		LOOKS_IN_A_CROWD, LOCK_PAUSES                                                                \
-	}
+enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = LOCK_LOOKS / 6, PAUSES_IF_MOSTLY_FREE = 8 };
+
+/*
+ * Rule 4: so many are enough for a byte whose lock is mostly free; else one is, see mostly_free.  With one, a
+ * CPU had nothing to do while that waiter stood behind the lock's owner, on the CPU that it last had; the
+ * second is as likely as not to have had another.
+ */
+enum { AWAKE_MOST = 2 };
 
 enum waiter_state {
 	WAITING, /* queued, awake */
@@ -81,7 +85,9 @@ struct waiters {
 
 struct queue {
 	struct cpuslab_spinlock guard;
-	uint32_t crowd; /* of those that wait for a lock, asleep or not; counted without the guard */
+	/* Both without the guard, and no more than hints. */
+	uint16_t crowd;      /* those that wait for a lock, asleep or not */
+	uint16_t found_free; /* how often newcomers found it so of late: see mostly_free */
 	struct waiters owed, patient, watchers;
 	struct waiter *awake; /* linked through `next` */
 } __attribute__((aligned(64)));
@@ -98,6 +104,40 @@ static unsigned unfairness = CPUSLAB_PAGELOCK_UNFAIRNESS;
 static struct queue *queue_of(const uint8_t *byte)
 {
 	return &queues.of[((uint64_t)(uintptr_t)byte * 0x9e3779b97f4a7c15u) >> 56];
+}
+
+/* ---- what is worth it ------------------------------------------------------------------------------ */
+
+/*
+ * A lock for which others wait is held nearly always, or it is not.  If it is, one owner that is left alone
+ * gets more done than two CPUs that take it from each other.  If it is not, no CPU should be without a waiter
+ * that runs, for they do most of what they do without the lock.  The two are told apart by what newcomers
+ * find that met an owner and took the lock later: did they at the first look after that one, as three in four
+ * do and more where it is mostly free, and one in four where it is not (`bench locks`, 64 threads)?  One that
+ * found it taken to the last says nothing: its owner may have lost its CPU.
+ */
+enum { FOUND_FREE_MOST = 64, FOUND_FREE_OFTEN = 32, FOUND_TAKEN_WEIGHS = 2, VISITS_A_NOTE = 8 };
+
+static bool mostly_free(const struct queue *queue)
+{
+	return __atomic_load_n(&queue->found_free, __ATOMIC_RELAXED) >= FOUND_FREE_OFTEN;
+}
+
+/* Of a newcomer in a crowd: after so many looks it took the lock.  A note that is overwritten is lost. */
+static void note_look(struct queue *queue, unsigned look)
+{
+	static __thread uint8_t visits;
+
+	/* Not each time: the queue's line would go to and fro with the lock's. */
+	if (look == 0 || visits++ % VISITS_A_NOTE != 0)
+		return;
+	unsigned before = __atomic_load_n(&queue->found_free, __ATOMIC_RELAXED), after;
+	if (look == 1)
+		after = before < FOUND_FREE_MOST ? before + 1 : before;
+	else
+		after = before > FOUND_TAKEN_WEIGHS ? before - FOUND_TAKEN_WEIGHS : 0;
+	if (after != before)
+		__atomic_store_n(&queue->found_free, (uint16_t)after, __ATOMIC_RELAXED);
 }
 
 /* ---- lists: only under the guard ------------------------------------------------------------------- */
@@ -142,13 +182,13 @@ static bool anyone_for(const struct queue *queue, const uint8_t *byte)
 	       first_for(&queue->watchers, byte);
 }
 
-static bool anyone_awake_for(const struct queue *queue, const uint8_t *byte)
+static bool enough_awake_for(const struct queue *queue, const uint8_t *byte)
 {
-	const struct waiter *waiter = queue->awake;
+	unsigned count = 0;
 
-	while (waiter && waiter->byte != byte)
-		waiter = waiter->next;
-	return waiter;
+	for (const struct waiter *waiter = queue->awake; waiter; waiter = waiter->next)
+		count += waiter->byte == byte;
+	return count >= (mostly_free(queue) ? AWAKE_MOST : 1);
 }
 
 /* It has come back: rule 4. */
@@ -165,7 +205,7 @@ static void no_more_awake(struct queue *queue, struct waiter *waiter)
 static bool needs_waker(const struct queue *queue, const uint8_t *byte)
 {
 	return first_for(&queue->owed, byte) || first_for(&queue->watchers, byte) ||
-	       (first_for(&queue->patient, byte) && !anyone_awake_for(queue, byte));
+	       (!enough_awake_for(queue, byte) && first_for(&queue->patient, byte));
 }
 
 /* ---- waking ---------------------------------------------------------------------------------------- */
@@ -209,12 +249,12 @@ static void take_out_watchers(struct queue *queue, const uint8_t *byte, uint8_t 
 	}
 }
 
-/* Takes out the first patient waiter to compete again, unless another still does: rule 4. */
+/* Takes out the first patient waiter to compete again, unless enough others still do: rule 4. */
 static void wake_patient(struct queue *queue, const uint8_t *byte, struct told *told)
 {
 	struct waiter *patient = first_for(&queue->patient, byte);
 
-	if (!patient || anyone_awake_for(queue, byte))
+	if (!patient || enough_awake_for(queue, byte))
 		return;
 	take_out(&queue->patient, patient);
 	patient->next = queue->awake;
@@ -380,10 +420,10 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED), wanted;
 	for (;;) {
 		if (value & CPUSLAB_PAGELOCK_LOCKED) {
-			bool left_to_another = list == &queue->patient && anyone_awake_for(queue, byte);
+			bool left_to_others = list == &queue->patient && enough_awake_for(queue, byte);
 
 			attempt = list ? QUEUED : REFUSED;
-			wanted = (list && !left_to_another) || needs_waker(queue, byte)
+			wanted = (list && !left_to_others) || needs_waker(queue, byte)
 					 ? value | CPUSLAB_PAGELOCK_WAITERS
 					 : value;
 		} else if (serve_free_lock(queue, byte, value, &told)) {
@@ -409,27 +449,41 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 	return attempt;
 }
 
-/*
- * Looks for a free lock for a short while; where others wait already, for a very short while, and with long
- * pauses from the start.  Their waker is somebody who runs or will run, and a CPU that does not look is one
- * that they can have: measured with more threads than CPUs, one owner that is left alone gets more done than
- * two CPUs that take the lock from each other.
- */
-static bool spin_for_lock(struct cpuslab_pagelock *lock, const struct queue *queue)
+static struct lock_backoff backoff_in_a_crowd(const struct queue *queue)
 {
-	struct lock_backoff backoff = {LOOKS, LOCK_FIRST_PAUSES};
+	if (mostly_free(queue))
+		return (struct lock_backoff){LOOKS_IN_A_CROWD, PAUSES_IF_MOSTLY_FREE,
+					     LOCK_PAUSES / PAUSES_IF_MOSTLY_FREE};
+	return (struct lock_backoff){LOOKS_IN_A_CROWD, LOCK_PAUSES, 1};
+}
 
-	do {
+/*
+ * Looks for a free lock for a short while; where others wait already, for a very short while.  Their waker is
+ * somebody who runs or will run, and a CPU that does not look is one that they can have.
+ */
+static bool spin_for_lock(struct cpuslab_pagelock *lock, struct queue *queue)
+{
+	struct lock_backoff backoff = {LOOKS, LOCK_FIRST_PAUSES, LOCK_GROWTH};
+	bool crowd = false;
+
+	for (unsigned look = 0;; look++) {
 		uint8_t value = __atomic_load_n(&lock->byte, __ATOMIC_RELAXED);
 
 		if (value & CPUSLAB_PAGELOCK_WAITERS)
 			return false;
-		if (!(value & CPUSLAB_PAGELOCK_LOCKED) && cpuslab_pagelock_lock_fast(lock, value))
+		if (!(value & CPUSLAB_PAGELOCK_LOCKED) && cpuslab_pagelock_lock_fast(lock, value)) {
+			if (crowd)
+				note_look(queue, look);
 			return true;
-		if (backoff.looks > LOOKS_IN_A_CROWD && __atomic_load_n(&queue->crowd, __ATOMIC_RELAXED) > 0)
-			backoff = (struct lock_backoff)BACKOFF_IN_A_CROWD;
-	} while (lock_back_off(&backoff));
-	return false;
+		}
+		if (!crowd && __atomic_load_n(&queue->crowd, __ATOMIC_RELAXED) > 0) {
+			crowd = true;
+			look = 0;
+			backoff = backoff_in_a_crowd(queue);
+		}
+		if (!lock_back_off(&backoff))
+			return false;
+	}
 }
 
 /*
@@ -437,9 +491,9 @@ static bool spin_for_lock(struct cpuslab_pagelock *lock, const struct queue *que
  * full speed (rule 4).  Without this the owner of a lock that is nearly always held woke one after every few
  * turns, only for it to queue again.
  */
-static void look_for_free_lock(const uint8_t *byte)
+static void look_for_free_lock(const struct queue *queue, const uint8_t *byte)
 {
-	struct lock_backoff backoff = BACKOFF_IN_A_CROWD;
+	struct lock_backoff backoff = backoff_in_a_crowd(queue);
 
 	while ((__atomic_load_n(byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_LOCKED) && lock_back_off(&backoff))
 		;
@@ -455,7 +509,7 @@ static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct times
 		struct waiters *list = lost >= allowed ? &queue->owed : &queue->patient;
 
 		if (lost > 0)
-			look_for_free_lock(byte);
+			look_for_free_lock(queue, byte);
 		if (take_or_queue(queue, byte, &waiter, list, lost > 0) == TAKEN)
 			return 0;
 		if (!wait_until_told(&waiter, deadline) && leave_queue(&waiter, list, queue))

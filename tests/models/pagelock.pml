@@ -11,13 +11,14 @@
  *   MIXED     1: the first contender began when no race could be lost: it is owed the lock at once (0)
  *   WATCHER   1: a further thread waits for an unlock (0)
  *   TIMED     so many of the contenders may reach a deadline in every wait, at any time (1)
+ *   AWAKE     so many waiters may be awake at a time (1); LIGHT 1: or one, and which it is changes at any time (0)
  *   STALE     1: WAITERS is set at the start, with nobody queued: a forked child (0)
- *   BREAK     0: the lock as it is.  1 to 8: with one of its rules left out; each must be found wanting:
+ *   BREAK     0: the lock as it is.  1 to 9: with one of its rules left out; each must be found wanting:
  *             1 a waker that finds nobody clears WAITERS; 2 unlock reads the byte again; 3 a woken waiter does
  *             not set WAITERS for the others; 4 a free lock is taken though somebody is owed it; 5 the futex
  *             sleeps without comparing; 6 the inline path takes a lock with WAITERS set;
  *             7 an awake waiter that has come back still counts as awake; 8 those owed the lock rely on an awake
- *             waiter too
+ *             waiter too; 9 the hint says that nobody need be awake
  *
  * Checked: one owner at a time; nobody touches freed memory; nobody sleeps for ever (invalid end state); a
  * woken waiter loses at most RACES races; nobody but those owed it before overtakes one that is owed the lock;
@@ -44,6 +45,12 @@
 #ifndef TIMED
 #define TIMED 1
 #endif
+#ifndef AWAKE
+#define AWAKE 1
+#endif
+#ifndef LIGHT
+#define LIGHT 0
+#endif
 #ifndef STALE
 #define STALE 0
 #endif
@@ -66,12 +73,32 @@ mtype state[ALL];
 bool asleep[ALL];
 byte owed[ALL], owed_count;
 byte patient[ALL], patient_count;
-byte awake = NOBODY; /* was woken to compete again, and has not come back to the guard */
+bool awake[THREADS]; /* was woken to compete again, and has not come back to the guard */
+byte awake_count;
+byte most = AWAKE; /* awake at a time: a hint, which the lock learns from what its waiters find */
 bool watching; /* the one watcher is queued */
 byte overtaken[ALL]; /* acquisitions by others since it has been owed the lock */
 
 #define ANYONE	(owed_count + patient_count + watching > 0)
-#define NEEDS_WAKER	(owed_count + watching > 0 || (patient_count > 0 && awake == NOBODY))
+#define ENOUGH_AWAKE	(awake_count >= most)
+#define NEEDS_WAKER	(owed_count + watching > 0 || (patient_count > 0 && !ENOUGH_AWAKE))
+
+/* Before whatever depends on the hint. */
+inline learn()
+{
+#if LIGHT
+	if
+#if BREAK == 9
+	:: most = 0
+#else
+	:: most = 1
+#endif
+	:: most = AWAKE
+	fi
+#else
+	skip
+#endif
+}
 
 /* Macros, because an inline takes no array. */
 #define append(list, count, who) list[count] = who; count++
@@ -166,15 +193,17 @@ inline wake_unlocked()
 		:: seen
 		:: !seen ->
 			d_step { ALIVE; serve_watcher() }
+			learn();
 			d_step {
 				ALIVE;
 				if
 				:: owed_count > 0 && !locked -> grant()
 				:: else ->
 					if
-					:: patient_count > 0 && awake == NOBODY ->
+					:: patient_count > 0 && !ENOUGH_AWAKE ->
 						woken = patient[0];
-						awake = woken;
+						awake[woken] = true;
+						awake_count++;
 						take_out(patient, patient_count, woken)
 					:: else
 					fi
@@ -182,6 +211,7 @@ inline wake_unlocked()
 			}
 			if
 			:: granted == NOBODY ->
+				learn();
 				d_step {
 					ALIVE;
 					if
@@ -223,18 +253,20 @@ inline take_or_queue(queue)
 {
 	lock_guard();
 	do
-	:: d_step {
+	:: learn();
+	   d_step {
 		ALIVE;
 #if BREAK != 7
-		awake = (awake == me -> NOBODY : awake);
+		awake_count = awake_count - awake[me];
+		awake[me] = false;
 #endif
 		if
 		:: locked ->
 			if
 #if BREAK == 8
-			:: (queue && awake == NOBODY) || NEEDS_WAKER -> waiters = true
+			:: (queue && !ENOUGH_AWAKE) || NEEDS_WAKER -> waiters = true
 #else
-			:: (queue && (lost >= ALLOWED || awake == NOBODY)) || NEEDS_WAKER -> waiters = true
+			:: (queue && (lost >= ALLOWED || !ENOUGH_AWAKE)) || NEEDS_WAKER -> waiters = true
 #endif
 			:: else
 			fi;
