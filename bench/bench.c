@@ -55,6 +55,7 @@ static void print_usage(FILE *to)
 	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
 	      "  --sizes N,...               with K and M: object sizes (kmalloc), memory to touch (pft)\n"
 	      "  --threads N                 threads of the parallel tests\n"
+	      "  --load IN:OUT               contended locks: work with it and without it\n"
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"
 	      "  --only TEXT                 programs and parts of a group: those with TEXT in their names\n"
@@ -281,6 +282,20 @@ static bool parse_count(unsigned *count, const char *text)
 	return *text && !*end && value > 0 && value < 100000;
 }
 
+static bool parse_load(struct settings *settings, const char *text)
+{
+	char *end;
+	unsigned long inside = strtoul(text, &end, 10), outside;
+	if (end == text || *end != ':' || inside > LOAD_MAX)
+		return false;
+	text = end + 1;
+	outside = strtoul(text, &end, 10);
+	settings->load_given = true;
+	settings->inside = (unsigned)inside;
+	settings->outside = (unsigned)outside;
+	return end != text && *end == '\0' && outside <= LOAD_MAX;
+}
+
 static const struct format *format_named(const char *name)
 {
 	for (unsigned i = 0; i < FORMAT_COUNT; i++)
@@ -313,6 +328,8 @@ static bool parse_option(struct call *call, const char *option, const char *valu
 		return parse_sizes(&call->settings, value);
 	if (strcmp(option, "--threads") == 0)
 		return parse_count(&call->settings.threads, value) && call->settings.threads <= 2000;
+	if (strcmp(option, "--load") == 0)
+		return parse_load(&call->settings, value);
 	if (strcmp(option, "--reps") == 0)
 		return parse_count(&call->settings.rounds, value);
 	if (strcmp(option, "--format") == 0)

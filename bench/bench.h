@@ -18,16 +18,18 @@
 
 #include <stddef.h>
 
-enum { SIZES_MAX = 32 };
+enum { SIZES_MAX = 32, LOAD_MAX = 1000000 };
 
 struct settings {
 	size_t sizes[SIZES_MAX];
 	unsigned size_count; /* 0: the group's own */
 	unsigned threads;    /* 0: as many as CPUs */
 	unsigned rounds;     /* 0: the group's own */
-	bool quick;          /* the two-minute subset */
-	bool seed_lines;     /* kmalloc, pft: also in the seeds' own line format */
-	const char *only;    /* tests of a group: these alone, by a part of their names */
+	bool load_given;     /* locks: this work inside and outside; else the group's own */
+	unsigned inside, outside;
+	bool quick;       /* the two-minute subset */
+	bool seed_lines;  /* kmalloc, pft: also in the seeds' own line format */
+	const char *only; /* tests of a group: these alone, by a part of their names */
 	const char *format, *directory;
 };
 

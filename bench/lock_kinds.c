@@ -63,19 +63,22 @@ static inline void bare_unlock(void)
 	__atomic_fetch_and((uint8_t *)&locks.bare, (uint8_t)~1, __ATOMIC_RELEASE);
 }
 
-/* What the page lock's unlock replaced: clear the bit, then look at the byte again. */
+/*
+ * What the fused unlock replaced in the kernel, whose flags are a word: clear the bit, in the word's first
+ * byte, then look for waiters in the word.  The load is wider than what was just stored.
+ */
 static inline void two_step_unlock(void)
-{
-	__atomic_fetch_and(&locks.page.byte, (uint8_t)~1, __ATOMIC_RELEASE);
-	if (__builtin_expect(*(volatile uint8_t *)&locks.page.byte & CPUSLAB_PAGELOCK_WAITERS, 0))
-		never();
-}
-
-/* The same where the flags are a word: the load is wider than what was just stored. */
-static inline void two_step_word_unlock(void)
 {
 	__atomic_fetch_and(&locks.word.lock.byte, (uint8_t)~1, __ATOMIC_RELEASE);
 	if (__builtin_expect((locks.word.flags & CPUSLAB_PAGELOCK_WAITERS) != 0, 0))
+		never();
+}
+
+/* The same of a byte: what the page lock would do without the sign flag. */
+static inline void two_step_byte_unlock(void)
+{
+	__atomic_fetch_and(&locks.page.byte, (uint8_t)~1, __ATOMIC_RELEASE);
+	if (__builtin_expect(*(volatile uint8_t *)&locks.page.byte & CPUSLAB_PAGELOCK_WAITERS, 0))
 		never();
 }
 
@@ -114,8 +117,8 @@ static inline void exchange_unlock(void)
 PAIRS_OF(empty, __atomic_signal_fence(__ATOMIC_SEQ_CST), (void)0)
 PAIRS_OF(bare, bare_lock(), bare_unlock())
 PAIRS_OF(page, cpuslab_pagelock_lock(&locks.page), cpuslab_pagelock_unlock(&locks.page))
-PAIRS_OF(two_step, cpuslab_pagelock_lock(&locks.page), two_step_unlock())
-PAIRS_OF(two_step_word, cpuslab_pagelock_lock(&locks.word.lock), two_step_word_unlock())
+PAIRS_OF(two_step, cpuslab_pagelock_lock(&locks.word.lock), two_step_unlock())
+PAIRS_OF(two_step_byte, cpuslab_pagelock_lock(&locks.page), two_step_byte_unlock())
 PAIRS_OF(bit, bit_lock(), bare_unlock())
 PAIRS_OF(spin, cpuslab_spin_lock(&locks.spin), cpuslab_spin_unlock(&locks.spin))
 PAIRS_OF(demoting, cpuslab_spin_lock(&locks.demoting), cpuslab_spin_unlock(&locks.demoting))
@@ -191,7 +194,7 @@ void lock_kinds_find(void)
 	set_kind(KIND_BARE, bare_pairs, NULL, NULL);
 	set_kind(KIND_PAGE, page_pairs, call_page_lock, call_page_unlock);
 	set_kind(KIND_TWO_STEP, two_step_pairs, NULL, NULL);
-	set_kind(KIND_TWO_STEP_WORD, two_step_word_pairs, NULL, NULL);
+	set_kind(KIND_TWO_STEP_BYTE, two_step_byte_pairs, NULL, NULL);
 	set_kind(KIND_BIT, bit_pairs, NULL, NULL);
 	set_kind(KIND_SPIN, spin_pairs, call_spin_lock, call_spin_unlock);
 	set_kind(KIND_DEMOTING, demoting_pairs, NULL, NULL);

@@ -794,29 +794,44 @@ static void run_contest_of(struct lock_bench *l, struct row row, enum lock_class
 	run_contest(l, row);
 }
 
-static void run_contended(struct lock_bench *l)
+static void run_contests_under(struct lock_bench *l, unsigned threads, unsigned inside, unsigned outside)
+{
+	char parameter[RESULTS_NAME];
+	snprintf(parameter, sizeof(parameter), "%u in, %u out", inside, outside);
+	struct row row = {
+		.group = "locks",
+		.parameter = parameter,
+		.request = {
+			.threads = threads, .inside = inside, .outside = outside, .races = usual_races()}};
+	run_contest_of(l, row, LOCK_SLEEPING, "sleeping");
+	run_contest_of(l, row, LOCK_SPINNING, "spinning");
+}
+
+/* All loads, or the one of --load. */
+static void run_contests_of(struct lock_bench *l, unsigned threads)
 {
 	static const struct {
-		const char *name;
 		unsigned inside, outside;
-	} loads[] = {
-		{"0 in, 0 out", 0, 0},
-		{"50 in, 50 out", 50, 50},
-		{"50 in, 1000 out", 50, 1000},
-		{"1000 in, 50 out", 1000, 50},
-	};
-	unsigned most = l->bench->settings.threads ? l->bench->settings.threads : THREADS_MAX;
-	for (unsigned threads = 2; threads <= most && threads <= THREADS_MAX; threads *= threads == 2 ? 4 : 8)
-		for (unsigned load = 0; load < sizeof(loads) / sizeof(loads[0]); load++) {
-			struct row row = {.group = "locks",
-					  .parameter = loads[load].name,
-					  .request = {.threads = threads,
-						      .inside = loads[load].inside,
-						      .outside = loads[load].outside,
-						      .races = usual_races()}};
-			run_contest_of(l, row, LOCK_SLEEPING, "sleeping");
-			run_contest_of(l, row, LOCK_SPINNING, "spinning");
-		}
+	} loads[] = {{0, 0}, {50, 50}, {50, 1000}, {1000, 50}};
+	const struct settings *settings = &l->bench->settings;
+	if (settings->load_given) {
+		run_contests_under(l, threads, settings->inside, settings->outside);
+		return;
+	}
+	for (unsigned load = 0; load < sizeof(loads) / sizeof(loads[0]); load++)
+		run_contests_under(l, threads, loads[load].inside, loads[load].outside);
+}
+
+static void run_contended(struct lock_bench *l)
+{
+	static const unsigned crowds[] = {2, 8, 64, THREADS_MAX};
+	unsigned asked = l->bench->settings.threads;
+	if (asked) {
+		run_contests_of(l, asked < THREADS_MAX ? asked : THREADS_MAX);
+		return;
+	}
+	for (unsigned crowd = 0; crowd < sizeof(crowds) / sizeof(crowds[0]); crowd++)
+		run_contests_of(l, crowds[crowd]);
 }
 
 bool group_locks(struct bench *bench)

@@ -3,11 +3,11 @@
 
 void cpuslab_unlock(struct cpuslab_pagelock *lock);
 
-#if defined(CPUSLAB_UNLOCK_TWO_STEP) || defined(CPUSLAB_UNLOCK_TWO_STEP_WORD)
+#if defined(CPUSLAB_UNLOCK_TWO_STEP) || defined(CPUSLAB_UNLOCK_TWO_STEP_BYTE)
 /* Whether somebody waits, by a second look. */
 static inline bool anyone_waits(const uint8_t *byte)
 {
-#if defined(CPUSLAB_UNLOCK_TWO_STEP_WORD)
+#if defined(CPUSLAB_UNLOCK_TWO_STEP)
 	typedef uint64_t __attribute__((may_alias)) flags;
 	const flags *word = (const flags *)((uintptr_t)byte & ~(uintptr_t)7);
 

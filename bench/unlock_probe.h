@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * unlock_probe: included before every source of the library in three builds of it, which `cpuslab bench
- * pagelock` profiles (libcpuslab-unlock-fused.so, -two-step.so and -two-step-word.so).
+ * pagelock` profiles (libcpuslab-unlock-fused.so, -two-step.so and -two-step-byte.so).
  *
  * In all, all locks of the allocator are page locks, and unlocking is a function of its own, cpuslab_unlock,
  * so that a profile has a line for it.  They differ in that function alone: one locked instruction whose sign
- * flag tells whether somebody waits; or the bit cleared first, and the byte, or the word of eight bytes that
- * it is in, read again for the answer.  The kernel read the word before seed 004: its page flags are one.
+ * flag tells whether somebody waits; or the bit cleared first, and the word of eight bytes that it is in, or
+ * the byte, read again for the answer.  The kernel read the word before seed 004: its page flags are one.
  *
  * A spinlock becomes a page lock by its address: it is larger, bit 0 of its first byte is the lock in both,
  * and zero is unlocked.

@@ -35,7 +35,7 @@ static const struct form {
 	const char *column, *library;
 } forms[] = {{"pagelock", "libcpuslab-unlock-fused.so"},
 	     {"two-step", "libcpuslab-unlock-two-step.so"},
-	     {"two-step word", "libcpuslab-unlock-two-step-word.so"}};
+	     {"two-step byte", "libcpuslab-unlock-two-step-byte.so"}};
 
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 

@@ -115,7 +115,11 @@ for name in names:
 END
 
 # Locks go through the same results; what is aimed at is held against them.
-"$command" bench locks --peers none --only alone --reps 4 --out "$work/locks" >"$work/table"
+"$command" bench locks --peers none --only alone --load 50:1000 --reps 4 --out "$work/locks" >"$work/table"
+for load in 50 :50 50: 50:x x:50 50:50:50 -1:50 50:1000001; do
+	"$command" bench locks --peers none --only alone --load $load >"$work/said" 2>&1 && exit 1
+	grep -q "cannot use '$load'" "$work/said"
+done
 grep -q 'aim: at most 1.05.*pagelock to bare pair' "$work/table"
 "$command" bench compare "$work/locks/results.json" "$work/locks/results.json" | grep -q 'pagelock.*1.00x'
 
