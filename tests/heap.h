@@ -83,4 +83,18 @@ static inline struct heap_walk heap_walk(void)
 	return walk;
 }
 
+/* Runs `each` by so many threads, which get a number from 1 on, while another one does `beside` until *done.
+ */
+static inline void heap_threads(void *(*each)(void *), uintptr_t count, void *(*beside)(void *), bool *done)
+{
+	pthread_t threads[8], other = check_thread(beside, NULL);
+	CHECK(count <= 8);
+	for (uintptr_t i = 0; i < count; i++)
+		threads[i] = check_thread(each, (void *)(i + 1));
+	for (uintptr_t i = 0; i < count; i++)
+		check_join(threads[i]);
+	__atomic_store_n(done, true, __ATOMIC_RELAXED);
+	check_join(other);
+}
+
 #endif

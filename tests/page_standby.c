@@ -218,14 +218,7 @@ static void *recall(void *argument)
 
 static void test_threads(void)
 {
-	enum { THREADS = 3 };
-	pthread_t threads[THREADS], other = check_thread(recall, NULL);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		threads[i] = check_thread(own, (void *)(i + 1));
-	for (unsigned i = 0; i < THREADS; i++)
-		check_join(threads[i]);
-	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
-	check_join(other);
+	heap_threads(own, 3, recall, &done);
 	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
 	/* With threads about it takes exchanges, and no locks either. */
 	(void)come_and_go(LEARN, BLOCK);
