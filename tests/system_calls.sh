@@ -64,8 +64,8 @@ others=$(grep -rlE '"syscall\\n"|SYS_[a-z]' "$source/src" | grep -vE '/src/os/os
 }
 
 # ---- what a run calls -------------------------------------------------------------------------------------------
-# Programs, threads and forks need these, with or without the library.
-program='execve|brk|arch_prctl|set_tid_address|set_robust_list|pread64|newfstatat|fstat|access|ioctl|clone|clone3|wait4|alarm|exit|exit_group|lseek|pipe2|dup2|restart_syscall|rt_sigreturn|readlink|kill|tgkill'
+# Programs, threads, forks and the tests' watchdogs need these, with or without the library.
+program='execve|brk|arch_prctl|set_tid_address|set_robust_list|pread64|newfstatat|fstat|access|ioctl|clone|clone3|wait4|alarm|getrusage|exit|exit_group|lseek|pipe2|dup2|restart_syscall|rt_sigreturn|readlink|kill|tgkill'
 if strace -o "$folder/probe" true 2>/dev/null; then
 	CPUSLAB_OPTIONS=profile:64K timeout 100 strace -f -qq -o "$folder/trace" "$CPUSLAB_BUILD/tests/fork_load" storm >/dev/null
 	sed -nE 's/^[0-9]+ +([a-z_0-9]+)\(.*/\1/p' "$folder/trace" | sort -u | grep -vxE "$program" |
