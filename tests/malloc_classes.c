@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_classes: classes come into being as they are first needed: by several threads at once, of which each
- * gets objects of the one class that all have then; and in a child that was forked while they came.
+ * malloc_classes: which sizes there are; and classes come into being as they are first needed: by several
+ * threads at once, of which each gets objects of the one class that all have then; and in a child that was
+ * forked while they came.
  */
 #include "check.h"
 
@@ -71,10 +72,23 @@ static void *fork_on(void *done)
 	return NULL;
 }
 
+/* What a class adds to a size, and that a header behind 1, 2 or 4 KiB does not take an eighth. */
+static void check_sizes(void)
+{
+	for (size_t size = 129; size <= MOST; size++) {
+		size_t granted = cpuslab_malloc_size(size);
+		CHECK(granted >= size && granted - size <= size / 8, "%zu bytes for %zu", granted, size);
+	}
+	CHECK(cpuslab_malloc_size(1024 + 1) == 1040 && cpuslab_malloc_size(1040 + 1) == 1152);
+	CHECK(cpuslab_malloc_size(2048 + 1) == 2112 && cpuslab_malloc_size(2112 + 1) == 2304);
+	CHECK(cpuslab_malloc_size(4096 + 1) == 4368 && cpuslab_malloc_size(4368 + 1) == 4608);
+}
+
 int main(void)
 {
 	static bool done;
 	pthread_t threads[THREADS];
+	check_sizes();
 	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
 	pthread_t forking = check_thread(fork_on, &done);
 	for (unsigned i = 0; i < THREADS; i++)

@@ -3,8 +3,10 @@
  * size_class: which cache serves a size.
  *
  * Multiples of 16 up to 128, then eight classes for each doubling up to 256 KiB, so that above 128 bytes a
- * class is at most an eighth larger than the request it serves.  All of it follows from size_class_bytes();
- * the table that the fast path reads is made from it at start.
+ * class is at most an eighth larger than the request it serves.  Programs like to add a header of their own
+ * to 1, 2 or 4 KiB, for which the next of these classes is nearly an eighth too large: so behind each there
+ * is a narrow class, as large as it can be with one object fewer in 64 KiB.  All of it follows from
+ * size_class_bytes(); the table that the fast path reads is made from it at start.
  */
 #ifndef CPUSLAB_SIZE_CLASS_H
 #define CPUSLAB_SIZE_CLASS_H
@@ -16,10 +18,12 @@
 
 enum {
 	SIZE_CLASS_STEP = 16,
-	SIZE_CLASS_LINEAR = 128,    /* up to here in steps */
-	SIZE_CLASS_SMALL = 1024,    /* up to here by table */
-	SIZE_CLASS_MAX = 256 << 10, /* beyond: page runs */
-	SIZE_CLASSES = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11,
+	SIZE_CLASS_LINEAR = 128,     /* up to here in steps */
+	SIZE_CLASS_SMALL = 1024,     /* up to here by table */
+	SIZE_CLASS_MAX = 256 << 10,  /* beyond: page runs */
+	SIZE_CLASS_NARROW_FROM = 10, /* narrow classes lie above 2^10 */
+	SIZE_CLASS_NARROWS = 3,      /* and as many powers of two */
+	SIZE_CLASSES = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11 + SIZE_CLASS_NARROWS,
 };
 
 /* What malloc's fast path reads; `small_limit` is zero until the library has started. */
@@ -35,11 +39,28 @@ extern ARCH_INTERNAL struct cache size_class_nothing;
 /* In the place of malloc_front, whose small_limit stays zero. */
 extern ARCH_INTERNAL struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
+/* Of 64 KiB that are cut into as many as the power of two is in them, less one; in whole steps. */
+static const uint16_t size_class_narrow[SIZE_CLASS_NARROWS] = {1040, 2112, 4368};
+
 static inline uint32_t size_class_bytes(unsigned index)
 {
-	if (index < SIZE_CLASS_LINEAR / SIZE_CLASS_STEP)
+	enum {
+		EIGHTHS = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP,
+		NARROW = EIGHTHS + 8 * (SIZE_CLASS_NARROW_FROM - 7)
+	};
+
+	if (index < EIGHTHS)
 		return (index + 1) * SIZE_CLASS_STEP;
-	index -= SIZE_CLASS_LINEAR / SIZE_CLASS_STEP;
+	if (index >= NARROW + 9 * SIZE_CLASS_NARROWS) {
+		index -= SIZE_CLASS_NARROWS;
+	} else if (index >= NARROW) {
+		unsigned doubling = (index - NARROW) / 9;
+
+		if ((index - NARROW) % 9 == 0)
+			return size_class_narrow[doubling];
+		index -= doubling + 1;
+	}
+	index -= EIGHTHS;
 	return (9 + index % 8) << (4 + index / 8);
 }
 
@@ -50,8 +71,11 @@ static inline unsigned size_class_index(size_t size)
 		return size ? (unsigned)(size - 1) / SIZE_CLASS_STEP : 0;
 	unsigned last = (unsigned)size - 1;
 	unsigned log = 31 - (unsigned)__builtin_clz(last); /* 7 for 129 to 256 */
+	unsigned index = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + (log - 7) * 8 + ((last >> (log - 3)) & 7);
 
-	return SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + (log - 7) * 8 + ((last >> (log - 3)) & 7);
+	/* Compared beside the logarithm, and without a branch. */
+	return index + (size > size_class_narrow[0]) + (size > size_class_narrow[1]) +
+	       (size > size_class_narrow[2]);
 }
 
 /*
