@@ -150,6 +150,15 @@ static void *pop_in_hand(struct magazine *magazine, bool *watched)
 	return magazine->slot[magazine->count--];
 }
 
+/* 64 bits of a sequence that is known to nobody who does not know where it began (wyrand). */
+static uint64_t next_random(uint64_t *state)
+{
+	*state += 0x2d358dccaa6c78a5u;
+	unsigned __int128 product = (unsigned __int128)*state * (*state ^ 0x8bb84b93962eacc9u);
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
 /*
  * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
  * them cannot move.
@@ -157,17 +166,18 @@ static void *pop_in_hand(struct magazine *magazine, bool *watched)
 static void shuffle_in_hand(struct magazine *magazine)
 {
 	static uint64_t state;
-	uint64_t random = __atomic_load_n(&state, __ATOMIC_RELAXED);
+	uint64_t random = __atomic_load_n(&state, __ATOMIC_RELAXED), bits = 0;
 
 	if (magazine->marks)
 		return;
 	if (!random)
 		random = os_random();
-	for (unsigned i = magazine->count; i > 1; i--) {
-		/* A counter, mixed: no number waits for the multiplication of the one before. */
-		random += 0x9e3779b97f4a7c15u;
-		uint64_t mixed = (random ^ random >> 29) * 0xbf58476d1ce4e5b9u;
-		unsigned other = 1 + (unsigned)((mixed >> 32) * i >> 32);
+	for (unsigned i = magazine->count, left = 0; i > 1; i--, left--, bits >>= 16) {
+		if (!left) {
+			bits = next_random(&random);
+			left = 4;
+		}
+		unsigned other = 1 + (unsigned)((bits & 0xffff) * i >> 16);
 		void *object = magazine->slot[i];
 
 		magazine->slot[i] = magazine->slot[other];
@@ -756,9 +766,9 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 			magazine = filled_magazine(cache, magazine, spare);
 			if (!magazine)
 				return alloc_from_slab(cache);
-			if (magazine_is_hardened(cache))
-				shuffle_in_hand(magazine);
 		}
+		if (magazine_is_hardened(cache))
+			shuffle_in_hand(magazine);
 	}
 	return hand_out(cache, magazine, requested);
 }
@@ -859,6 +869,28 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 }
 
 /*
+ * An empty magazine for frees of a hardened cache, for the one that has waited.  A program that frees about
+ * as much as it allocates has emptied the one that lies beside the word of allocations by then, and they
+ * change places, without the depot's lock.  Else the depot has to do with it.
+ *
+ * Each spare is taken and put by a section of its own, and in between the magazine is this thread's alone:
+ * who finds a spare missing meanwhile, or its place taken, goes to the depot, as this thread does.
+ */
+static struct magazine *trade_waiting(struct cache *cache, struct magazine *waiting)
+{
+	if (waiting && !depot_is_stale(&cache->depot, waiting)) {
+		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
+
+		if (spare && !spare->count) {
+			put_spare(cache, cache->offset, waiting);
+			return spare;
+		}
+		put_spare(cache, cache->offset, spare);
+	}
+	return depot_take_empty(&cache->depot, waiting);
+}
+
+/*
  * A hardened cache's frees go onto a word of their own, from which nothing is allocated.  A magazine that is
  * full waits in that word's spare until the next one is, so that an object is not handed out again before as
  * many others have been freed on this vCPU.
@@ -883,7 +915,7 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 
 		magazine_tick();
 		put_spare(cache, cache->returns, magazine);
-		magazine = depot_take_empty(&cache->depot, waiting);
+		magazine = trade_waiting(cache, waiting);
 		if (!magazine) {
 			free_to_slab(cache, object);
 			return;

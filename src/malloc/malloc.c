@@ -121,6 +121,9 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 
 static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
+	/* First, and as if it were likely: in hardened mode each call comes here. */
+	if (likely(options.hardened))
+		return malloc_hardened(size);
 	/* Blocks of one size that come and go need no more than this. */
 	if (size > SIZE_CLASS_MAX && likely(process_enter())) {
 		void *object = size <= PTRDIFF_MAX ? large_alloc_again(size) : NULL;
@@ -128,7 +131,7 @@ static __attribute__((noinline)) void *malloc_slow(size_t size)
 		if (likely(object))
 			return object;
 	}
-	return unlikely(options.hardened) ? malloc_hardened(size) : malloc_usual(size);
+	return malloc_usual(size);
 }
 
 /* free() leads here from every page of a linked cache, whose word it does not know. */
@@ -209,13 +212,15 @@ static __attribute__((noinline)) void free_sized_hardened(void *object, size_t s
 
 static __attribute__((noinline)) void free_slow(void *object)
 {
+	/* As in malloc_slow. */
+	if (likely(options.hardened)) {
+		free_unsized_hardened(object);
+		return;
+	}
 	if (page_is_heap(object) && page_id(object) == PAGE_LARGE && likely(process_enter()) &&
 	    likely(large_free_again(object)))
 		return;
-	if (unlikely(options.hardened))
-		free_unsized_hardened(object);
-	else
-		free_usual(object);
+	free_usual(object);
 }
 
 /* The same where the caller says how large the object is, which a debugged cache compares. */
