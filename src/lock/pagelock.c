@@ -25,9 +25,9 @@
  * 4. A patient waiter is taken out of the queue by its waker and competes again.  Until it comes back to the
  *    guard it stands among the `awake`.  While enough are awake for a byte, and one is, no other is woken for
  *    it: WAITERS is clear (unless somebody is owed the lock, or watches), though others are queued, or queue
- *    meanwhile, so that passers-by lock and unlock at full speed.  The debt is the awake waiters': each of
- * them, under the guard, either takes the lock, or queues again in front, or gives up, is awake no more, and
- * in all cases sets WAITERS if others are queued.
+ *    meanwhile, so that passers-by lock and unlock at full speed.  The debt is the awake waiters': under the
+ *    guard each of them takes the lock, queues again in front or gives up, is awake no more, and in all cases
+ *    sets WAITERS if others are queued.
  * 5. What a waker does to the byte, it does before it tells the waiter; after that the lock and the
  *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
  *    checks its own state again.

@@ -14,8 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The heap starts on this boundary: a huge page's, a page's in the page map, and that of the largest slabs.
- */
+/* The heap starts on this boundary: a huge page's, and a page's in the page map. */
 enum { LAYOUT_GRAIN = 8 << 20 };
 
 struct region {
