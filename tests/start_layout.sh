@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs comes first and fits into
 # the 64 KiB that the system reads at once, which begin where it begins, and so do the symbols with the read-only data;
-# the variables that are no tables lie before those that are.
+# the variables that every program has lie on five pages, four of which end where a table begins.
 set -eu
 
 # shellcheck source=shared/as_shipped.sh
@@ -31,16 +31,31 @@ END
 read -r near_data near_data_bytes <<END
 $(section .rodata.near)
 END
-read -r _ variables <<END
-$(section .bss)
+read -r variables _ <<END
+$(section .bss.near)
 END
+read -r fields _ <<END
+$(section .bss.fields)
+END
+read -r classes _ <<END
+$(section .bss.classes)
+END
+
+# address NAME: of a variable; of those of that name, the first.
+address() {
+	nm "$library" | awk -v name="$1" '$3 == name { print $1 }' | sort | head -n 1
+}
 at_most "bytes from where the system begins to read to the code" $((0x$init % 65536)) 0
 for alignment in $(readelf -lW "$library" | awk '$1 == "LOAD" { print $NF }'); do
 	at_most "bytes that a segment's alignment lacks of 64 KiB" $((65536 - alignment)) 0
 done
 at_most "code before what few programs need" $((0x$far - 0x$init)) 65536
 at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 65536
-at_most "variables beside the large tables" $((0x$variables)) 90000 # 71,768
+at_most "initialised variables, up to a profile's" $((0x$(address profile) + 64 - 0x$(address __dso_handle))) 4096
+at_most "variables, up to the table of vCPU areas" $((0x$(address first_areas) + 64 - 0x$variables)) 4096
+at_most "what readers find, up to the table of object sizes" \
+	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 8192
+at_most "names, up to the table of caches" $((0x$(address caches) + 1024 - 0x$classes)) 4096
 
 # Some of what each start or each busy program comes through, of every room.
 for name in process_settle malloc free realloc size_class_init root_publish options_init magazine_create \

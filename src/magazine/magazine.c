@@ -16,10 +16,10 @@
 /* Cache numbers start after the page ids that mean no cache. */
 enum { FIRST_CACHE = PAGE_ID_RESERVED / PAGE_ID_STEP, TICK_MILLISECONDS = 100 };
 
-static struct cache *caches[VCPU_CACHES] ARCH_SPARSE; /* by number; NULL where a number is free */
+static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is free */
 static unsigned cache_count = FIRST_CACHE;
 static unsigned lasting_count = FIRST_CACHE; /* it never becomes less */
-ARCH_SPARSE uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
+uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define ROOT_NOTE_OWNER "cpuslab"
-enum { ROOT_NOTE_TYPE = 1, ROOT_VERSION = 1, ROOT_FIELD_NAME = 24, ROOT_FIELDS_MAX = 192 };
+enum { ROOT_NOTE_TYPE = 1, ROOT_VERSION = 1, ROOT_FIELD_NAME = 24, ROOT_FIELDS_MAX = 160 };
 
 static const char ROOT_MAGIC[8] = "cpuslab";
 

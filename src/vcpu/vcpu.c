@@ -38,7 +38,7 @@ static enum cpuslab_vcpu_mode mode;
 static bool registers_itself; /* restartable sequences without libc's registration */
 static unsigned ids;          /* possible ids, or slots taken so far */
 static uintptr_t closed_area;
-static uintptr_t first_areas[ARCH_VCPUS] ARCH_SPARSE;
+static uintptr_t first_areas[ARCH_VCPUS];
 static struct {
 	uintptr_t *table; /* by id: the area, or the closed one */
 	uintptr_t *areas; /* by id; 0 for none */
@@ -50,7 +50,10 @@ static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* how many forks deep 
 static uint32_t generation;
 static __thread uint32_t own_generation;
 static unsigned open_words;
-static uint64_t number_taken[VCPU_CACHES / 64] ARCH_SPARSE;
+/* A bit for each number: apart from each other those of the first bank, and the rest, which few programs
+ * have. */
+static uint64_t first_taken[VCPU_BANK_CACHES / 64];
+static uint64_t later_taken[(VCPU_CACHES - VCPU_BANK_CACHES) / 64] ARCH_SPARSE;
 static unsigned lowest_free; /* no number below it is free */
 static uint64_t fences;
 static pthread_key_t end_of_thread;
@@ -159,14 +162,6 @@ static void add_bank(uintptr_t *table, uintptr_t *areas)
 	__atomic_store_n(&bank_count, bank_count + 1, __ATOMIC_RELEASE);
 }
 
-void vcpu_init(void)
-{
-	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
-	if (!choose_restartable())
-		choose_slots();
-	add_bank((uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES), first_areas);
-}
-
 enum cpuslab_vcpu_mode vcpu_mode(void)
 {
 	return mode;
@@ -238,9 +233,17 @@ bool vcpu_open_words(unsigned caches)
 	return opened;
 }
 
+/* The word with the bit of a number. */
+static uint64_t *taken_at(unsigned number)
+{
+	unsigned word = number / 64, first = VCPU_BANK_CACHES / 64;
+
+	return word < first ? &first_taken[word] : &later_taken[word - first];
+}
+
 static bool is_taken(unsigned number)
 {
-	return number_taken[number / 64] & 1ull << number % 64;
+	return *taken_at(number) & 1ull << number % 64;
 }
 
 /* With the lock: the lowest numbers that are free, from `number` on; VCPU_CACHES for none. */
@@ -267,7 +270,7 @@ bool vcpu_take_numbers(unsigned count, unsigned *first)
 
 	if (free != VCPU_CACHES)
 		for (unsigned number = free; number < free + count; number++)
-			number_taken[number / 64] |= 1ull << number % 64;
+			*taken_at(number) |= 1ull << number % 64;
 	cpuslab_spin_unlock(&vcpu_lock);
 	if (free == VCPU_CACHES)
 		return false;
@@ -283,7 +286,7 @@ bool vcpu_take_numbers(unsigned count, unsigned *first)
 void vcpu_give_number(unsigned number)
 {
 	cpuslab_spin_lock(&vcpu_lock);
-	number_taken[number / 64] &= ~(1ull << number % 64);
+	*taken_at(number) &= ~(1ull << number % 64);
 	if (number < lowest_free)
 		lowest_free = number;
 	cpuslab_spin_unlock(&vcpu_lock);
@@ -325,6 +328,20 @@ static bool make_areas(unsigned id)
 			__atomic_store_n(&area_count, area_count + 1, __ATOMIC_RELAXED);
 	}
 	return true;
+}
+
+void vcpu_init(void)
+{
+	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
+	if (!choose_restartable())
+		choose_slots();
+	add_bank((uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES), first_areas);
+	/*
+	 * The area that this thread is about to need.  Now it begins where the closed one does in its page,
+	 * so that the rows of malloc's caches are all on one.
+	 */
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT && arch_id(vcpu_self) < ids)
+		(void)make_areas(arch_id(vcpu_self));
 }
 
 /* With the lock: a slot for this thread, an old one before a new one. */
@@ -431,7 +448,9 @@ bool vcpu_close(unsigned id)
 void vcpu_reopen(unsigned id)
 {
 	cpuslab_spin_lock(&vcpu_lock);
-	slot_taken[id] &= (uint8_t)~2u;
+	/* Elsewhere nothing is ever written there, and its page takes no memory. */
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
+		slot_taken[id] &= (uint8_t)~2u;
 	set_entries(id, true);
 	cpuslab_spin_unlock(&vcpu_lock);
 }
