@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs comes first and fits into
-# the 64 KiB that the system reads at once, which begin where it begins, and so do the symbols with the read-only data;
+# Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs, and what many need, are
+# segments of their own, of no more pages than they have; the symbols with the read-only data likewise;
 # the variables that every program has lie on five pages, four of which end where a table begins.
 set -eu
 
@@ -24,6 +24,12 @@ at_most() {
 
 read -r init _ <<END
 $(section .init)
+END
+read -r fini fini_bytes <<END
+$(section .fini)
+END
+read -r large large_bytes <<END
+$(section .text.large)
 END
 read -r far _ <<END
 $(section .text.far)
@@ -49,27 +55,36 @@ at_most "bytes from where the system begins to read to the code" $((0x$init % 65
 for alignment in $(readelf -lW "$library" | awk '$1 == "LOAD" { print $NF }'); do
 	at_most "bytes that a segment's alignment lacks of 64 KiB" $((65536 - alignment)) 0
 done
-at_most "code before what few programs need" $((0x$far - 0x$init)) 65536
-at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 65536
+at_most "code that every program needs" $((0x$fini + 0x$fini_bytes - 0x$init)) 49152
+at_most "code that many need" $((0x$large_bytes)) 16384
+at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 24576
 at_most "initialised variables, up to a profile's" $((0x$(address profile) + 64 - 0x$(address __dso_handle))) 4096
 at_most "variables, up to the table of vCPU areas" $((0x$(address first_areas) + 64 - 0x$variables)) 4096
 at_most "what readers find, up to the table of object sizes" \
 	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 8192
 at_most "names, up to the table of caches" $((0x$(address caches) + 1024 - 0x$classes)) 4096
 
+# lies_before FIRST END WHAT NAME...: functions that lie among WHAT.
+lies_before() {
+	first=$1 end=$2 what=$3
+	shift 3
+	for name; do
+		address=$(nm "$library" | awk -v name="$name" '$3 == name { print $1 }')
+		if [ -z "$address" ]; then
+			echo "no function $name in $library" >&2
+			failed=1
+		elif [ $((0x$address)) -lt $((0x$first)) ] || [ $((0x$address)) -ge $((0x$end)) ]; then
+			echo "$name does not lie among what $what" >&2
+			failed=1
+		fi
+	done
+}
+
 # Some of what each start or each busy program comes through, of every room.
-for name in process_settle malloc free realloc size_class_init root_publish options_init magazine_create \
-	magazine_alloc_requested magazine_free_missed depot_take_filled depot_take_empty slab_alloc_batch \
-	slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter os_map \
-	os_commit os_fence_prepare os_milliseconds guard_begin profile_begin magazine_tick slab_hollow hollow_forget \
-	free_is_watched os_fence_sections huge_is_isolated magazine_tick_profile cpuslab_spin_lock_slow; do
-	address=$(nm "$library" | awk -v name="$name" '$3 == name { print $1 }')
-	if [ -z "$address" ]; then
-		echo "no function $name in $library" >&2
-		failed=1
-	elif [ $((0x$address)) -ge $((0x$far)) ]; then
-		echo "$name lies among what few programs need" >&2
-		failed=1
-	fi
-done
+lies_before "$init" "$fini" "all programs need" process_settle malloc free realloc size_class_init root_publish \
+	options_init magazine_alloc_requested magazine_free_missed depot_take_filled depot_take_empty \
+	slab_alloc_batch slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter \
+	os_map os_commit os_fence_prepare os_milliseconds guard_begin profile_begin magazine_tick slab_hollow \
+	hollow_forget free_is_watched os_fence_sections huge_is_isolated magazine_tick_profile cpuslab_spin_lock_slow
+lies_before "$large" "$far" "many programs need" realloc_special realloc_grown large_free slab_cache_shrink page_ebb
 exit $failed

@@ -37,67 +37,76 @@ void root_show(const char *name, uintptr_t value, size_t size)
 		__atomic_store_n(&cpuslab_root.field_count, field_count, __ATOMIC_RELEASE);
 }
 
-/* What a cache keeps where; its depot and its slabs are part of it. */
-static void show_cache(void)
-{
-#define SHOW(name, member) root_show(name, offsetof(struct cache, member), sizeof((struct cache *)0)->member)
-	root_show("cache", 0, sizeof(struct cache));
-	SHOW("cache.number", number);
-	SHOW("cache.owner", owner);
-	SHOW("cache.slabs", depot.slabs);
-	SHOW("cache.name", depot.slabs.traits.name);
-	SHOW("cache.size", depot.slabs.traits.size);
-	SHOW("cache.alignment", depot.slabs.traits.alignment);
-	SHOW("cache.type_stable", depot.slabs.traits.type_stable);
-	SHOW("cache.construct", depot.slabs.traits.construct);
-	SHOW("cache.objects", depot.slabs.objects);
-	SHOW("cache.pages", depot.slabs.pages);
-	SHOW("cache.slab_lock", depot.slabs.lock);
-	root_show("cache.empty", offsetof(struct cache, depot.slabs.empty), sizeof(void *));
-	SHOW("cache.slab_count", depot.slabs.slabs);
-	SHOW("cache.full_slabs", depot.slabs.full_slabs);
-	SHOW("cache.allocated", depot.slabs.allocated);
-	SHOW("cache.created", depot.slabs.created);
-	SHOW("cache.freed", depot.slabs.freed);
-	SHOW("cache.slab_locks", depot.slabs.lock_acquires);
-	SHOW("depot.lock", depot.lock);
-	SHOW("depot.filled", depot.filled_count);
-	SHOW("depot.empty", depot.empty_count);
-	SHOW("depot.objects", depot.objects);
-	SHOW("depot.capacity", depot.capacity);
-	SHOW("depot.batch", depot.batch);
-	SHOW("depot.sharedfactor", depot.sharedfactor);
-	SHOW("depot.refills", depot.refills);
-	SHOW("depot.drains", depot.drains);
-	SHOW("depot.locks", depot.lock_acquires);
-#undef SHOW
-	root_show("magazine.count", offsetof(struct magazine, count), sizeof(uint16_t));
-	root_show("magazine.marks", offsetof(struct magazine, marks), sizeof(uint16_t));
-	root_show("magazine.slot", offsetof(struct magazine, slot), sizeof(void *));
-}
+/*
+ * What is a plain number in each build.  A table, for its calls would be more code than all else that a start
+ * comes through.
+ */
+struct number {
+	char name[ROOT_FIELD_NAME];
+	uint32_t value, size;
+};
 
-/* The plan of a vCPU's area (see vcpu.h). */
-static void show_area(void)
-{
-	root_show("area", 0, VCPU_AREA_BYTES);
-	root_show("area.bank_caches", VCPU_BANK_CACHES, 0);
-	root_show("area.row", VCPU_ROW, 0);
-	root_show("area.row_bytes", VCPU_ROW_BYTES, 0);
-	root_show("area.group_bytes", VCPU_GROUP_BYTES, 0);
-}
+#define MEMBER(name, member)                                                                                 \
+	{                                                                                                    \
+		name, offsetof(struct cache, member), sizeof((struct cache *)0)->member                      \
+	}
+
+static const struct number numbers[] = {
+	/* What a cache keeps where; its depot and its slabs are part of it. */
+	{"cache", 0, sizeof(struct cache)},
+	MEMBER("cache.number", number),
+	MEMBER("cache.owner", owner),
+	MEMBER("cache.slabs", depot.slabs),
+	MEMBER("cache.name", depot.slabs.traits.name),
+	MEMBER("cache.size", depot.slabs.traits.size),
+	MEMBER("cache.alignment", depot.slabs.traits.alignment),
+	MEMBER("cache.type_stable", depot.slabs.traits.type_stable),
+	MEMBER("cache.construct", depot.slabs.traits.construct),
+	MEMBER("cache.objects", depot.slabs.objects),
+	MEMBER("cache.pages", depot.slabs.pages),
+	MEMBER("cache.slab_lock", depot.slabs.lock),
+	{"cache.empty", offsetof(struct cache, depot.slabs.empty), sizeof(void *)},
+	MEMBER("cache.slab_count", depot.slabs.slabs),
+	MEMBER("cache.full_slabs", depot.slabs.full_slabs),
+	MEMBER("cache.allocated", depot.slabs.allocated),
+	MEMBER("cache.created", depot.slabs.created),
+	MEMBER("cache.freed", depot.slabs.freed),
+	MEMBER("cache.slab_locks", depot.slabs.lock_acquires),
+	MEMBER("depot.lock", depot.lock),
+	MEMBER("depot.filled", depot.filled_count),
+	MEMBER("depot.empty", depot.empty_count),
+	MEMBER("depot.objects", depot.objects),
+	MEMBER("depot.capacity", depot.capacity),
+	MEMBER("depot.batch", depot.batch),
+	MEMBER("depot.sharedfactor", depot.sharedfactor),
+	MEMBER("depot.refills", depot.refills),
+	MEMBER("depot.drains", depot.drains),
+	MEMBER("depot.locks", depot.lock_acquires),
+	{"magazine.count", offsetof(struct magazine, count), sizeof(uint16_t)},
+	{"magazine.marks", offsetof(struct magazine, marks), sizeof(uint16_t)},
+	{"magazine.slot", offsetof(struct magazine, slot), sizeof(void *)},
+	/* The plan of a vCPU's area (see vcpu.h). */
+	{"area", 0, VCPU_AREA_BYTES},
+	{"area.bank_caches", VCPU_BANK_CACHES, 0},
+	{"area.row", VCPU_ROW, 0},
+	{"area.row_bytes", VCPU_ROW_BYTES, 0},
+	{"area.group_bytes", VCPU_GROUP_BYTES, 0},
+	{"page.table_bytes", ARCH_TABLE_BYTES, 0},
+	/* What an entry of the page map means: a large run begins; a slab of any kind, from here on. */
+	{"page.id_large", PAGE_LARGE, 0},
+	{"page.id_slab", PAGE_SLAB, 0},
+	{"page.id_linked", PAGE_LINKED, 0},
+};
+
+#undef MEMBER
 
 void root_publish(void)
 {
-	show_cache();
-	show_area();
+	for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		root_show(numbers[i].name, numbers[i].value, numbers[i].size);
 	magazine_show(root_show);
 	linked_show(root_show);
 	root_show("arch.aborts", (uintptr_t)&arch_section_aborts, sizeof arch_section_aborts);
-	root_show("page.table_bytes", ARCH_TABLE_BYTES, 0);
-	/* What an entry of the page map means: a large run begins; a slab of any kind, from here on. */
-	root_show("page.id_large", PAGE_LARGE, 0);
-	root_show("page.id_slab", PAGE_SLAB, 0);
-	root_show("page.id_linked", PAGE_LINKED, 0);
 	cpuslab_root.fields = (uintptr_t)fields;
 	__atomic_store_n(&cpuslab_root.field_count, field_count, __ATOMIC_RELEASE);
 }
