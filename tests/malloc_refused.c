@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_refused: under a sandbox that refuses calls the library does all its work.  Each of rseq,
- * membarrier, madvise, mincore, mprotect and getrandom is refused alone, and all at once, by a seccomp filter
- * that is there before the program starts; and all but rseq by one that comes when the library is at work
- * already.
+ * membarrier, madvise, process_madvise, mincore, mprotect and getrandom is refused alone, and all at once, by
+ * a seccomp filter that is there before the program starts; and all but rseq by one that comes when the
+ * library is at work already.
  */
 #include "load.h"
 
@@ -20,11 +20,16 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-enum { CALLS = 6, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
-static const long calls[CALLS] = {SYS_rseq,    SYS_membarrier, SYS_madvise,
-				  SYS_mincore, SYS_mprotect,   SYS_getrandom};
-static const char *const names[VARIANTS] = {"rseq",     "membarrier", "madvise", "mincore",
-					    "mprotect", "getrandom",  "all",     "all but rseq"};
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+
+enum { CALLS = 7, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
+static const long calls[CALLS] = {SYS_rseq,     SYS_membarrier, SYS_madvise,        SYS_mincore,
+				  SYS_mprotect, SYS_getrandom,  SYS_process_madvise};
+static const char *const names[VARIANTS] = {"rseq",        "membarrier", "madvise",         "mincore",
+					    "mprotect",    "getrandom",  "process_madvise", "all",
+					    "all but rseq"};
 
 static bool refuses(unsigned variant, unsigned call)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_bounds: however much is overdue, one call gives back no more than its bound, in bytes and in system
- * calls, and the next ones go on until nothing is.  The system calls are counted here: madvise and munmap are
- * this program's.
+ * calls, and the next ones go on until nothing is.  The system calls are counted here: madvise, munmap and
+ * syscall are this program's.
  */
 #include "check.h"
 
+#include <dlfcn.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -31,6 +33,35 @@ int munmap(void *address, size_t bytes)
 	given_back += bytes;
 	calls++;
 	return (int)syscall(SYS_munmap, address, bytes);
+}
+
+/* As libc's, but that several stretches at once are counted, or refused. */
+static bool refuses_several;
+static size_t several;
+
+long syscall(long number, ...)
+{
+	static long (*libc_syscall)(long, ...);
+	va_list list;
+	long argument[6];
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		argument[i] = va_arg(list, long);
+	va_end(list);
+	if (!libc_syscall)
+		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	if (number == SYS_process_madvise && refuses_several) {
+		errno = ENOSYS;
+		return -1;
+	}
+	long result = libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+				   argument[5]);
+	if (number == SYS_process_madvise && result > 0) {
+		given_back += (size_t)result;
+		several += (size_t)argument[2];
+		calls++;
+	}
+	return result;
 }
 
 static void begin(void)
@@ -328,14 +359,47 @@ static void test_mappings(void)
 	options.decay = 1000000;
 }
 
+/* In an ebb slabs' pages wait for a call that gives some of them back together. */
+static void test_gathering(void)
+{
+	enum { COUNT = 512, PAGES = 4 };
+	bool zeroed;
+	allocate(COUNT, PAGES);
+	char *held = page_alloc(COUNT * PAGES / 2, 1, SLAB, &zeroed);
+	CHECK(held);
+	memset(held, 1, COUNT * PAGES / 2 * PAGE_BYTES);
+	page_ebb();
+	page_purge(false);
+	begin();
+	for (unsigned i = 0; i < COUNT; i++)
+		page_free(parts[i], PAGES);
+	CHECK(calls == 0, "%zu system calls by frees", calls);
+	CHECK(page_is_behind());
+	size_t sum = catch_up(), used = (COUNT * PAGES / 2 + COUNT) * PAGE_BYTES;
+	CHECK(sum > 0 && dirty_bytes() <= used + used / 4, "%zu dirty bytes stay of %zu in use",
+	      dirty_bytes(), used);
+	page_free(held, COUNT * PAGES / 2);
+	free_between(COUNT);
+}
+
 int main(void)
 {
 	check_watchdog(60);
 	free(malloc(1));
 	magazine_trim();
+	test_gathering();
 	options.dirty = SIZE_MAX;
 	test_age(8, 2500);
 	test_age(PARTS, 3);
+	printf("%zu stretches went with others\n", several);
+	/* Without that call it takes more of them, once that is known. */
+	static _Alignas(PAGE_BYTES) char pages[2][PAGE_BYTES] = {{1}, {1}};
+	struct os_range ranges[] = {{pages[0], PAGE_BYTES}, {pages[1], PAGE_BYTES}};
+	refuses_several = true;
+	CHECK(os_purge_several(ranges, 2) == 2 && !os_purges_several());
+	several = 0;
+	test_age(PARTS, 3);
+	CHECK(several == 0);
 	test_order();
 	test_amount();
 	test_ebbs();

@@ -23,6 +23,12 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#ifndef PIDFD_SELF_THREAD
+#define PIDFD_SELF_THREAD (-10000)
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -128,6 +134,42 @@ void *os_remap(void *address, size_t old_bytes, size_t new_bytes)
 int os_purge(void *address, size_t bytes)
 {
 	return STATUS(madvise(address, bytes, MADV_DONTNEED));
+}
+
+static bool one_by_one; /* the kernel has refused several at once */
+
+bool os_purges_several(void)
+{
+	return !__atomic_load_n(&one_by_one, __ATOMIC_RELAXED);
+}
+
+/*
+ * By one call where the kernel lets a process advise itself so (Linux 6.15): the other CPUs are interrupted
+ * once then, not for each range.
+ */
+unsigned os_purge_several(const struct os_range *ranges, unsigned count)
+{
+	struct iovec vector[OS_RANGES];
+	unsigned done = 0;
+
+	if (count > 1 && os_purges_several()) {
+		size_t bytes = 0;
+
+		for (unsigned i = 0; i < count; i++) {
+			vector[i] = (struct iovec){ranges[i].address, ranges[i].bytes};
+			bytes += ranges[i].bytes;
+		}
+		long advised = KEEPING_ERRNO(long, syscall(SYS_process_madvise, PIDFD_SELF_THREAD, vector,
+							   count, MADV_DONTNEED, 0));
+
+		if (advised == (long)bytes)
+			return count;
+		if (advised < 0)
+			__atomic_store_n(&one_by_one, true, __ATOMIC_RELAXED);
+	}
+	while (done < count && os_purge(ranges[done].address, ranges[done].bytes) == 0)
+		done++;
+	return done;
 }
 
 int os_populate(void *address, size_t bytes)

@@ -43,6 +43,15 @@ int os_unmap(void *address, size_t bytes);
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
 /* Gives the pages back; they read as zero afterwards. */
 int os_purge(void *address, size_t bytes);
+/* The same of up to OS_RANGES ranges; returns how many, in their order, it was done for. */
+enum { OS_RANGES = 64 };
+struct os_range {
+	void *address;
+	size_t bytes;
+};
+unsigned os_purge_several(const struct os_range *ranges, unsigned count);
+/* Whether that is one system call, as far as it is known. */
+bool os_purges_several(void);
 /* Has memory there before it is touched: one call in place of a fault for each page. */
 int os_populate(void *address, size_t bytes);
 /* Asks for transparent huge pages in a range, or keeps them off it. */

@@ -148,9 +148,11 @@ bool page_large_grow(void *run, size_t pages);
 /*
  * The most that one call gives back to the system unless it is asked for all, in pages, lest somebody's free
  * wait for the whole of what others left behind: so many, and twice as many as the call itself takes or
- * frees; each run that is given back counts as PAGE_PURGE_RUN at least, which bounds the system calls.
+ * frees; each run that is given back counts as PAGE_PURGE_RUN at least, which bounds the system calls, or
+ * where one system call does for several runs as PAGE_PURGE_PART.  Half of that in an ebb, which many calls
+ * come to follow.
  */
-enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
+enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64, PAGE_PURGE_PART = 8 };
 
 /*
  * Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
@@ -169,7 +171,7 @@ bool page_is_behind(void);
 bool page_wants_hoards(void);
 /*
  * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
- * stay resident than it uses.
+ * stay resident than it uses.  page_purge(false) sees to that, and is due from now on.
  */
 void page_ebb(void);
 

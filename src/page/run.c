@@ -34,6 +34,8 @@ enum {
 	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
+	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
+	GATHERED_MOST = 64,                      /* but no more pages than this */
 	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows */
 };
 
@@ -242,6 +244,22 @@ static bool is_old(uint32_t now)
 static bool is_overdue(uint32_t now)
 {
 	return free_pages[RUN_DIRTY] > dirty_allowance() || is_old(now);
+}
+
+/*
+ * Whether to purge what is overdue now.  In an ebb slabs become free one after the other: some gather, so
+ * that they go by a few system calls instead of one each.
+ */
+static bool is_purge_due(uint32_t now)
+{
+	size_t gathered = 0;
+
+	if (ebbing) {
+		gathered = filled_pages() / GATHERED_PART;
+		if (gathered > GATHERED_MOST)
+			gathered = GATHERED_MOST;
+	}
+	return free_pages[RUN_DIRTY] > dirty_allowance() + gathered || is_old(now);
 }
 
 /* How much of a dirty run to purge when too many pages are dirty: not all of a large one, nor bit by bit. */
@@ -786,40 +804,86 @@ static uint32_t take_overdue(bool all, uint32_t now, size_t most, uint32_t *firs
 	return part;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Runs on their way to the system. */
+struct purging {
+	unsigned count, purged; /* of them, the first so many are there */
+	size_t done;            /* pages, as they count */
+	struct purged_run {
+		uint32_t first, pages;
+	} runs[OS_RANGES];
+};
+
+/* With the lock: takes the next ones, while no more than `most` pages are done. */
+static void take_several(struct purging *purging, bool all, uint32_t now, size_t most)
+{
+	const size_t least = os_purges_several() ? PAGE_PURGE_PART : PAGE_PURGE_RUN;
+
+	for (purging->count = 0; purging->count < OS_RANGES && purging->done < most; purging->count++) {
+		struct purged_run *run = &purging->runs[purging->count];
+
+		run->pages = take_overdue(all, now, most - purging->done, &run->first);
+		if (!run->pages)
+			return;
+		purging->done += larger(run->pages, least);
+	}
+}
+
+/* Without the lock. */
+static void purge_several(struct purging *purging)
+{
+	struct os_range ranges[OS_RANGES];
+
+	for (unsigned i = 0; i < purging->count; i++) {
+		struct purged_run run = purging->runs[i];
+
+		block_purge(run.first, run.pages);
+		ranges[i] = (struct os_range){address_of(run.first), (size_t)run.pages << PAGE_SHIFT};
+		ARCH_PROBE("purge", (uintptr_t)ranges[i].address, ranges[i].bytes);
+	}
+	purging->purged = os_purge_several(ranges, purging->count);
+}
+
+/* With the lock. */
+static void put_purged(const struct purging *purging, uint32_t now)
+{
+	for (unsigned i = 0; i < purging->count; i++) {
+		struct purged_run run = purging->runs[i];
+		bool purged = i < purging->purged;
+
+		mark_ends(run.first, run.pages, PAGE_FREE);
+		in_transit -= run.pages;
+		if (purged)
+			purged_total += run.pages;
+		insert_coalesced(run.first, run.pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
+	}
+}
+
 /*
- * Gives back what is overdue, or all: `most` pages, in runs of which each counts as PAGE_PURGE_RUN at least,
- * so that what one call does has a bound.  The last run may be larger by less than a block.
+ * Gives back what is overdue, or all: `most` pages, in runs of which each counts for some at least, so that
+ * what one call does has a bound.  The last run may be larger by less than a block.
  */
 static void purge_runs(bool all, size_t most)
 {
-	uint32_t now = (uint32_t)os_milliseconds(), first;
+	uint32_t now = (uint32_t)os_milliseconds();
+	struct purging purging = {0};
 
-	for (size_t done = 0;;) {
+	do {
 		lock_pages();
-		uint32_t pages = done < most ? take_overdue(all, now, most - done, &first) : 0;
+		put_purged(&purging, now);
+		bool refused = purging.purged < purging.count;
 
-		if (!pages) {
-			__atomic_store_n(&behind, is_overdue(now), __ATOMIC_RELAXED);
-			unlock_pages();
-			return;
-		}
+		take_several(&purging, all, now, refused ? 0 : most);
+		if (!purging.count)
+			__atomic_store_n(&behind, !refused && is_purge_due(now), __ATOMIC_RELAXED);
 		unlock_pages();
-
-		block_purge(first, pages);
-		ARCH_PROBE("purge", (uintptr_t)address_of(first), (uint64_t)pages << PAGE_SHIFT);
-		bool purged = os_purge(address_of(first), (size_t)pages << PAGE_SHIFT) == 0;
-
-		lock_pages();
-		mark_ends(first, pages, PAGE_FREE);
-		in_transit -= pages;
-		if (purged)
-			purged_total += pages;
-		insert_coalesced(first, pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
-		unlock_pages();
-		if (!purged)
-			return;
-		done += pages < PAGE_PURGE_RUN ? PAGE_PURGE_RUN : pages;
-	}
+		if (purging.count)
+			purge_several(&purging);
+	} while (purging.count);
 }
 
 /* ---- the room's functions ------------------------------------------------------------------------------ */
@@ -909,11 +973,12 @@ void page_free(void *address, size_t length)
 {
 	uint32_t first = number_of(address), pages = (uint32_t)length;
 	uint32_t now = (uint32_t)os_milliseconds();
+	bool large = *map_at(first) == PAGE_LARGE;
 
-	if (*map_at(first) == PAGE_LARGE)
+	if (large)
 		block_large_freed(first, pages);
 	lock_pages();
-	if (*map_at(first) == PAGE_LARGE) {
+	if (large) {
 		end_growth(first, pages);
 		note_large_freed(pages);
 		standby_freed(pages);
@@ -926,10 +991,15 @@ void page_free(void *address, size_t length)
 	}
 	insert_coalesced(first, pages, RUN_DIRTY, now);
 
-	bool over = is_overdue(now);
+	bool due = large ? is_overdue(now) : is_purge_due(now);
 
+	/* In an ebb slabs become free several at a time: their pages go by the next call of page_purge. */
+	if (due && ebbing && !large) {
+		__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
+		due = false;
+	}
 	unlock_pages();
-	if (over)
+	if (due)
 		purge_runs(false, PAGE_PURGE_MOST + 2 * length);
 }
 
@@ -1070,7 +1140,9 @@ void page_purge(bool all)
 		recall();
 		unlock_pages();
 	}
-	purge_runs(all, all ? SIZE_MAX : PAGE_PURGE_MOST);
+	size_t most = __atomic_load_n(&ebbing, __ATOMIC_RELAXED) ? PAGE_PURGE_MOST / 2 : PAGE_PURGE_MOST;
+
+	purge_runs(all, all ? SIZE_MAX : most);
 	huge_purge(all);
 }
 
@@ -1089,18 +1161,13 @@ void page_ebb(void)
 	lock_pages();
 	recall();
 	ebbing = true;
+	__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
 	unlock_pages();
-	page_purge(false);
 }
 
 bool page_is_behind(void)
 {
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
 }
 
 /* Without the lock: a late answer costs little, and the next caller sees it. */

@@ -29,6 +29,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+
 static unsigned long calls, made, first_bad, bad_count;
 static long mapped;
 
@@ -220,6 +224,8 @@ static int error_of(long number, long second)
 	case SYS_futex:
 		/* A wait may end early, a wake reaches whoever is there. */
 		return (second & FUTEX_CMD_MASK) == FUTEX_WAKE ? 0 : EINTR;
+	case SYS_process_madvise:
+		return EINVAL;
 	case SYS_membarrier:
 		return EPERM;
 	case SYS_rseq:
