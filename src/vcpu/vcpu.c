@@ -30,6 +30,9 @@ const uintptr_t vcpu_void = (uintptr_t)&void_slots[1], vcpu_closed = (uintptr_t)
 /* The last id of the table is never anybody's: it belongs to threads that have no id (yet, or any more). */
 enum { NOBODY = ARCH_VCPUS - 1 };
 
+/* Areas that are emptied after one fence.  The last of them stays closed while the others are emptied. */
+enum { CLOSED_MOST = 8 };
+
 struct arch_self vcpu_self;
 static __thread struct arch_rseq own = {.cpu_id = NOBODY, .mm_cid = NOBODY};
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
@@ -411,36 +414,56 @@ bool vcpu_enter(void)
 	return has_all_areas(id) && __atomic_load_n(entry(id), __ATOMIC_RELAXED) != closed_area;
 }
 
+/* With the lock. */
+static bool is_open_area(unsigned id)
+{
+	return id < ids && banks[0].areas[id] && *entry(id) == banks[0].areas[id];
+}
+
+/* An area that is to be emptied, and the first word of it that is wanted. */
+struct closing {
+	unsigned id, number;
+};
+
+/*
+ * A section that read the table before an area's entry changed is aborted by the fence, and starts again with
+ * the closed one; one that was already committed is visible.  One fence does for several areas.  With the
+ * lock; returns how many of them are closed, which come first.
+ */
+static unsigned close_areas(struct closing *closing, unsigned count)
+{
+	unsigned closed = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		unsigned id = closing[i].id;
+
+		/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section. */
+		if (!is_open_area(id) ||
+		    (mode == CPUSLAB_VCPU_THREAD_SLOT && slot_taken[id] && id != arch_id(vcpu_self)))
+			continue;
+		if (mode == CPUSLAB_VCPU_THREAD_SLOT)
+			slot_taken[id] |= 2;
+		set_entries(id, false);
+		closing[closed++] = closing[i];
+	}
+	if (!closed || mode == CPUSLAB_VCPU_THREAD_SLOT)
+		return closed;
+	if (os_fence_sections() == 0) {
+		fences++;
+		return closed;
+	}
+	while (closed)
+		set_entries(closing[--closed].id, true);
+	return 0;
+}
+
 bool vcpu_close(unsigned id)
 {
-	bool closed = false;
+	struct closing closing = {.id = id};
 
 	cpuslab_spin_lock(&vcpu_lock);
-	if (id < ids && banks[0].areas[id] && *entry(id) == banks[0].areas[id]) {
-		if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
-			/*
-			 * Nobody's slot, or the caller's own: in both cases nobody else can be in a
-			 * section.
-			 */
-			if (!slot_taken[id] || id == arch_id(vcpu_self)) {
-				slot_taken[id] |= 2;
-				set_entries(id, false);
-				closed = true;
-			}
-		} else {
-			/*
-			 * A section that read the table before this store is aborted by the fence, and
-			 * starts again with the closed area; one that was already committed is visible.
-			 */
-			set_entries(id, false);
-			if (os_fence_sections() == 0) {
-				fences++;
-				closed = true;
-			} else {
-				set_entries(id, true);
-			}
-		}
-	}
+	unsigned closed = close_areas(&closing, 1);
+
 	cpuslab_spin_unlock(&vcpu_lock);
 	return closed;
 }
@@ -478,22 +501,44 @@ static unsigned first_wanted(unsigned id, unsigned first, unsigned end,
 	return end;
 }
 
+/* The next areas from *id on of which something is wanted. */
+static unsigned next_wanted(unsigned *id, struct closing *closing, unsigned first, unsigned end,
+			    bool (*wants)(unsigned number, uintptr_t *word))
+{
+	unsigned areas = __atomic_load_n(&areas_end, __ATOMIC_ACQUIRE), count = 0;
+
+	for (; *id < areas && count < CLOSED_MOST; ++*id) {
+		/* One without an area could not be closed. */
+		if (!__atomic_load_n(&banks[0].areas[*id], __ATOMIC_ACQUIRE))
+			continue;
+		unsigned number = first_wanted(*id, first, end, wants);
+
+		if (number < end)
+			closing[count++] = (struct closing){*id, number};
+	}
+	return count;
+}
+
 void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uintptr_t *word),
 		void (*empty)(unsigned number, uintptr_t *word))
 {
-	for (unsigned id = 0; id < __atomic_load_n(&areas_end, __ATOMIC_ACQUIRE); id++) {
-		/* One without an area could not be closed. */
-		if (!__atomic_load_n(&banks[0].areas[id], __ATOMIC_ACQUIRE))
-			continue;
-		unsigned number = first_wanted(id, first, end, wants);
+	struct closing closing[CLOSED_MOST];
+	unsigned count, id = 0;
 
-		if (number == end || !vcpu_close(id))
-			continue;
-		while ((number = first_wanted(id, number, end, wants)) < end) {
-			empty(number, vcpu_word(id, number));
-			number++;
+	while ((count = next_wanted(&id, closing, first, end, wants))) {
+		cpuslab_spin_lock(&vcpu_lock);
+		count = close_areas(closing, count);
+		cpuslab_spin_unlock(&vcpu_lock);
+		for (unsigned i = 0; i < count; i++) {
+			unsigned number = closing[i].number, area = closing[i].id;
+
+			/* Not what comes before it: to ask of a word may change the answer. */
+			while ((number = first_wanted(area, number, end, wants)) < end) {
+				empty(number, vcpu_word(area, number));
+				number++;
+			}
+			vcpu_reopen(area);
 		}
-		vcpu_reopen(id);
 	}
 }
 

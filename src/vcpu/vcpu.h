@@ -109,7 +109,8 @@ void vcpu_reopen(unsigned id);
  * Empties words with numbers from `first` to before `end`, on every vCPU that can be closed: those that
  * `wants` tells, to which `empty` then does it.  A vCPU is closed only where `wants` finds such a word from
  * outside, since that disturbs whoever runs there, and there is mostly no reason to; in the closed area it is
- * asked again from there on.  Both know which words are their own.
+ * asked again from there on.  Both know which words are their own.  A few areas are closed at a time, after
+ * one fence, which interrupts all CPUs of the process.
  */
 void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uintptr_t *word),
 		void (*empty)(unsigned number, uintptr_t *word));
