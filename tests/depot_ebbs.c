@@ -10,12 +10,15 @@
 /* The program itself has some, too. */
 static const uint64_t HIGH = 1u << 30, MARGIN = 16u << 20;
 
+/* Whether little was left at the last. */
+static bool low;
+
 /* An ebb that is due begins. */
 static bool begins(void)
 {
 	bool due = ebb_is_due();
 	if (due)
-		ebb_begin();
+		low = ebb_begin();
 	CHECK(!ebb_is_due());
 	return due;
 }

@@ -35,6 +35,14 @@ static uint64_t allocated(void)
 	return now.allocated;
 }
 
+/* A look, and what it lets leave to its end. */
+static uint64_t age(bool pages_wanted)
+{
+	uint64_t leaving = depot_age(&depot, pages_wanted);
+	CHECK(depot_depart(&depot, UINT64_MAX) > 0 && !depot.departs);
+	return leaving;
+}
+
 static void check_stacks(uint64_t filled, uint64_t empty, uint64_t objects)
 {
 	struct depot_statistics now = statistics();
@@ -153,7 +161,7 @@ static void test_aging(void)
 {
 	struct magazine *magazines[MAGAZINES];
 	start(112);
-	CHECK(!depot_age(&depot, false));
+	CHECK(!age(false));
 	for (int i = 0; i < MAGAZINES; i++)
 		magazines[i] = new_filled();
 	uint64_t each = magazines[0]->count;
@@ -161,14 +169,14 @@ static void test_aging(void)
 		depot_put(&depot, magazines[i]);
 
 	/* They came since the last look: nothing is old. */
-	CHECK(!depot_age(&depot, false));
+	CHECK(!age(false));
 	check_stacks(MAGAZINES, 0, MAGAZINES * each);
 	/* Three were needed meanwhile, so five were not. */
 	for (int i = 0; i < 3; i++)
 		CHECK(depot_take_filled(&depot, NULL) == magazines[MAGAZINES - 1 - i]);
 	for (int i = 0; i < 3; i++)
 		depot_put(&depot, magazines[MAGAZINES - 1 - i]);
-	CHECK(depot_age(&depot, false));
+	CHECK(age(false));
 	check_stacks(3, 0, 3 * each);
 	CHECK(allocated() == 3 * each && statistics().drains == 5);
 	/* All three were needed, then none. */
@@ -177,11 +185,11 @@ static void test_aging(void)
 	CHECK(!depot_take_filled(&depot, NULL));
 	for (int i = 0; i < 3; i++)
 		depot_put(&depot, magazines[i]);
-	CHECK(!depot_age(&depot, false));
+	CHECK(!age(false));
 	check_stacks(3, 0, 3 * each);
-	CHECK(depot_age(&depot, false));
+	CHECK(age(false));
 	check_stacks(0, 0, 0);
-	CHECK(allocated() == 0 && !depot_age(&depot, false));
+	CHECK(allocated() == 0 && !age(false));
 
 	/* Where pages are wanted, what came since the last look goes too, but for a cache that allocates. */
 	for (int i = 0; i < 3; i++)
@@ -190,12 +198,12 @@ static void test_aging(void)
 		depot_put(&depot, magazines[i]);
 	CHECK((magazines[2] = depot_take_filled(&depot, NULL)));
 	depot_put(&depot, magazines[2]);
-	CHECK(!depot_age(&depot, true));
+	CHECK(!age(true));
 	check_stacks(3, 0, 3 * each);
 	depot_put(&depot, new_filled());
-	CHECK(depot_age(&depot, true));
+	CHECK(age(true));
 	check_stacks(0, 0, 0);
-	CHECK(allocated() == 0 && !depot_age(&depot, true));
+	CHECK(allocated() == 0 && !age(true));
 
 	/* Of the empty ones a single one stays, and its block is used again. */
 	for (int i = 0; i < MAGAZINES; i++)
@@ -203,7 +211,7 @@ static void test_aging(void)
 	for (int i = 0; i < MAGAZINES; i++)
 		depot_put(&depot, magazines[i]);
 	check_stacks(0, MAGAZINES, 0);
-	CHECK(!depot_age(&depot, false));
+	CHECK(!age(false));
 	check_stacks(0, 1, 0);
 	struct page_statistics before, after;
 	page_statistics(&before);
@@ -221,30 +229,128 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 }
 
-/* In an ebb no more objects stay than the program has. */
+/* A program that takes so many bytes, by magazines, and gives them all back. */
+static void swing(size_t bytes)
+{
+	static struct magazine *magazines[4096];
+	unsigned count = 0;
+	for (size_t taken = 0; taken < bytes; count++) {
+		struct magazine *magazine = depot_take_filled(&depot, NULL);
+		if (!magazine) {
+			magazine = new_empty();
+			CHECK(depot_refill(&depot, magazine));
+		}
+		taken += (size_t)magazine->count * depot.slabs.traits.size;
+		CHECK(count < sizeof magazines / sizeof *magazines);
+		magazines[count] = magazine;
+	}
+	while (count)
+		depot_put(&depot, magazines[--count]);
+}
+
+/* An ebb, followed to its end. */
+static void ebb(void)
+{
+	(void)depot_ebb(&depot);
+	CHECK(depot_depart(&depot, UINT64_MAX) > 0 && !depot.departs);
+}
+
+/* In an ebb no more objects stay than the program has; and none where it has few. */
 static void test_ebb(void)
 {
-	enum { FOUR = 4 };
-	struct magazine *magazines[FOUR];
+	enum { FEW = 4, MOST = 256 };
+	static struct magazine *magazines[MOST];
 	start(64);
-	for (int i = 0; i < FOUR; i++)
+	for (int i = 0; i < FEW; i++)
 		magazines[i] = new_filled();
 	uint64_t each = magazines[0]->count;
+	unsigned few = DEPOT_SCARCE * depot.capacity * (vcpu_areas() + 1) / (unsigned)each,
+		 many = 2 * few + 2;
+	CHECK(few > FEW && many <= MOST);
+	for (unsigned i = FEW; i < many; i++)
+		magazines[i] = new_filled();
 
-	depot_put(&depot, magazines[0]);
-	depot_put(&depot, magazines[1]);
-	depot_ebb(&depot);
-	check_stacks(2, 0, 2 * each);
-	depot_put(&depot, magazines[2]);
-	depot_ebb(&depot);
-	check_stacks(1, 0, each);
-	CHECK(allocated() == 2 * each);
-	depot_put(&depot, magazines[3]);
-	depot_ebb(&depot);
-	check_stacks(0, 0, 0);
+	/* One more waits than is elsewhere. */
+	for (unsigned i = 0; i < few; i++)
+		depot_put(&depot, magazines[i]);
+	ebb();
+	check_stacks(few, 0, few * each);
+	depot_put(&depot, magazines[few]);
+	depot_put(&depot, magazines[few + 1]);
+	ebb();
+	check_stacks(few, depot.empty_count, few * each);
+	CHECK(!depot.scarce && allocated() == 2 * few * each);
+
+	while (many > few + 2 + FEW)
+		depot_put(&depot, magazines[--many]);
+	ebb();
+	CHECK(depot.scarce && allocated() == FEW * each);
+	check_stacks(0, depot.empty_count, 0);
+	while (many > few + 2)
+		depot_put(&depot, magazines[--many]);
+	ebb();
+	check_stacks(0, depot.empty_count, 0);
 	CHECK(allocated() == 0 && depot.slabs.slabs == 0);
 	/* What is needed again comes from the slabs. */
 	CHECK(!depot_take_filled(&depot, NULL));
+	depot_empty(&depot);
+}
+
+/* However much leaves, one call drains no more than it is asked to but for a magazine, and the last one all.
+ */
+static void test_portions(void)
+{
+	enum { MANY = 64, MOST = 500 };
+	struct magazine *magazines[MANY];
+	unsigned calls = 0;
+	start(64);
+	for (int i = 0; i < MANY; i++)
+		magazines[i] = new_filled();
+	for (int i = 0; i < MANY; i++)
+		depot_put(&depot, magazines[i]);
+	uint64_t before = allocated();
+	CHECK(depot_ebb(&depot) == before);
+	for (uint64_t now; depot_depart(&depot, MOST) == 0; calls++, before = now) {
+		now = allocated();
+		CHECK(before - now <= (uint64_t)MOST + depot.capacity, "%llu objects at once",
+		      (unsigned long long)(before - now));
+		CHECK(depot.departs && calls < 1000);
+	}
+	CHECK(calls > 1 && !depot.departs && allocated() == 0 && depot.slabs.slabs == 0);
+	/* Slabs count, too, of which each is a call of the page room. */
+	CHECK(depot_depart(&depot, MOST) == MOST);
+	depot_empty(&depot);
+}
+
+/* Where nothing waits, one call in several drains what the others have left, and none more than that. */
+static void test_gathering(void)
+{
+	enum { MIB = 1 << 20, CALLS = 100 };
+	static struct magazine *magazines[CALLS];
+	unsigned draining = 0;
+	start(64);
+	swing(MIB * 9 / 4);
+	swing(MIB * 9 / 4);
+	CHECK(depot.sorts);
+	for (int i = 0; i < CALLS; i++) {
+		magazines[i] = new_empty();
+		CHECK(depot_refill(&depot, magazines[i]));
+	}
+	for (int i = 0; i < CALLS; i++) {
+		uint64_t before = allocated();
+		struct magazine *empty = depot_take_empty(&depot, magazines[i]);
+		uint64_t drained = before - allocated();
+		CHECK(empty && empty->count == 0 && drained <= (uint64_t)DEPOT_PORTION + depot.capacity);
+		check_magazine(empty);
+		draining += drained > 0;
+		CHECK(depot.leaving_objects <= (uint64_t)DEPOT_PORTION);
+		depot_put(&depot, empty);
+	}
+	CHECK(draining > 0 && draining <= CALLS / (DEPOT_PORTION / depot.capacity), "%u of %d calls drain",
+	      draining, CALLS);
+	depot_empty(&depot);
+	check_stacks(0, 0, 0);
+	CHECK(allocated() == 0);
 }
 
 /* A depot's lock held at a fork: its counts are made anew from the stacks. */
@@ -303,25 +409,6 @@ static void test_try_alloc(void)
 	CHECK(allocated() == 0);
 }
 
-/* A program that takes so many bytes, by magazines, and gives them all back. */
-static void swing(size_t bytes)
-{
-	static struct magazine *magazines[4096];
-	unsigned count = 0;
-	for (size_t taken = 0; taken < bytes; count++) {
-		struct magazine *magazine = depot_take_filled(&depot, NULL);
-		if (!magazine) {
-			magazine = new_empty();
-			CHECK(depot_refill(&depot, magazine));
-		}
-		taken += (size_t)magazine->count * depot.slabs.traits.size;
-		CHECK(count < sizeof magazines / sizeof *magazines);
-		magazines[count] = magazine;
-	}
-	while (count)
-		depot_put(&depot, magazines[--count]);
-}
-
 /* Slabs that were emptied while the depot's level swings far wait for the next rise, some MiB of them. */
 static void test_spare_slabs(void)
 {
@@ -331,10 +418,11 @@ static void test_spare_slabs(void)
 	swing(MIB * 9 / 4);
 	swing(MIB * 9 / 4);
 	slab_statistics(&depot.slabs, &before);
-	CHECK(depot.sorts && before.kept_empty > 1 && before.kept_empty == before.slabs);
+	uint64_t gathered = DEPOT_PORTION / depot.slabs.objects + 1;
+	CHECK(depot.sorts && before.kept_empty > 1 && before.kept_empty + gathered >= before.slabs);
 	swing(MIB * 9 / 4);
 	slab_statistics(&depot.slabs, &after);
-	CHECK(after.created == before.created && after.kept_empty == before.kept_empty);
+	CHECK(after.created <= before.created + gathered && after.kept_empty + gathered >= before.kept_empty);
 	/* They fill whole magazines. */
 	struct magazine *magazine = new_empty();
 	CHECK(depot_refill(&depot, magazine) && magazine->count == magazine->capacity);
@@ -344,25 +432,32 @@ static void test_spare_slabs(void)
 	swing((size_t)9 * MIB);
 	slab_statistics(&depot.slabs, &after);
 	CHECK((after.kept_empty - 1) * depot.slabs.pages * PAGE_BYTES == 4 * MIB &&
-	      after.slabs == after.kept_empty);
-	depot_age(&depot, true);
+	      after.slabs <= after.kept_empty + gathered);
+	age(true);
 	CHECK(depot.sorts && depot.slabs.kept_empty == 1);
 	swing(MIB * 9 / 4);
 	CHECK(depot.slabs.kept_empty > 1);
 	magazine = new_empty();
 	CHECK(depot_refill(&depot, magazine));
-	depot_ebb(&depot);
+	ebb();
 	CHECK(depot.slabs.kept_empty == 1);
 	depot_put(&depot, magazine);
 
 	/* Nor when it swings no more. */
 	swing(MIB * 9 / 4);
-	depot_age(&depot, false);
+	age(false);
 	CHECK(depot.sorts && depot.slabs.kept_empty > 1);
-	depot_age(&depot, false);
+	age(false);
 	CHECK(!depot.sorts && depot.slabs.kept_empty == 1);
 	depot_empty(&depot);
 	CHECK(depot.slabs.slabs == 0);
+}
+
+/* But for the few that gather. */
+static void check_nothing_waits(void)
+{
+	struct depot_statistics now = statistics();
+	CHECK(now.filled == 0 && now.objects <= (uint64_t)DEPOT_PORTION && now.objects == allocated());
 }
 
 /* What swings far goes to the slabs, whose objects lie together, until it swings no more. */
@@ -376,18 +471,17 @@ static void test_swing(void)
 	swing(MIB * 9 / 4);
 	CHECK(statistics().drains && statistics().objects == allocated());
 	swing(MIB * 9 / 4);
-	check_stacks(0, statistics().empty, 0);
-	CHECK(allocated() == 0);
+	check_nothing_waits();
 	/* The first look sees that it did swing, the second that it does not any more. */
-	depot_age(&depot, false);
+	age(false);
 	swing(MIB / 2);
-	check_stacks(0, statistics().empty, 0);
-	depot_age(&depot, false);
+	check_nothing_waits();
+	age(false);
 	swing(MIB / 2);
 	CHECK(statistics().objects >= MIB / 2 / 128 && statistics().objects == allocated());
 	/* Growth alone is no swing: it may never come back. */
 	depot_empty(&depot);
-	depot_age(&depot, false);
+	age(false);
 	for (size_t taken = 0; taken < (size_t)(4 * MIB); taken += (size_t)depot.batch * 128)
 		CHECK(!depot_take_filled(&depot, NULL));
 	CHECK(!depot.sorts);
@@ -398,7 +492,7 @@ static void test_swing(void)
 	swing(MIB * 9 / 16);
 	CHECK(statistics().drains);
 	swing(MIB * 9 / 16);
-	check_stacks(0, statistics().empty, 0);
+	check_nothing_waits();
 	depot_empty(&depot);
 	/* Nor does it matter how large objects lie. */
 	start(256);
@@ -506,7 +600,7 @@ static void test_shrinking(void)
 		depot_tick(&depot);
 	CHECK(depot.shrunk);
 	expect_capacity(27);
-	depot_age(&depot, false);
+	age(false);
 	CHECK(!depot.shrunk);
 	check_stacks(0, 0, 0);
 	CHECK(allocated() == in_hand->count && depot_is_stale(&depot, in_hand));
@@ -556,6 +650,8 @@ int main(void)
 		test_capacity(sizes[i]);
 	test_exchange();
 	test_ebb();
+	test_portions();
+	test_gathering();
 	test_aging();
 	test_try_alloc();
 	test_repair();

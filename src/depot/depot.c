@@ -35,6 +35,8 @@ enum {
 	BYTES_PER_MISS = 2,
 	/* More than one, since a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
+	/* Empty magazines that stay where full ones gather, or leave: the next ones that come take them. */
+	EMPTY_KEPT = 6,
 };
 
 static size_t block_bytes(unsigned capacity)
@@ -113,6 +115,13 @@ static void push_filled(struct depot *depot, struct magazine *magazine)
 	stack_push(&depot->filled, magazine);
 	depot->filled_count++;
 	depot->objects += magazine->count - magazine->marks;
+}
+
+/* On its way to the slabs, or to the metadata. */
+static void push_leaving(struct depot *depot, struct magazine *magazine)
+{
+	stack_push(&depot->leaving, magazine);
+	depot->leaving_objects += magazine->count - magazine->marks;
 }
 
 static struct magazine *pop_filled(struct depot *depot)
@@ -217,7 +226,7 @@ static unsigned choose_refill(const struct depot *depot)
 static void let_empty_leave(struct depot *depot, uint32_t keep)
 {
 	while (depot->empty_count > keep)
-		stack_push(&depot->leaving, pop_empty(depot));
+		push_leaving(depot, pop_empty(depot));
 }
 
 static uint16_t larger(unsigned capacity)
@@ -279,16 +288,137 @@ static bool has_room(const struct depot *depot, const struct magazine *magazine)
 	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
 }
 
+/* Leaves objects alone in the slots. */
+static void drop_marks(struct magazine *magazine)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 1; i <= magazine->count; i++)
+		if (magazine->slot[i])
+			magazine->slot[++kept] = magazine->slot[i];
+	magazine->count = (uint16_t)kept;
+	magazine->marks = 0;
+}
+
+unsigned depot_drain(struct depot *depot, struct magazine *magazine)
+{
+	if (magazine->marks)
+		drop_marks(magazine);
+	ARCH_PROBE("drain", (uintptr_t)depot->slabs.traits.name, magazine->count);
+	unsigned slabs = slab_free_batch(&depot->slabs, &magazine->slot[1], magazine->count);
+
+	magazine->count = 0;
+	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
+	return slabs;
+}
+
+static bool has_leaving(const struct depot *depot)
+{
+	return __atomic_load_n(&depot->leaving, __ATOMIC_RELAXED);
+}
+
+/* Whether an emptied magazine may wait for the next full one that comes, which takes it in return. */
+static bool is_of_use(const struct depot *depot, const struct magazine *emptied)
+{
+	return (depot->sorts || depot->ebbs) && !depot_is_stale(depot, emptied) &&
+	       depot->empty_count < EMPTY_KEPT;
+}
+
+/* With the lock. */
+static struct magazine *pop_unneeded(struct depot *depot)
+{
+	struct magazine *magazine = stack_pop(&depot->leaving);
+
+	if (magazine) {
+		depot->objects -= magazine->count - magazine->marks;
+		depot->leaving_objects -= magazine->count - magazine->marks;
+		return magazine;
+	}
+	return depot->ebbs && depot->objects > depot->stay ? pop_filled(depot) : NULL;
+}
+
+/* The next that leaves.  One that has left before waits here where it is of use, and is NULL then. */
+static struct magazine *pop_leaving(struct depot *depot, struct magazine **emptied)
+{
+	lock_depot(depot);
+	struct magazine *magazine = pop_unneeded(depot);
+
+	if (emptied && *emptied && is_of_use(depot, *emptied)) {
+		push_empty(depot, *emptied);
+		*emptied = NULL;
+	}
+	cpuslab_spin_unlock(&depot->lock);
+	return magazine;
+}
+
 /*
- * Gives the objects of a magazine that may not wait here to the slabs.  While nothing waits, slabs that come
- * to be empty are kept: the next rise of the level fills them again.  Without the lock.
+ * Gives what is leaving to the slabs, until that was worth *most objects, which it takes off them.  Without
+ * the lock, which is why there is one magazine in hand at a time: the rest stays where a forked child finds
+ * it, and ends here when it ages.  Empty magazines wait here where they are of use; others go to the
+ * metadata, but for one that may be returned.
  */
-static void drain_arrival(struct depot *depot, struct magazine *magazine)
+static struct magazine *drain_leaving(struct depot *depot, uint64_t *most)
+{
+	struct magazine *emptied = NULL, *magazine;
+
+	while (*most && (magazine = pop_leaving(depot, &emptied))) {
+		uint64_t cost = magazine->count;
+
+		if (emptied)
+			free_magazine(emptied);
+		if (magazine->count)
+			cost += (uint64_t)DEPOT_SLAB_COST * depot_drain(depot, magazine);
+		*most -= cost < *most ? cost : *most;
+		emptied = magazine;
+	}
+	return emptied;
+}
+
+/* All of it, and all magazines to the metadata. */
+static void see_off(struct depot *depot)
+{
+	struct magazine *magazine;
+
+	while (has_leaving(depot) && (magazine = pop_leaving(depot, NULL))) {
+		if (magazine->count)
+			(void)depot_drain(depot, magazine);
+		free_magazine(magazine);
+	}
+}
+
+/* While nothing waits, slabs that come to be empty are kept: the next rise of the level fills them again. */
+static void keep_spares(struct depot *depot)
 {
 	uint32_t spares = SPARE_BYTES / PAGE_BYTES / depot->slabs.pages;
+	bool ebbs = __atomic_load_n(&depot->ebbs, __ATOMIC_RELAXED);
 
-	slab_cache_keep(&depot->slabs, is_sorting(depot) ? spares : 0);
-	depot_drain(depot, magazine);
+	slab_cache_keep(&depot->slabs, is_sorting(depot) && !ebbs ? spares : 0);
+}
+
+/* What becomes of a magazine that comes back. */
+enum arrival {
+	KEPT,     /* it waits */
+	GATHERED, /* so does it where nothing else waits, for some others like it */
+	PLENTY_GATHERED,
+	REFUSED /* it is still the caller's */
+};
+
+/* With the lock.  Where full magazines go to the slabs some gather, so that one call in a few takes long. */
+static enum arrival arrive(struct depot *depot, struct magazine *magazine)
+{
+	count_arrivals(depot, magazine);
+	if (has_room(depot, magazine)) {
+		if (magazine->count)
+			push_filled(depot, magazine);
+		else
+			push_empty(depot, magazine);
+		return KEPT;
+	}
+	if (!magazine->count || depot_is_stale(depot, magazine) || !depot->sorts)
+		return REFUSED;
+	depot->objects += magazine->count - magazine->marks;
+	push_leaving(depot, magazine);
+	return depot->leaving_objects + depot->capacity > DEPOT_PORTION ? PLENTY_GATHERED : GATHERED;
 }
 
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
@@ -310,23 +440,34 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	return filled;
 }
 
+/* What has gathered.  Returns an empty magazine, or NULL. */
+static struct magazine *drain_portion(struct depot *depot)
+{
+	uint64_t most = DEPOT_PORTION;
+	struct magazine *emptied = drain_leaving(depot, &most);
+
+	if (!emptied || !depot_is_stale(depot, emptied))
+		return emptied;
+	free_magazine(emptied);
+	return NULL;
+}
+
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 {
 	unsigned objects = filled ? filled->count - filled->marks : 0;
 
 	lock_depot(depot);
-	if (filled)
-		count_arrivals(depot, filled);
-	bool kept = filled && has_room(depot, filled);
-
-	if (kept)
-		push_filled(depot, filled);
-	struct magazine *empty = pop_empty(depot);
+	enum arrival arrival = filled ? arrive(depot, filled) : KEPT;
+	struct magazine *empty = arrival == PLENTY_GATHERED ? NULL : pop_empty(depot);
 
 	cpuslab_spin_unlock(&depot->lock);
 	count_in(depot, objects);
-	if (filled && !kept) {
-		drain_arrival(depot, filled);
+	if (arrival >= PLENTY_GATHERED)
+		keep_spares(depot);
+	if (arrival == PLENTY_GATHERED)
+		empty = drain_portion(depot);
+	if (arrival == REFUSED) {
+		(void)depot_drain(depot, filled);
 		/* Emptied, it is what was asked for. */
 		if (!empty && !depot_is_stale(depot, filled))
 			return filled;
@@ -340,19 +481,27 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 	unsigned objects = magazine->count - magazine->marks;
 
 	lock_depot(depot);
-	count_arrivals(depot, magazine);
-	bool kept = has_room(depot, magazine);
+	enum arrival arrival = arrive(depot, magazine);
 
-	if (kept && magazine->count)
-		push_filled(depot, magazine);
-	else if (kept)
-		push_empty(depot, magazine);
 	cpuslab_spin_unlock(&depot->lock);
 	count_in(depot, objects);
-	if (kept)
-		return;
+	if (arrival >= PLENTY_GATHERED)
+		keep_spares(depot);
+	if (arrival == PLENTY_GATHERED)
+		magazine = drain_portion(depot);
+	if (arrival == REFUSED && magazine->count)
+		(void)depot_drain(depot, magazine);
+	if (arrival >= PLENTY_GATHERED && magazine)
+		free_magazine(magazine);
+}
+
+void depot_dissolve(struct depot *depot, struct magazine *magazine)
+{
+	unsigned objects = magazine->count - magazine->marks;
+
 	if (magazine->count)
-		drain_arrival(depot, magazine);
+		(void)depot_drain(depot, magazine);
+	count_in(depot, objects);
 	free_magazine(magazine);
 }
 
@@ -375,7 +524,7 @@ static void *pop_object(struct depot *depot)
 		return object;
 	pop_filled(depot);
 	if (depot_is_stale(depot, magazine))
-		stack_push(&depot->leaving, magazine);
+		push_leaving(depot, magazine);
 	else
 		push_empty(depot, magazine);
 	return object;
@@ -430,70 +579,15 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 	return magazine->count > 0;
 }
 
-/* Leaves objects alone in the slots. */
-static void drop_marks(struct magazine *magazine)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 1; i <= magazine->count; i++)
-		if (magazine->slot[i])
-			magazine->slot[++kept] = magazine->slot[i];
-	magazine->count = (uint16_t)kept;
-	magazine->marks = 0;
-}
-
-void depot_drain(struct depot *depot, struct magazine *magazine)
-{
-	if (magazine->marks)
-		drop_marks(magazine);
-	ARCH_PROBE("drain", (uintptr_t)depot->slabs.traits.name, magazine->count);
-	slab_free_batch(&depot->slabs, &magazine->slot[1], magazine->count);
-	magazine->count = 0;
-	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
-}
-
 /* Lets `filled` filled magazines and all empty ones but `keep` leave.  With the lock. */
 static void let_leave(struct depot *depot, uint32_t filled, uint32_t keep)
 {
 	for (; filled > 0 && depot->filled; filled--) {
-		stack_push(&depot->leaving, stack_pop(&depot->filled));
+		push_leaving(depot, stack_pop(&depot->filled));
 		depot->filled_count--;
 	}
 	let_empty_leave(depot, keep);
 	depot->filled_low = depot->filled_count;
-}
-
-static struct magazine *pop_leaving(struct depot *depot)
-{
-	lock_depot(depot);
-	struct magazine *magazine = stack_pop(&depot->leaving);
-
-	if (magazine)
-		depot->objects -= magazine->count - magazine->marks;
-	cpuslab_spin_unlock(&depot->lock);
-	return magazine;
-}
-
-static bool has_leaving(const struct depot *depot)
-{
-	return __atomic_load_n(&depot->leaving, __ATOMIC_RELAXED);
-}
-
-/*
- * Gives what is leaving to the slabs and to the metadata.  Without the lock, which is why there is one
- * magazine in hand at a time: the rest stays where a forked child finds it, and ends here when it ages.
- */
-static void see_off(struct depot *depot)
-{
-	while (has_leaving(depot)) {
-		struct magazine *magazine = pop_leaving(depot);
-
-		if (!magazine)
-			return;
-		if (magazine->count)
-			depot_drain(depot, magazine);
-		free_magazine(magazine);
-	}
 }
 
 bool depot_tune(struct depot *depot, const struct depot_tunables *tunables)
@@ -590,7 +684,7 @@ static uint32_t end_look(struct depot *depot, bool pages_wanted)
 			       __ATOMIC_RELAXED);
 }
 
-bool depot_age(struct depot *depot, bool pages_wanted)
+uint64_t depot_age(struct depot *depot, bool pages_wanted)
 {
 	/* A glance without the lock: most depots hold nothing. */
 	uint32_t unneeded = end_look(depot, pages_wanted);
@@ -600,36 +694,65 @@ bool depot_age(struct depot *depot, bool pages_wanted)
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
 		look_at_swing(depot);
-		return false;
+		return 0;
 	}
 	lock_depot(depot);
 	let_leave(depot, unneeded, depot->shrunk ? 0 : 1);
+	uint64_t leaving = depot->leaving_objects;
+
+	if (!pages_wanted)
+		depot->departs = true;
 	depot->shrunk = false;
 	look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
-	see_off(depot);
+	if (pages_wanted)
+		see_off(depot);
 	if (pages_wanted || !is_sorting(depot))
 		slab_cache_keep(&depot->slabs, 0);
-	return unneeded > 0;
+	return leaving;
 }
 
-void depot_ebb(struct depot *depot)
+uint64_t depot_ebb(struct depot *depot)
 {
 	lock_depot(depot);
 	uint64_t allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
 	uint64_t objects = depot->objects, elsewhere = allocated > objects ? allocated - objects : 0;
-	uint32_t leaving = 0;
 
-	for (const struct magazine *magazine = depot->filled; magazine && objects > elsewhere;
-	     magazine = magazine->next, leaving++)
-		objects -= magazine->count - magazine->marks;
-	let_leave(depot, leaving, 1);
+	depot->scarce = elsewhere < (uint64_t)DEPOT_SCARCE * depot->capacity * vcpu_areas();
+	depot->stay = depot->scarce ? 0 : elsewhere;
+	depot->departs = depot->ebbs = true;
 	cpuslab_spin_unlock(&depot->lock);
-	see_off(depot);
-	if (elsewhere)
-		slab_cache_keep(&depot->slabs, 0);
-	else
+	return objects > depot->stay ? objects - depot->stay : 0;
+}
+
+/* In an ebb, spare slabs; returns what is left of `most`. */
+static uint64_t let_slabs_go(struct depot *depot, uint64_t most)
+{
+	uint64_t slabs = slab_cache_let_go(&depot->slabs, (uint32_t)(most / DEPOT_SLAB_COST) + 1);
+	uint64_t cost = DEPOT_SLAB_COST * slabs;
+
+	if (cost >= most)
+		return 0;
+	if (!__atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED))
 		slab_cache_shrink(&depot->slabs);
+	return most - cost;
+}
+
+uint64_t depot_depart(struct depot *depot, uint64_t most)
+{
+	if (!__atomic_load_n(&depot->departs, __ATOMIC_RELAXED))
+		return most;
+	struct magazine *emptied = drain_leaving(depot, &most);
+
+	if (emptied)
+		free_magazine(emptied);
+	if (most && depot->ebbs)
+		most = let_slabs_go(depot, most);
+	if (most) {
+		__atomic_store_n(&depot->ebbs, false, __ATOMIC_RELAXED);
+		__atomic_store_n(&depot->departs, false, __ATOMIC_RELAXED);
+	}
+	return most;
 }
 
 void depot_empty(struct depot *depot)
@@ -674,7 +797,7 @@ void depot_repair(struct depot *depot, bool all)
 		return;
 	cpuslab_spin_reset(&depot->lock);
 	depot->filled_low = 0;
-	depot->objects = objects_on_stack(depot->filled, &depot->filled_count) +
-			 objects_on_stack(depot->leaving, &leaving);
+	depot->leaving_objects = objects_on_stack(depot->leaving, &leaving);
+	depot->objects = objects_on_stack(depot->filled, &depot->filled_count) + depot->leaving_objects;
 	(void)objects_on_stack(depot->empty, &depot->empty_count);
 }

@@ -12,17 +12,18 @@
  * that is likely, since giving objects to slabs and taking them back costs more than keeping them.  And what
  * has not been needed since the last look goes to the slabs: at every tick (depot_age), and whenever many
  * pages were taken (see page_wants_hoards); and in an ebb (ebb.h) what is more than the
- * program still has of it.
+ * program still has of it. At a tick and in an ebb it goes in portions (depot_depart), lest somebody's free
+ * wait for all of it.
  *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
  * and nothing is cheaper.  But each round of frees and allocations mixes the order of the objects a little,
  * for ever, and a working set that is larger than those caches needs its neighbours.  So a depot counts by
  * how much its level swings: the objects that the program gives and takes, wherever they are kept.  Where
  * small objects swing by more than SWING_BYTES, or more of them than SWING_OBJECTS, whose magazines take half
- * as much as the smallest of them do, nothing waits: full magazines go to the slabs, and what comes from
- * there lies together, by whole magazines.  Slabs that come to be empty are kept for the next rise, a few MiB
- * of them, unless pages are wanted elsewhere or an ebb is followed.  It ends when the level has swung less
- * than half as far between two looks.
+ * as much as the smallest of them do, nothing waits: full magazines go to the slabs, a few at a time so that
+ * one call in a few takes long, and what comes from there lies together, by whole magazines.  Slabs that come
+ * to be empty are kept for the next rise, a few MiB of them, unless pages are wanted elsewhere or an ebb is
+ * followed.  It ends when the level has swung less than half as far between two looks.
  *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
@@ -77,6 +78,9 @@ struct depot {
 	uint16_t idle_ticks; /* without a miss counted, one after the other */
 	bool served;         /* a magazine, or a miss, since the last look; without the lock */
 	bool shrunk;         /* since the last look: what is of the size before is to leave the words, too */
+	bool scarce;         /* the program had but a few times what the words can hold, at the last ebb */
+	bool departs;        /* what leaves is due to go, a portion at a time */
+	bool ebbs;           /* so is what is more than may stay, and spare slabs */
 	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
 	struct magazine *filled, *empty;
 	struct magazine *leaving; /* for the slabs, and for the metadata where they are empty */
@@ -89,6 +93,8 @@ struct depot {
 	uint16_t batch;    /* of a refill; the same */
 	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
 	uint64_t objects;                       /* in the filled magazines and those that leave */
+	uint64_t leaving_objects;               /* in those that leave */
+	uint64_t stay;                          /* so many of them may, while it ebbs */
 	int64_t level;                          /* objects that came, less those that went */
 	int64_t level_low;                      /* the least since the last look */
 	int64_t swing; /* by how much it rose at most since then, from the least before */
@@ -99,7 +105,10 @@ struct depot {
 /* Magazines of at most this many objects: larger blocks of metadata are not reused. */
 enum {
 	DEPOT_CAPACITY_MAX = 500,
-	DEPOT_MISSES = 64,                   /* of a vCPU, that count at once */
+	DEPOT_MISSES = 64,    /* of a vCPU, that count at once */
+	DEPOT_PORTION = 1024, /* objects that go to the slabs at a time, and little more */
+	DEPOT_SLAB_COST = 32, /* a slab that this gives to the page room takes as long as so many */
+	DEPOT_SCARCE = 16,    /* magazines on each vCPU: of fewer objects in use, see scarce */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
 };
 
@@ -121,6 +130,9 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled);
 /* Leaves a magazine, filled or not. */
 void depot_put(struct depot *depot, struct magazine *magazine);
 
+/* Frees a magazine, whose objects go to the slabs. */
+void depot_dissolve(struct depot *depot, struct magazine *magazine);
+
 /* One object without waiting for another thread, from here or from the slabs; NULL where that cannot be. */
 void *depot_try_alloc(struct depot *depot);
 
@@ -129,8 +141,8 @@ void *depot_try_alloc(struct depot *depot);
  * marks may need (see "Watched objects").  False when the system has no more memory.
  */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
-/* Gives all objects of a magazine to the slabs. */
-void depot_drain(struct depot *depot, struct magazine *magazine);
+/* Gives all objects of a magazine to the slabs; returns how many slabs that gave to the page room. */
+unsigned depot_drain(struct depot *depot, struct magazine *magazine);
 
 /* One object from the slabs; NULL when the system has no more memory.  And one to the slabs. */
 void *depot_alloc_one(struct depot *depot);
@@ -144,12 +156,18 @@ void depot_count_misses(struct depot *depot);
  */
 void depot_tick(struct depot *depot);
 /*
- * Drains what was not needed since the last call; returns whether anything was.  Where pages are wanted, that
- * is also what came since, if nobody allocated: a cache whose objects are only freed needs them least of all.
+ * What was not needed since the last call leaves by depot_depart(); returns how many objects.  Where pages
+ * are wanted, that is also what came since, if nobody allocated: a cache whose objects are only freed needs
+ * them least of all; and it goes at once.
  */
-bool depot_age(struct depot *depot, bool pages_wanted);
-/* In an ebb, with the words void: drains until no more objects wait here than the program has. */
-void depot_ebb(struct depot *depot);
+uint64_t depot_age(struct depot *depot, bool pages_wanted);
+/*
+ * In an ebb, with the words void: no more objects wait here from now on than the program has.  The others
+ * leave by depot_depart().  Returns how many.
+ */
+uint64_t depot_ebb(struct depot *depot);
+/* Drains what leaves, up to `most` objects; returns how many are left of these. */
+uint64_t depot_depart(struct depot *depot, uint64_t most);
 /* Drains and frees everything. */
 void depot_empty(struct depot *depot);
 

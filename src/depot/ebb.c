@@ -36,11 +36,12 @@ bool ebb_is_due(void)
 	return __builtin_expect(GET(due), 0);
 }
 
-void ebb_begin(void)
+bool ebb_begin(void)
 {
 	/* In this order: an ebb that becomes due from here on is another one. */
 	SET(due, false);
 	SET(alone, true);
+	return GET(bytes) <= EBB_LOW;
 }
 
 bool ebb_goes_alone(void)

@@ -6,8 +6,15 @@
  * hoarded for it. So depots count the bytes of objects that are out, with the program or on words, of all
  * caches together, as magazines come and go. Each time that half of them have come back it is due that
  * everything hoarded goes: from the words, where a few objects keep whole slabs, from the depots as far as
- * it is more than the program still has, and from the dirty pages likewise. Until objects go out again, frees
- * that meet a void word go to the slabs one by one: what is freed last would else stay on the words.
+ * it is more than the program still has, and from the dirty pages likewise.
+ *
+ * The call that comes by then empties the words. What leaves the depots, and the pages of the slabs that this
+ * empties, go in portions, one by each call that comes to a depot (magazine.c): nobody waits for the whole.
+ * Enough calls come, since half of what was out has still to come back: a class that the program has many
+ * objects of brings whole magazines, and frees of others that meet a void word go to the slabs one by one
+ * until objects go out again (depot.scarce). What is freed last would else stay on the words, and they would
+ * hold so much of what is out that the next ebb never came. When little is left a call does more at once, as
+ * it may be the last.
  *
  * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain 63 are passed
  * over, and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
@@ -33,17 +40,21 @@ enum {
 	EBB_PASSED_LOG = 6, /* these powers of two less one, see tide.h */
 	EBB_MORE_LOG = 2,
 	EBB_MOST_LOG = 8,
+	EBB_LOW = 512 << 10, /* so few bytes out are little */
 };
 
 /* Objects leave the depots and slabs; they come back. */
 void ebb_count_out(uint64_t bytes);
 void ebb_count_in(uint64_t bytes);
 
-/* Whether hoards are due to go; who sees to it says so before anything goes. */
+/*
+ * Whether hoards are due to go; who sees to it says so before anything goes, and learns whether little is
+ * left.
+ */
 bool ebb_is_due(void);
-void ebb_begin(void);
+bool ebb_begin(void);
 
-/* Whether a free that met a void word goes to the slabs. */
+/* Whether a free that met a void word goes to the slabs, where its cache is scarce. */
 bool ebb_goes_alone(void);
 
 /* At each tick; every EBB_FORGET ticks one fall in vain is forgotten, and half of those to pass over. */

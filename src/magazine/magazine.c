@@ -496,20 +496,70 @@ static void tick_depots(void)
 }
 
 /*
+ * What leaves since a tick or an ebb goes by portions, lest somebody's free wait for all of it: each call
+ * that comes to a depot gives some to the slabs.  With the census lock, but for a glance at `due`.
+ */
+enum { PORTIONS = 64 }; /* more of them than this only where they are as small as can be */
+static struct {
+	bool due;
+	unsigned next;    /* number of a cache */
+	uint64_t portion; /* objects */
+} departure;
+
+/* The next portion.  With the census lock. */
+static void see_off_portion(void)
+{
+	uint64_t left = departure.portion;
+
+	for (; departure.next < cache_count; departure.next++)
+		if (caches[departure.next] && !(left = depot_depart(&caches[departure.next]->depot, left)))
+			return;
+	__atomic_store_n(&departure.due, false, __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) void see_off_next(void)
+{
+	if (!corruption_try_walk(&census_lock))
+		return;
+	if (departure.due)
+		see_off_portion();
+	corruption_end_walk(&census_lock);
+}
+
+/* So many objects leave.  With the census lock. */
+static void begin_departure(uint64_t leaving)
+{
+	uint64_t portion = DEPOT_PORTION + leaving / PORTIONS;
+
+	if (!departure.due || portion > departure.portion)
+		departure.portion = portion;
+	departure.next = FIRST_CACHE;
+	__atomic_store_n(&departure.due, true, __ATOMIC_RELAXED);
+}
+
+/*
  * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
  * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
  * ebb stays due, and that thread comes here at the end of its walk: the one here may have made its last call.
+ * So may it where little is left, of which the first portion goes at once, therefore.
  */
 static __attribute__((noinline)) void follow_ebb(void)
 {
 	while (ebb_is_due() && corruption_try_walk(&census_lock)) {
-		ebb_begin();
+		bool low = ebb_begin();
+		uint64_t leaving = 0;
+
 		vcpu_drain(FIRST_CACHE, cache_count, wants_ebbing, empty_number);
 		for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 			if (follows_ebbs(caches[number]))
-				depot_ebb(&caches[number]->depot);
+				leaving += depot_ebb(&caches[number]->depot);
+		begin_departure(leaving);
+		if (low)
+			see_off_portion();
 		corruption_end_walk(&census_lock);
 		page_ebb();
+		for (unsigned i = 0; low && i < 2 && page_is_behind(); i++)
+			page_purge(false);
 	}
 }
 
@@ -523,10 +573,14 @@ static void reclaim(bool by_tick)
 		return;
 	if (by_tick)
 		tick_depots();
+	uint64_t leaving = 0;
+
 	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number])
-			depot_age(&caches[number]->depot, !by_tick);
+			leaving += depot_age(&caches[number]->depot, !by_tick);
+	if (by_tick)
+		begin_departure(leaving);
 	hollow_by_age();
 	purge_hardened();
 	corruption_end_walk(&census_lock);
@@ -543,12 +597,13 @@ void magazine_tick(void)
 		choose_pages(now);
 	if (ebb_is_due())
 		follow_ebb();
+	else if (page_is_behind())
+		page_purge(false);
+	else if (__atomic_load_n(&departure.due, __ATOMIC_RELAXED))
+		see_off_next();
 	if (os_elapsed(last, now) < TICK_MILLISECONDS ||
-	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-		if (page_is_behind())
-			page_purge(false);
+	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
-	}
 	/* The first slow path of the process: nothing can be old. */
 	if (!last)
 		return;
@@ -789,6 +844,19 @@ static void free_to_slab(struct cache *cache, void *object)
 	depot_free_one(&cache->depot, object);
 }
 
+/* Whether frees go past the words. */
+static bool goes_alone(const struct cache *cache)
+{
+	return __atomic_load_n(&cache->depot.scarce, __ATOMIC_RELAXED) && ebb_goes_alone();
+}
+
+/* A magazine in hand, or none: its objects go alone, too. */
+static void dissolve(struct cache *cache, struct magazine *magazine)
+{
+	if (magazine)
+		depot_dissolve(&cache->depot, magazine);
+}
+
 /*
  * Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
  * A choice that is made since free_is_watched() looked makes this one mark nobody's: one sample less.
@@ -836,7 +904,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	if (!slab_is_object(&cache->depot.slabs, object))
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of a pointer that is not an allocated object");
-	if (!loaded.magazine && !watched && ebb_goes_alone()) {
+	if (!loaded.magazine && !watched && goes_alone(cache)) {
 		magazine_tick();
 		free_to_slab(cache, object);
 		return;
@@ -852,6 +920,12 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			magazine = spare;
 		} else {
 			magazine_tick();
+			if (!watched && goes_alone(cache)) {
+				dissolve(cache, magazine);
+				dissolve(cache, spare);
+				free_to_slab(cache, object);
+				return;
+			}
 			/*
 			 * Of two filled ones the older goes to the depot, the loaded one becomes the spare.
 			 */

@@ -14,7 +14,7 @@ enum {
 	KEPT_UNITS = METADATA_REUSED_MOST / METADATA_UNIT,
 	FLOOR = 128 << 10,
 	POPULATE_FROM = 512 << 10,
-	POPULATE_BYTES = 16 << 10
+	POPULATE_BYTES = 64 << 10
 };
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;

@@ -484,11 +484,14 @@ static struct slab *create_slab(struct slab_cache *cache)
 
 /*
  * Gives back slabs, linked through `next`, that are in no list any more.  Without the lock, but in between
- * begin_unlocked and end_unlocked, so that a forked child finds those that were not come to.
+ * begin_unlocked and end_unlocked, so that a forked child finds those that were not come to.  Returns how
+ * many.
  */
-static void release_slabs(const struct slab_cache *cache, struct slab *slab)
+static unsigned release_slabs(const struct slab_cache *cache, struct slab *slab)
 {
-	while (slab) {
+	unsigned released = 0;
+
+	for (; slab; released++) {
 		struct slab *next = slab->next;
 		char *base = slab->base;
 
@@ -506,6 +509,7 @@ static void release_slabs(const struct slab_cache *cache, struct slab *slab)
 		metadata_free(slab, descriptor_bytes(cache));
 		slab = next;
 	}
+	return released;
 }
 
 static uint64_t count_allocated(struct slab_cache *cache, uint64_t objects)
@@ -850,7 +854,7 @@ static void free_objects(struct slab_cache *cache, void *const *objects, unsigne
 	}
 }
 
-void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
+unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
 {
 	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
 	struct freeing freeing = {.cache_is_locked = cache->traits.checks};
@@ -862,8 +866,10 @@ void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned co
 	count_allocated(cache, -(uint64_t)count);
 	if (freeing.cache_is_locked)
 		cpuslab_spin_unlock(&cache->lock);
-	release_slabs(cache, freeing.surplus);
+	unsigned released = release_slabs(cache, freeing.surplus);
+
 	end_unlocked(cache);
+	return released;
 }
 
 /*
@@ -898,12 +904,13 @@ static struct slab *shrink_hardened(struct slab_cache *cache)
 	return NULL;
 }
 
-/* Takes all empty slabs out of the cache but the `keep` that became empty first.  With the lock. */
-static struct slab *take_empty(struct slab_cache *cache, uint32_t keep)
+/* Takes up to `most` empty slabs out of the cache, but not the `keep` that became empty first.  With the
+ * lock. */
+static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t most)
 {
 	struct slab *taken = NULL;
 
-	while (cache->kept_empty > keep) {
+	for (; cache->kept_empty > keep && most > 0; most--) {
 		struct slab *slab = cache->empty;
 
 		cache->empty = slab->next;
@@ -916,29 +923,42 @@ static struct slab *take_empty(struct slab_cache *cache, uint32_t keep)
 	return taken;
 }
 
-void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
+/* Gives up the lock. */
+static unsigned unlock_and_release(struct slab_cache *cache, struct slab *surplus)
+{
+	begin_unlocked(cache);
+	cpuslab_spin_unlock(&cache->lock);
+	unsigned released = release_slabs(cache, surplus);
+
+	end_unlocked(cache);
+	return released;
+}
+
+/* Keeps so many besides one; `most` of the others go. */
+static unsigned keep_spares(struct slab_cache *cache, uint32_t spares, uint32_t most)
 {
 	__atomic_store_n(&cache->spares, spares, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) <= spares + 1)
-		return;
+		return 0;
 	lock_cache(cache);
-	struct slab *surplus = take_empty(cache, spares + 1);
+	return unlock_and_release(cache, take_empty(cache, spares + 1, most));
+}
 
-	begin_unlocked(cache);
-	cpuslab_spin_unlock(&cache->lock);
-	release_slabs(cache, surplus);
-	end_unlocked(cache);
+void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
+{
+	(void)keep_spares(cache, spares, UINT32_MAX);
+}
+
+uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
+{
+	return keep_spares(cache, 0, most);
 }
 
 void slab_cache_shrink(struct slab_cache *cache)
 {
 	lock_cache(cache);
-	struct slab *surplus = cache->traits.hardened ? shrink_hardened(cache) : take_empty(cache, 0);
-
-	begin_unlocked(cache);
-	cpuslab_spin_unlock(&cache->lock);
-	release_slabs(cache, surplus);
-	end_unlocked(cache);
+	(void)unlock_and_release(cache, cache->traits.hardened ? shrink_hardened(cache)
+							       : take_empty(cache, 0, UINT32_MAX));
 }
 
 /* ---- pages without an object --------------------------------------------------------------------------- */

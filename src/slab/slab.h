@@ -134,8 +134,11 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
  */
 void *slab_try_alloc(struct slab_cache *cache);
 
-/* Gives objects of this cache back.  Aborts on one that is not allocated, or not the start of an object. */
-void slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
+/*
+ * Gives objects of this cache back, and returns how many slabs that gave to the page room.  Aborts on one
+ * that is not allocated, or not the start of an object.
+ */
+unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count);
 
 /*
  * Gives the kept empty slabs back to the page room; of a hardened cache, the memory of all empty ones to the
@@ -148,6 +151,8 @@ void slab_cache_shrink(struct slab_cache *cache);
  * cache that keeps its memory to its type has none of these.
  */
 void slab_cache_keep(struct slab_cache *cache, uint32_t spares);
+/* The same for no spares, but no more than `most` slabs go.  Returns how many. */
+uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
 
 /*
  * Gives pages in which no object is allocated back to the system, and leaves them to their slabs: `most` of
