@@ -117,6 +117,14 @@ size_t headroom_pages(void)
 	return pages;
 }
 
+bool headroom_is_in_hand(void)
+{
+	for (unsigned place = 0; place < HEADROOM_PLACES; place++)
+		if (filled[place] && !handover_look(&words[place]))
+			return true;
+	return false;
+}
+
 void headroom_repair(void)
 {
 	for (unsigned place = 0; place < HEADROOM_PLACES; place++) {

@@ -17,7 +17,7 @@
  *
  * Without a lock: page_large_grow.  The others with the page lock.
  *
- * Fork.  As in standby.h: what another thread had in between is the child's loss.
+ * Fork.  What another thread had in between makes the child's page room begin with all of its counts anew.
  */
 #ifndef CPUSLAB_HEADROOM_H
 #define CPUSLAB_HEADROOM_H
@@ -47,6 +47,11 @@ bool headroom_look(unsigned place, struct headroom *headroom);
 bool headroom_take(unsigned place, struct headroom *headroom);
 /* How many pages are kept. */
 size_t headroom_pages(void);
+/*
+ * In a forked child: whether another thread was growing into one.  Its run may have its new length by then,
+ * which is in no count, and what was left of the pages is in no place.
+ */
+bool headroom_is_in_hand(void);
 /* In a forked child, when all that is not marked as used has become free. */
 void headroom_repair(void);
 

@@ -1205,7 +1205,7 @@ void run_init(void)
  */
 void run_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !all && !in_transit)
+	if (!cpuslab_spin_is_locked(&page_lock) && !all && !in_transit && !headroom_is_in_hand())
 		return;
 	cpuslab_spin_reset(&page_lock);
 	in_transit = 0;
