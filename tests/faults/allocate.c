@@ -143,6 +143,73 @@ static void *work_with_malloc(void *seed)
 	return NULL;
 }
 
+/* ---- what goes without the page lock ------------------------------------------------------------------ */
+
+/* A block of one length by turns, until its run stands by, and from there on. */
+static void come_and_go(void)
+{
+	enum { BYTES = 300 * KIB, TURNS = 60 };
+
+	for (int i = 0; i < TURNS; i++) {
+		errno = 0;
+		struct block block = {malloc(BYTES), BYTES};
+		if (!block.memory) {
+			expect_refusal("a block", BYTES);
+			continue;
+		}
+		stamp(&block);
+		verify(&block, BYTES);
+		free(block.memory);
+	}
+}
+
+/* A vector, into pages that are kept behind it.  Returns how many there were at most. */
+static unsigned long grow_vector(void)
+{
+	struct block vector = {NULL, 0};
+	unsigned long kept = 0;
+
+	for (size_t size = 40 * KIB; size < MIB; size += size / 16) {
+		struct faults_reached reached;
+		errno = 0;
+		unsigned char *longer = realloc(vector.memory, size);
+		if (!longer) {
+			expect_refusal("a longer vector", size);
+			continue;
+		}
+		vector.memory = longer;
+		if (vector.size)
+			verify(&vector, vector.size);
+		vector.size = size;
+		stamp(&vector);
+		faults_reached(&reached);
+		kept = reached.kept > kept ? reached.kept : kept;
+	}
+	free(vector.memory);
+	return kept;
+}
+
+/* Debugged or profiled, each is looked at; and where memory goes back at once none stands by. */
+static bool goes_without_lock(void)
+{
+	const char *options = getenv("CPUSLAB_OPTIONS");
+
+	return !check_debugged() && !(options && (strstr(options, "profile") || strstr(options, "decay:0")));
+}
+
+static void work_with_runs(void)
+{
+	struct faults_reached before, after;
+
+	faults_reached(&before);
+	come_and_go();
+	unsigned long kept = grow_vector();
+	faults_reached(&after);
+	if (strict && goes_without_lock())
+		CHECK(after.standby > before.standby + 10 && kept > 4,
+		      "%lu runs stood by, %lu pages were kept", after.standby - before.standby, kept);
+}
+
 /* Threads share what they free: producers are not consumers. */
 static struct block shared[SLOTS];
 
@@ -279,6 +346,7 @@ static void work(void)
 	run_thread(work_with_malloc, (void *)1, 0);
 	run_thread(produce, NULL, 1);
 	consume();
+	work_with_runs();
 	work_with_caches();
 	pid_t child = fork();
 	CHECK(child >= 0);
@@ -305,9 +373,16 @@ static struct usage settle(void)
 /* In a process of its own: work in which calls fail, and then work in which none does. */
 static void case_of(unsigned long k, unsigned long count, const struct usage *before, bool *over)
 {
+	struct faults_reached first, last;
+
+	faults_reached(&first);
 	faults_plan(k, count);
 	work();
 	*over = faults_made() == 0;
+	faults_reached(&last);
+	/* Classes came while calls failed.  Debugged, all are there from the start. */
+	CHECK(check_debugged() || last.classes > first.classes + 20, "%lu classes at first, %lu at last",
+	      first.classes, last.classes);
 	faults_plan(0, 0);
 	strict = true;
 	work();

@@ -29,6 +29,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "malloc/size_class.h"
+#include "page/headroom.h"
+#include "page/page.h"
+
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
@@ -58,6 +62,16 @@ unsigned long faults_made(void)
 long faults_mapped(void)
 {
 	return __atomic_load_n(&mapped, __ATOMIC_SEQ_CST);
+}
+
+void faults_reached(struct faults_reached *reached)
+{
+	uint64_t takes, puts;
+
+	page_standby_calls(&takes, &puts);
+	*reached = (struct faults_reached){.standby = takes, .kept = headroom_pages()};
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+		reached->classes += __atomic_load_n(&size_class_made[index], __ATOMIC_RELAXED) != NULL;
 }
 
 static void read_environment(void)

@@ -22,6 +22,14 @@ unsigned long faults_made(void);
 /* Bytes of address space that the library has mapped, since the process began. */
 long faults_mapped(void);
 
+/* What the library has done without its locks, of which a test of it all should have had some. */
+struct faults_reached {
+	unsigned long standby; /* large runs that came back as they went */
+	unsigned long kept;    /* pages that are kept behind runs that grow, now */
+	unsigned long classes; /* size classes, which come as they are needed */
+};
+void faults_reached(struct faults_reached *reached);
+
 /* The linker's names: a call of NAME in the library is one of __wrap_NAME, and libc's own is __real_NAME. */
 #define FLOOR_WRAPS(type, name, ...)                                                                         \
 	type __wrap_##name(__VA_ARGS__);                                                                     \
