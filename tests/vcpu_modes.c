@@ -8,6 +8,7 @@
  *   vcpu_modes fork    a child makes threads before its first slow path
  *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for
  * that
+ *   vcpu_modes late    a thread that begins while there is no memory has its slot when there is some again
  */
 #include "check.h"
 
@@ -316,6 +317,47 @@ static void run_banks(void)
 	CHECK(found);
 }
 
+/* ---- late ------------------------------------------------------------------------------------------- */
+
+static void *begin_without_memory(void *unused)
+{
+	enum { PAIRS = 1000 };
+	size_t planned = layout.metadata.planned;
+
+	layout.metadata.planned = layout.metadata.committed;
+	while (metadata_alloc(VCPU_AREA_BYTES))
+		;
+	give(take());
+	CHECK(arch_id(vcpu_self) >= vcpu_ids(), "a slot without memory");
+
+	layout.metadata.planned = planned;
+	give(take());
+	CHECK(arch_id(vcpu_self) < vcpu_ids(), "no slot though there is memory");
+	uint64_t before, after, frees;
+	magazine_misses(cache, &before, &frees);
+	for (int i = 0; i < PAIRS; i++)
+		give(take());
+	magazine_misses(cache, &after, &frees);
+	CHECK(after - before < PAIRS / 100, "%llu misses", (unsigned long long)(after - before));
+	return unused;
+}
+
+static void *begin(void *unused)
+{
+	give(take());
+	return unused;
+}
+
+static void run_late(void)
+{
+	give(take());
+	check_join(check_thread(begin_without_memory, NULL));
+	/* And the slot is the next thread's. */
+	unsigned ids = vcpu_ids();
+	check_join(check_thread(begin, NULL));
+	CHECK(vcpu_ids() == ids, "%u slots, and %u now", ids, vcpu_ids());
+}
+
 int main(int argc, char **argv)
 {
 	const char *variant = argc > 1 ? argv[1] : "load";
@@ -347,6 +389,8 @@ int main(int argc, char **argv)
 		check_skip("no slots (%s)", check_mode());
 	if (strcmp(variant, "slots") == 0)
 		run_slots();
+	else if (strcmp(variant, "late") == 0)
+		run_late();
 	else
 		run_fork();
 	return 0;

@@ -347,13 +347,21 @@ void vcpu_init(void)
 		(void)make_areas(arch_id(vcpu_self));
 }
 
-/* With the lock: a slot for this thread, an old one before a new one. */
-static bool take_slot(void)
+/* With the lock: the first slot that is free. */
+static unsigned free_slot(void)
 {
 	unsigned id = 0;
 
 	while (id < ids && slot_taken[id])
 		id++;
+	return id;
+}
+
+/* With the lock: a slot for this thread, an old one before a new one. */
+static bool take_slot(void)
+{
+	unsigned id = free_slot();
+
 	if (id == NOBODY)
 		return false;
 	if (id == ids) {
@@ -388,18 +396,20 @@ bool vcpu_enter(void)
 		standing = ENTERING;
 		/* May allocate, and then finds ENTERING. */
 		bool noted = pthread_setspecific(end_of_thread, &own) == 0;
-		bool placed = false;
+		bool placed = false, later = !noted;
 
 		if (noted && registers_itself)
 			placed = os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) == 0;
 		else if (noted) {
 			cpuslab_spin_lock(&vcpu_lock);
 			placed = take_slot();
+			later = !placed && free_slot() != NOBODY;
 			cpuslab_spin_unlock(&vcpu_lock);
 		}
 		if (!placed && noted)
 			pthread_setspecific(end_of_thread, NULL);
-		standing = placed ? INSIDE : ENDED;
+		/* What it was refused for lack of memory the next slow path asks for again. */
+		standing = placed ? INSIDE : later ? OUTSIDE : ENDED;
 	}
 	unsigned id = arch_id(vcpu_self);
 
