@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_clock: what another thread frees after this one has looked at the clock is young, not as old as can
- * be.
+ * be; and what was freed long ago is old, however long.
  *
  * Time stands still but where the test moves it, and a thread that looks at the clock may be overtaken there.
  */
@@ -65,6 +65,20 @@ static void test_runs(void)
 	CHECK(statistics().dirty_pages == 0);
 }
 
+/* A program that slept for a month has runs that are older than 32 bits of milliseconds can tell. */
+static void test_months(void)
+{
+	bool zeroed;
+	object = page_alloc(PAGES, 1, SLAB, &zeroed);
+	CHECK(object);
+	memset(object, 1, (size_t)PAGES * PAGE_BYTES);
+	free_run();
+	CHECK(statistics().dirty_pages == PAGES);
+	milliseconds += 30ull * 24 * 60 * 60 * 1000;
+	page_purge(false);
+	CHECK(statistics().dirty_pages == 0, "%zu dirty pages", statistics().dirty_pages);
+}
+
 static void test_mappings(void)
 {
 	bool zeroed;
@@ -90,6 +104,7 @@ int main(void)
 	page_purge(true);
 	CHECK(statistics().dirty_pages == 0 && statistics().huge_cached_bytes == 0);
 	test_runs();
+	test_months();
 	test_mappings();
 	return 0;
 }

@@ -228,20 +228,12 @@ static void fade(void)
 		tide_forget(&large_tide);
 }
 
-/* 0 for one that another thread has freed since the caller looked at the clock. */
-static uint32_t age_of(uint32_t run, uint32_t now)
+static bool is_old(uint64_t now)
 {
-	int32_t age = (int32_t)(now - run_at(run)->freed_at);
-
-	return age > 0 ? (uint32_t)age : 0;
+	return oldest != RUN_NONE && os_elapsed(run_at(oldest)->freed_at, now) >= options.decay;
 }
 
-static bool is_old(uint32_t now)
-{
-	return oldest != RUN_NONE && age_of(oldest, now) >= options.decay;
-}
-
-static bool is_overdue(uint32_t now)
+static bool is_overdue(uint64_t now)
 {
 	return free_pages[RUN_DIRTY] > dirty_allowance() || is_old(now);
 }
@@ -250,7 +242,7 @@ static bool is_overdue(uint32_t now)
  * Whether to purge what is overdue now.  In an ebb slabs become free one after the other: some gather, so
  * that they go by a few system calls instead of one each.
  */
-static bool is_purge_due(uint32_t now)
+static bool is_purge_due(uint64_t now)
 {
 	size_t gathered = 0;
 
@@ -309,7 +301,7 @@ static unsigned bin_of(uint32_t pages)
 	return bin < BINS ? bin : BINS - 1;
 }
 
-static void insert(uint32_t first, uint32_t pages, enum run_state state, uint32_t freed_at)
+static void insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at)
 {
 	struct run *run = run_at(first), *last = run_at(first + pages - 1);
 	unsigned bin = bin_of(pages);
@@ -396,7 +388,7 @@ static uint32_t best_fit(const struct bins *set, uint32_t pages)
 }
 
 /* Puts a free run back, together with its free neighbours of the same state. */
-static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state state, uint32_t freed_at)
+static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at)
 {
 	if (first > 0 && *map_at(first - 1) == PAGE_FREE && run_at(first - 1)->state == state) {
 		uint32_t before = first - run_at(first - 1)->pages;
@@ -446,7 +438,7 @@ static bool recall_headroom(unsigned place)
 	if (headroom.clean)
 		insert_coalesced(headroom.start, headroom.pages, RUN_CLEAN, 0);
 	else
-		insert_coalesced(headroom.start, headroom.pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+		insert_coalesced(headroom.start, headroom.pages, RUN_DIRTY, os_milliseconds());
 	return true;
 }
 
@@ -487,7 +479,7 @@ static bool recall_standby(void)
 	while ((pages = standby_recall(&first))) {
 		large_pages -= pages;
 		unmark_large(first, pages);
-		insert_coalesced(first, pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+		insert_coalesced(first, pages, RUN_DIRTY, os_milliseconds());
 		any = true;
 	}
 	return any;
@@ -770,7 +762,7 @@ static void stay_oldest(uint32_t first)
  * With the lock: takes out of the oldest dirty run what is to be purged next, `most` pages of it, and returns
  * how many; 0 when nothing is.  Neither free nor used, they are marked as in transit.
  */
-static uint32_t take_overdue(bool all, uint32_t now, size_t most, uint32_t *first)
+static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *first)
 {
 	uint32_t start = oldest, pages, part;
 
@@ -819,7 +811,7 @@ struct purging {
 };
 
 /* With the lock: takes the next ones, while no more than `most` pages are done. */
-static void take_several(struct purging *purging, bool all, uint32_t now, size_t most)
+static void take_several(struct purging *purging, bool all, uint64_t now, size_t most)
 {
 	const size_t least = os_purges_several() ? PAGE_PURGE_PART : PAGE_PURGE_RUN;
 
@@ -849,7 +841,7 @@ static void purge_several(struct purging *purging)
 }
 
 /* With the lock. */
-static void put_purged(const struct purging *purging, uint32_t now)
+static void put_purged(const struct purging *purging, uint64_t now)
 {
 	for (unsigned i = 0; i < purging->count; i++) {
 		struct purged_run run = purging->runs[i];
@@ -869,7 +861,7 @@ static void put_purged(const struct purging *purging, uint32_t now)
  */
 static void purge_runs(bool all, size_t most)
 {
-	uint32_t now = (uint32_t)os_milliseconds();
+	uint64_t now = os_milliseconds();
 	struct purging purging = {0};
 
 	do {
@@ -972,7 +964,7 @@ void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 void page_free(void *address, size_t length)
 {
 	uint32_t first = number_of(address), pages = (uint32_t)length;
-	uint32_t now = (uint32_t)os_milliseconds();
+	uint64_t now = os_milliseconds();
 	bool large = *map_at(first) == PAGE_LARGE;
 
 	if (large)
@@ -1066,7 +1058,7 @@ static void shrink(uint32_t first, uint32_t old, uint32_t pages)
 	set_id(first + old - 1, PAGE_FREE);
 	if (pages > 1)
 		set_id(first + pages - 1, PAGE_LARGE_TAIL);
-	insert_coalesced(first + pages, old - pages, RUN_DIRTY, (uint32_t)os_milliseconds());
+	insert_coalesced(first + pages, old - pages, RUN_DIRTY, os_milliseconds());
 	note_large_freed(old - pages);
 }
 
@@ -1221,7 +1213,9 @@ void run_repair(bool all)
 	standby_repair();
 	headroom_repair();
 
-	uint32_t now = (uint32_t)os_milliseconds(), start = 0;
+	uint64_t now = os_milliseconds();
+	uint32_t start = 0;
+
 	for (uint32_t page = 0; page <= top;) {
 		uint16_t id = page < top ? *map_at(page) : PAGE_ID_RESERVED;
 

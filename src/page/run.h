@@ -21,8 +21,7 @@ struct run {
 	uint32_t state;          /* enum run_state */
 	uint32_t next, previous; /* the bin's list */
 	uint32_t newer, older;   /* dirty runs by the time of their free */
-	uint32_t freed_at;       /* milliseconds, wrapping */
-	uint32_t padding;
+	uint64_t freed_at;       /* milliseconds */
 };
 
 enum run_state {
