@@ -66,10 +66,28 @@ others=$(grep -rlE '"syscall\\n"|SYS_[a-z]' "$source/src" | grep -vE '/src/os/os
 # ---- what a run calls -------------------------------------------------------------------------------------------
 # Programs, threads, forks and the tests' watchdogs need these, with or without the library.
 program='execve|brk|arch_prctl|set_tid_address|set_robust_list|pread64|newfstatat|fstat|access|ioctl|clone|clone3|wait4|alarm|getrusage|exit|exit_group|lseek|pipe2|dup2|restart_syscall|rt_sigreturn|readlink|kill|tgkill'
-if strace -o "$folder/probe" true 2>/dev/null; then
-	CPUSLAB_OPTIONS=profile:64K timeout 100 strace -f -qq -o "$folder/trace" "$CPUSLAB_BUILD/tests/fork_load" storm >/dev/null
+# traced ENVIRONMENT PROGRAM...: what the program calls is on the page.
+traced() {
+	local what=$1
+	shift
+	env "$what" timeout 100 strace -f -qq -o "$folder/trace" "$CPUSLAB_BUILD/tests/$1" "${@:2}" >/dev/null || {
+		echo "a traced run, $what: $1 failed"
+		failed=1
+	}
 	sed -nE 's/^[0-9]+ +([a-z_0-9]+)\(.*/\1/p' "$folder/trace" | sort -u | grep -vxE "$program" |
-		expect_listed "a traced run" || failed=1
+		expect_listed "a traced run, $what" || failed=1
+}
+
+if strace -o "$folder/probe" true 2>/dev/null; then
+	# Some rounds are enough; storms are short.
+	export CPUSLAB_VALGRIND=1
+	for variant in CPUSLAB_OPTIONS= CPUSLAB_OPTIONS={hardened:1,guard:100,profile:64K,vcpu:slot,decay:0,huge_pages:always,huge_pages:never} \
+		CPUSLAB_DEBUG=FZPU; do
+		traced "$variant" malloc_contract
+		traced "$variant" malloc_stress large
+	done
+	unset CPUSLAB_VALGRIND
+	traced CPUSLAB_OPTIONS=profile:64K fork_load storm
 else
 	echo "no strace here: no run was traced"
 fi
