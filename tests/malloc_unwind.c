@@ -75,7 +75,9 @@ static bool is_abort_handler(const uint8_t *code)
 {
 	static const uint8_t signature[] = {0x53, 0x30, 0x05, 0x53};
 
-	return memcmp(code - sizeof signature, signature, sizeof signature) == 0;
+	/* Before the first instructions of a segment there may be nothing that can be read. */
+	return (uintptr_t)code % 4096 >= sizeof signature &&
+	       memcmp(code - sizeof signature, signature, sizeof signature) == 0;
 }
 
 extern const char own_start[] __asm__("__executable_start"), own_end[] __asm__("etext");
