@@ -12,6 +12,10 @@
  * same (and clears the rest away untimed), "6" frees them all. remote  one thread allocates, another frees,
  * through a ring: the cost of one object's whole way
  *
+ * hardened: test 2, and test 4 on every CPU, on hardened mode and on allocators like it, beside cpuslab
+ * without it and the system's malloc.  Test 4's processes have threads, of which the modes' frees must know;
+ * test 2's have one.
+ *
  * In tests 1 and 2 the empty functions of floor.c are measured in the same process, right beside: their
  * column is the floor.  Tests of several threads have none: the one object of an allocator that does nothing
  * would be written by all of them, and what that costs is no floor.
@@ -388,6 +392,7 @@ static const struct description {
 };
 
 struct context {
+	const char *group, *title; /* no title: the test's own name */
 	struct request request;
 	struct cell cell;
 	struct reply last[24];
@@ -508,16 +513,25 @@ static void run_test(struct bench *bench, struct context *c, enum test test, con
 		c->request.test = test;
 		c->request.size = sizes[i];
 		c->request.seconds = bench->settings.quick ? 0.008 : 0.02;
-		c->cell = (struct cell){"kmalloc", d->name, parameter, d->first, TICKS_UNIT, BETTER_LOWER};
-		bool present = results_have(&bench->results, "kmalloc", d->name, parameter,
+		c->cell = (struct cell){c->group,   c->title ? c->title : d->name,
+					parameter,  d->first,
+					TICKS_UNIT, BETTER_LOWER};
+		bool present = results_have(&bench->results, c->group, c->cell.test, parameter,
 					    bench->peers.list[0].name, rounds);
 		bench_rounds_of(bench, &c->cell, rounds, measure_kmalloc, c);
 		if (present)
 			continue;
 		if (bench->settings.seed_lines)
 			print_seed_lines(bench, c);
-		add_published(bench, c->cell, test, sizes[i]);
+		if (!c->title)
+			add_published(bench, c->cell, test, sizes[i]);
 	}
+}
+
+static unsigned threads_of(const struct bench *bench)
+{
+	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
+	return threads > THREADS_MAX ? THREADS_MAX : threads;
 }
 
 bool group_kmalloc(struct bench *bench)
@@ -530,10 +544,7 @@ bool group_kmalloc(struct bench *bench)
 	unsigned count = s->size_count ? s->size_count
 			 : s->quick    ? sizeof(few) / sizeof(few[0])
 				       : sizeof(usual) / sizeof(usual[0]);
-	struct context context = {0};
-	context.request.threads = s->threads ? s->threads : machine_cpus();
-	if (context.request.threads > THREADS_MAX)
-		context.request.threads = THREADS_MAX;
+	struct context context = {.group = "kmalloc", .request.threads = threads_of(bench)};
 	for (enum test test = 0; test < sizeof(descriptions) / sizeof(descriptions[0]); test++) {
 		if (s->quick && !descriptions[test].quick)
 			continue;
@@ -544,5 +555,34 @@ bool group_kmalloc(struct bench *bench)
 		}
 		run_test(bench, &context, test, sizes, count);
 	}
+	return true;
+}
+
+/* Keeps of the allocators those that hardened ones are held against. */
+static void keep_usual(struct peers *peers)
+{
+	unsigned kept = 0;
+	for (unsigned i = 0; i < peers->count; i++)
+		if (strcmp(peers->list[i].name, "cpuslab") == 0 || strcmp(peers->list[i].name, "glibc") == 0)
+			peers->list[kept++] = peers->list[i];
+	peers->count = kept;
+}
+
+bool group_hardened(struct bench *bench)
+{
+	static const size_t usual[] = {16, 32, 64, 128, 256, 1024};
+	const struct settings *s = &bench->settings;
+	const size_t *sizes = s->size_count ? s->sizes : usual;
+	unsigned count = s->size_count ? s->size_count : sizeof(usual) / sizeof(usual[0]);
+	static struct peers all;
+	struct context context = {.group = "hardened", .title = "pair", .request.threads = threads_of(bench)};
+	all = bench->peers;
+	keep_usual(&bench->peers);
+	peers_add_hardened(&bench->peers, &bench->results);
+	run_test(bench, &context, TEST_PAIR, sizes, count);
+	context.title = "all CPUs: pair";
+	if (context.request.threads > 1)
+		run_test(bench, &context, TEST_PARALLEL_PAIR, sizes, count);
+	bench->peers = all;
 	return true;
 }

@@ -10,11 +10,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct known {
+struct known {
 	const char *name, *library, *environment, *text;
-} known[] = {
+};
+
+static const struct known known[] = {
 #define PEER(name, library, environment, text) {#name, library, environment, text},
+#define HARDENED(name, library, environment, text)
 #include "peers.def"
+#undef HARDENED
+#undef PEER
+};
+
+static const struct known hardened[] = {
+#define PEER(name, library, environment, text)
+#define HARDENED(name, library, environment, text) {name, library, environment, text},
+#include "peers.def"
+#undef HARDENED
 #undef PEER
 };
 
@@ -206,6 +218,13 @@ bool peers_find(struct peers *peers, const char *selection, struct results *resu
 		well = !*item || add_listed(peers, results, item);
 	free(list);
 	return well && peers->count > 0;
+}
+
+void peers_add_hardened(struct peers *peers, struct results *results)
+{
+	for (unsigned i = 0; i < sizeof(hardened) / sizeof(hardened[0]); i++)
+		if (!add_known(peers, results, &hardened[i]))
+			results_note(results, hardened[i].name, "not found, skipped");
 }
 
 const struct peer *peers_named(const struct peers *peers, const char *name)

@@ -35,6 +35,9 @@ struct peers {
  */
 bool peers_find(struct peers *peers, const char *selection, struct results *results);
 
+/* Adds those of the group hardened that are here. */
+void peers_add_hardened(struct peers *peers, struct results *results);
+
 const struct peer *peers_named(const struct peers *peers, const char *name);
 
 /* The process that answers: prints the file that malloc comes from, and its version. */

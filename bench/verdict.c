@@ -149,11 +149,13 @@ static const struct aim {
 	double bound;
 } aims[] = {
 #define AIM(group, test, metric, ours, theirs, bound) {group, test, metric, ours, theirs, bound},
+#define MEAN(group, metric, ours, theirs, bound)
 #define UNJUDGED(group, test, note)
 #define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
 #undef GROWTH
 #undef UNJUDGED
+#undef MEAN
 #undef AIM
 };
 
@@ -161,11 +163,13 @@ static const struct unjudged {
 	const char *group, *test, *note;
 } unjudged[] = {
 #define AIM(group, test, metric, ours, theirs, bound)
+#define MEAN(group, metric, ours, theirs, bound)
 #define UNJUDGED(group, test, note) {group, test, note},
 #define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
 #undef GROWTH
 #undef UNJUDGED
+#undef MEAN
 #undef AIM
 };
 
@@ -261,6 +265,72 @@ static void print_aims(const struct results *results, FILE *to)
 	}
 }
 
+/* ---- aims of a mean over a group ---- */
+
+static const struct mean {
+	const char *group, *metric, *ours, *theirs;
+	double bound;
+} means[] = {
+#define AIM(group, test, metric, ours, theirs, bound)
+#define MEAN(group, metric, ours, theirs, bound) {group, metric, ours, theirs, bound},
+#define UNJUDGED(group, test, note)
+#define GROWTH(group, test, metric, column, factor, each)
+#include "aims.def"
+#undef GROWTH
+#undef UNJUDGED
+#undef MEAN
+#undef AIM
+};
+
+/* Over every row that both columns have, of every table of the group with this metric. */
+static struct match mean_to(const struct results *results, const struct mean *mean, const char *theirs)
+{
+	const struct series *a[64], *b[64];
+	struct match match = {.rows = 0};
+	struct table table;
+	for (unsigned i = 0; results_table(results, i, &table); i++) {
+		unsigned our = table_column(&table, mean->ours), their = table_column(&table, theirs);
+		if (strcmp(table.cell.group, mean->group) != 0 ||
+		    strcmp(table.cell.metric, mean->metric) != 0 || our == table.column_count ||
+		    their == table.column_count)
+			continue;
+		for (unsigned row = 0; row < table.parameter_count; row++) {
+			if (match.rows == sizeof(a) / sizeof(a[0]))
+				break;
+			a[match.rows] = table_at(results, &table, row, our);
+			b[match.rows] = table_at(results, &table, row, their);
+			match.rows += a[match.rows] && b[match.rows];
+		}
+	}
+	if (match.rows > 0)
+		match.ratio = geometric_ratio(a, b, match.rows);
+	return match;
+}
+
+static void print_means(const struct results *results, FILE *to)
+{
+	for (unsigned i = 0; i < sizeof(means) / sizeof(means[0]); i++) {
+		const struct mean *mean = &means[i];
+		const char *worst_of = NULL;
+		struct match worst = {.rows = 0};
+		for (unsigned peer = 0; peer < results->peer_count; peer++) {
+			const char *name = results->peers[peer].name;
+			if (strcmp(mean->theirs, "*") == 0 ? strncmp(name, "cpuslab", 7) == 0
+							   : strcmp(name, mean->theirs) != 0)
+				continue;
+			struct match match = mean_to(results, mean, name);
+			if (match.rows == 0 || (worst_of && match.ratio.value <= worst.ratio.value))
+				continue;
+			worst = match;
+			worst_of = name;
+		}
+		if (worst_of)
+			fprintf(to, "    %-7s %5.2fx (aim: at most %.2f)  %s: mean of %u: %s to %s, %s\n",
+				worst.ratio.value <= mean->bound ? "reached" : "MISSED", worst.ratio.value,
+				mean->bound, mean->group, worst.rows, mean->ours, worst_of, mean->metric);
+	}
+}
+
 /* ---- aims that hold a column against its own first row ---- */
 
 static const struct growth {
@@ -268,11 +338,13 @@ static const struct growth {
 	double factor, each;
 } growths[] = {
 #define AIM(group, test, metric, ours, theirs, bound)
+#define MEAN(group, metric, ours, theirs, bound)
 #define UNJUDGED(group, test, note)
 #define GROWTH(group, test, metric, column, factor, each) {group, test, metric, column, factor, each},
 #include "aims.def"
 #undef GROWTH
 #undef UNJUDGED
+#undef MEAN
 #undef AIM
 };
 
@@ -336,6 +408,7 @@ void verdict_print(const struct results *results, FILE *to)
 		    strcmp(results->peers[i].name, "glibc") != 0)
 			print_against(results, to, results->peers[i].name);
 	print_aims(results, to);
+	print_means(results, to);
 	print_growths(results, to);
 	print_score(results, to, "glibc");
 	print_score(results, to, NULL);
