@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * slab_home: a slab's untouched objects go to the vCPU that made it, those that have come back to whoever
- * asks; so they do where many slabs are others', and where the system has no memory for one more.
+ * asks; so they do where many slabs are others', and where the system has no memory for one more.  In
+ * hardened mode all of a slab's objects count as untouched until none is left for the first time.
  *
  * With a private slot for each thread, which then is a vCPU of its own.
  */
@@ -177,9 +178,39 @@ static void be_full(void)
 	end(&other);
 }
 
+/*
+ * In hardened mode, where a slab's objects are handed out in random order: two vCPUs would share the cache
+ * lines that their marks are in.
+ */
+static void be_hardened(void)
+{
+	void *ours[UINT8_MAX], *theirs[UINT8_MAX], *one;
+	struct other other;
+
+	begin(&other);
+	slab_cache_init(
+		&cache,
+		&(struct slab_traits){.name = "test", .size = SIZE, .id = vcpu_offset(ID), .hardened = true});
+	for (unsigned i = 0; i < 4 * SOME; i += SOME) {
+		CHECK(slab_alloc_batch(&cache, ours + i, SOME) == SOME);
+		CHECK(take(&other, theirs + i, SOME) == SOME);
+		for (unsigned n = i; n < i + SOME; n++)
+			CHECK(in_one_slab(ours[n], ours[0]) && in_one_slab(theirs[n], theirs[0]));
+		CHECK(slabs() == 2 && !in_one_slab(ours[0], theirs[0]));
+	}
+	slab_free_batch(&cache, theirs, SOME);
+	CHECK(slab_alloc_batch(&cache, &one, 1) == 1 && in_one_slab(one, ours[0]));
+	/* Once theirs was full, what comes back to it is anyone's. */
+	unsigned rest = cache.objects - 3u * SOME;
+
+	CHECK(take(&other, theirs + 4 * SOME, rest) == rest && slabs() == 2);
+	slab_free_batch(&cache, theirs + SOME, 1);
+	CHECK(slab_alloc_batch(&cache, &one, 1) == 1 && one == theirs[SOME]);
+	end(&other);
+}
+
 int main(int argc, char **argv)
 {
-	(void)argv;
 	struct other other;
 
 	check_watchdog(60);
@@ -187,7 +218,10 @@ int main(int argc, char **argv)
 	if (strcmp(check_mode(), "slot") != 0)
 		return 77;
 	if (argc > 1) {
-		be_full();
+		if (strcmp(argv[1], "full") == 0)
+			be_full();
+		else
+			be_hardened();
 		return 0;
 	}
 	begin(&other);
@@ -196,5 +230,6 @@ int main(int argc, char **argv)
 	end(&other);
 	test_crowd();
 	check_again("vcpu:slot,reserve:8M", "full");
+	check_again("vcpu:slot,hardened:1", "hardened");
 	return 0;
 }

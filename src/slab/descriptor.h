@@ -17,7 +17,7 @@ struct slab {
 	uint8_t bin;                  /* while it is in one */
 	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in slab.c */
 	struct slab_cache *cache;
-	uint16_t home;   /* the vCPU whose its untouched objects are; under the cache's lock, as they are */
+	uint16_t home;   /* whose its untouched objects are: a vCPU, or nobody's; with the cache's lock */
 	bool clean_tail; /* what lies behind the objects below bump takes no memory; with the slab's lock */
 	uint32_t hollow; /* a bit for each page of it that was given back since; with the slab's lock */
 	union {

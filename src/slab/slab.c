@@ -191,18 +191,25 @@ static bool try_lock_slab(struct slab *slab)
 }
 
 /* Who takes untouched objects: a vCPU by its id, or an allocation that takes them wherever they are. */
-enum { ANYONE = -1, FOREIGN_MOST = 64 };
+enum { ANYONE = -1, FOREIGN_MOST = 64, NO_HOME = UINT16_MAX };
 
 static int vcpu_here(void)
 {
 	return (uint16_t)arch_id(vcpu_self);
 }
 
-/* Whether a slab has untouched objects that are another vCPU's.  With the cache's lock. */
+/*
+ * Whether a slab has untouched objects that are another vCPU's.  With the cache's lock.
+ *
+ * Those of a hardened slab lie in no order, so that all its objects count as untouched until none is left for
+ * the first time: else two vCPUs would have objects whose marks share cache lines, which are written to with
+ * every allocation and free.
+ */
 static bool is_foreign(const struct slab_cache *cache, const struct slab *slab, int taker)
 {
-	return taker != ANYONE && slab->home != taker &&
-	       __atomic_load_n(&slab->bump, __ATOMIC_RELAXED) < cache->objects;
+	if (taker == ANYONE || slab->home == taker || slab->home == NO_HOME)
+		return false;
+	return cache->traits.hardened || __atomic_load_n(&slab->bump, __ATOMIC_RELAXED) < cache->objects;
 }
 
 /*
@@ -563,8 +570,10 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 	unsigned taken =
 		cache->wide ? take(cache, slab, end, count, true) : take(cache, slab, end, count, false);
 
-	if (slab->in_use == cache->objects)
+	if (slab->in_use == cache->objects) {
 		cache->full_slabs++;
+		slab->home = NO_HOME;
+	}
 	note_need(cache, count_allocated(cache, taken));
 	if (__builtin_expect(slab->hollow != 0, 0))
 		hollow_fill(cache, slab, end - taken, taken);
