@@ -6,6 +6,7 @@
 #include "arch/probe.h"
 #include "depot/ebb.h"
 #include "guard/guard.h"
+#include "options/options.h"
 #include "page/page.h"
 #include "profile/profile.h"
 #include "vcpu/vcpu.h"
@@ -22,6 +23,7 @@ enum {
 	FIRST_PART = 4096,
 	MOST_PART = 1024,
 	BATCH_BYTES = 8 << 10,
+	APART_BYTES = 1 << 10, /* in which a magazine lies alone in hardened mode */
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
@@ -39,9 +41,16 @@ enum {
 	EMPTY_KEPT = 6,
 };
 
+/*
+ * In hardened mode a magazine stays with its vCPU, whose every call writes to it.  Another's is then kept
+ * farther away than a processor fetches lines beyond those it was asked for, which would take them from their
+ * owner.
+ */
 static size_t block_bytes(unsigned capacity)
 {
-	return (capacity + OVERHEAD_WORDS) * sizeof(void *);
+	size_t bytes = (capacity + OVERHEAD_WORDS) * sizeof(void *);
+
+	return options.hardened ? (bytes + APART_BYTES - 1) & -(size_t)APART_BYTES : bytes;
 }
 
 static unsigned capacity_of(size_t block)
