@@ -87,6 +87,20 @@ static inline bool blank_is_units(const void *object, size_t bytes)
 	return !(even[0] | even[1]);
 }
 
+/*
+ * Four to six units, without a branch: none of these loads crosses a cache line, as half of those of 32 bytes
+ * do where objects of 80 bytes lie side by side.
+ */
+enum { BLANK_FEW_BYTES = 6 * BLANK_UNIT };
+
+static inline bool blank_is_few(const void *object, size_t bytes)
+{
+	const blank_unit *unit = object, *last = blank_last(object, bytes);
+	blank_unit all = (unit[0] | unit[1] | unit[2]) | (unit[3] | last[-1] | last[0]);
+
+	return !(all[0] | all[1]);
+}
+
 /* Whether `bytes` bytes, in whole units, are zero; at least one is. */
 static inline __attribute__((always_inline)) bool blank_is(const void *object, size_t bytes)
 {
@@ -96,6 +110,8 @@ static inline __attribute__((always_inline)) bool blank_is(const void *object, s
 
 		return !(all[0] | all[1]);
 	}
+	if (bytes <= BLANK_FEW_BYTES)
+		return blank_is_few(object, bytes);
 #ifdef ARCH_HAS_WIDE
 	if (blank_by_wide())
 		return arch_is_clear_wide(object, bytes);

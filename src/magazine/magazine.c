@@ -159,31 +159,41 @@ static uint64_t next_random(uint64_t *state)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/* The top-most of `count` objects changes places with any of them, by 16 random bits. */
+static inline void shuffle_one(void **slot, unsigned count, uint16_t random)
+{
+	unsigned other = 1 + (random * count >> 16);
+	void *object = slot[count];
+
+	slot[count] = slot[other];
+	slot[other] = object;
+}
+
 /*
  * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
  * them cannot move.
  */
-static void shuffle_in_hand(struct magazine *magazine)
+static __attribute__((noinline)) void shuffle_in_hand(struct magazine *magazine)
 {
-	static uint64_t state;
-	uint64_t random = __atomic_load_n(&state, __ATOMIC_RELAXED), bits = 0;
+	static __thread uint64_t state;
+	uint64_t random = state, bits;
+	unsigned left = magazine->count;
 
 	if (magazine->marks)
 		return;
 	if (!random)
 		random = os_random();
-	for (unsigned i = magazine->count, left = 0; i > 1; i--, left--, bits >>= 16) {
-		if (!left) {
-			bits = next_random(&random);
-			left = 4;
-		}
-		unsigned other = 1 + (unsigned)((bits & 0xffff) * i >> 16);
-		void *object = magazine->slot[i];
-
-		magazine->slot[i] = magazine->slot[other];
-		magazine->slot[other] = object;
+	/* Each object of a pair comes by here: four to a random number, without a branch for each. */
+	for (; left > 4; left -= 4) {
+		bits = next_random(&random);
+		shuffle_one(magazine->slot, left, (uint16_t)bits);
+		shuffle_one(magazine->slot, left - 1, (uint16_t)(bits >> 16));
+		shuffle_one(magazine->slot, left - 2, (uint16_t)(bits >> 32));
+		shuffle_one(magazine->slot, left - 3, (uint16_t)(bits >> 48));
 	}
-	__atomic_store_n(&state, random, __ATOMIC_RELAXED);
+	for (bits = next_random(&random); left > 1; left--, bits >>= 16)
+		shuffle_one(magazine->slot, left, (uint16_t)bits);
+	state = random;
 }
 
 static void push_in_hand(struct magazine *magazine, void *object)

@@ -77,6 +77,15 @@ static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size, hardened_alloc_any);
 }
 
+/* More than SIZE_CLASS_SMALL with the canary; HARDENED_ROW at most. */
+static __attribute__((noinline)) void *malloc_hardened_medium(size_t size)
+{
+	const struct cache *cache = size_class_if_made(size_class_index(size + HARDENED_CANARY));
+	void *object = likely(cache) ? hardened_alloc(hardened_of(cache->id), size) : NULL;
+
+	return likely(object) ? object : malloc_hardened_missed(size);
+}
+
 static __attribute__((noinline)) void *malloc_hardened(size_t size)
 {
 	/* Not 0, which becomes the largest number. */
@@ -87,6 +96,8 @@ static __attribute__((noinline)) void *malloc_hardened(size_t size)
 
 		if (likely(object))
 			return object;
+	} else if (size - 1 < HARDENED_ROW - HARDENED_CANARY) {
+		return malloc_hardened_medium(size);
 	}
 	return malloc_hardened_missed(size);
 }

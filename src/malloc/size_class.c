@@ -35,15 +35,17 @@ static struct checks *create_checks(const char *name, uint32_t bytes)
 
 /*
  * Of a hardened class's magazines: what was freed lies in two of them at least before it comes back, and
- * should still be in the processor's caches then.
+ * should still be in the processor's caches then; but a few, for the misses' sake.
  */
 static uint16_t capacity_of(const struct slab_traits *traits)
 {
-	enum { BYTES = 8 << 10, MOST = 123, LEAST = 3 };
+	enum { BYTES = 8 << 10, MOST = 123, FEW = 16, FEW_BYTES = 32 << 10, LEAST = 3 };
 	uint32_t objects = BYTES / traits->size;
 
 	if (!traits->hardened)
 		return 0;
+	if (objects < FEW)
+		objects = FEW_BYTES / traits->size < FEW ? FEW_BYTES / traits->size : FEW;
 	return (uint16_t)(objects < LEAST ? LEAST : objects > MOST ? MOST : objects);
 }
 

@@ -106,17 +106,22 @@ struct cache *size_class_make(unsigned index, bool waits);
 /* All of them, for who looks at or names them. */
 void size_class_make_all(void);
 
+static inline struct cache *size_class_if_made(unsigned index)
+{
+	return __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+}
+
 /* NULL when there is no memory. */
 static inline struct cache *size_class(unsigned index)
 {
-	struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+	struct cache *cache = size_class_if_made(index);
 
 	return __builtin_expect(cache != NULL, 1) ? cache : size_class_make(index, true);
 }
 
 static inline bool size_class_is_checked(unsigned index)
 {
-	const struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+	const struct cache *cache = size_class_if_made(index);
 
 	return cache && magazine_is_checked(cache);
 }
