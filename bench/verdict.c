@@ -149,28 +149,14 @@ static const struct aim {
 	double bound;
 } aims[] = {
 #define AIM(group, test, metric, ours, theirs, bound) {group, test, metric, ours, theirs, bound},
-#define MEAN(group, metric, ours, theirs, bound)
-#define UNJUDGED(group, test, note)
-#define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
-#undef GROWTH
-#undef UNJUDGED
-#undef MEAN
-#undef AIM
 };
 
 static const struct unjudged {
 	const char *group, *test, *note;
 } unjudged[] = {
-#define AIM(group, test, metric, ours, theirs, bound)
-#define MEAN(group, metric, ours, theirs, bound)
 #define UNJUDGED(group, test, note) {group, test, note},
-#define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
-#undef GROWTH
-#undef UNJUDGED
-#undef MEAN
-#undef AIM
 };
 
 static bool has_note(const struct results *results, const char *name)
@@ -271,15 +257,8 @@ static const struct mean {
 	const char *group, *metric, *ours, *theirs;
 	double bound;
 } means[] = {
-#define AIM(group, test, metric, ours, theirs, bound)
 #define MEAN(group, metric, ours, theirs, bound) {group, metric, ours, theirs, bound},
-#define UNJUDGED(group, test, note)
-#define GROWTH(group, test, metric, column, factor, each)
 #include "aims.def"
-#undef GROWTH
-#undef UNJUDGED
-#undef MEAN
-#undef AIM
 };
 
 /* Over every row that both columns have, of every table of the group with this metric. */
@@ -337,15 +316,8 @@ static const struct growth {
 	const char *group, *test, *metric, *column;
 	double factor, each;
 } growths[] = {
-#define AIM(group, test, metric, ours, theirs, bound)
-#define MEAN(group, metric, ours, theirs, bound)
-#define UNJUDGED(group, test, note)
 #define GROWTH(group, test, metric, column, factor, each) {group, test, metric, column, factor, each},
 #include "aims.def"
-#undef GROWTH
-#undef UNJUDGED
-#undef MEAN
-#undef AIM
 };
 
 /* The row that is furthest beyond what the first row and the number of its name allow. */
