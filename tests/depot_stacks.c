@@ -230,22 +230,27 @@ static void test_aging(void)
 }
 
 /* A program that takes so many bytes, by magazines, and gives them all back. */
-static void swing(size_t bytes)
+static void swing_at(struct depot *from, size_t bytes)
 {
 	static struct magazine *magazines[4096];
 	unsigned count = 0;
 	for (size_t taken = 0; taken < bytes; count++) {
-		struct magazine *magazine = depot_take_filled(&depot, NULL);
+		struct magazine *magazine = depot_take_filled(from, NULL);
 		if (!magazine) {
-			magazine = new_empty();
-			CHECK(depot_refill(&depot, magazine));
+			magazine = depot_take_empty(from, NULL);
+			CHECK(magazine && depot_refill(from, magazine));
 		}
-		taken += (size_t)magazine->count * depot.slabs.traits.size;
+		taken += (size_t)magazine->count * from->slabs.traits.size;
 		CHECK(count < sizeof magazines / sizeof *magazines);
 		magazines[count] = magazine;
 	}
 	while (count)
-		depot_put(&depot, magazines[--count]);
+		depot_put(from, magazines[--count]);
+}
+
+static void swing(size_t bytes)
+{
+	swing_at(&depot, bytes);
 }
 
 /* An ebb, followed to its end. */
@@ -501,6 +506,49 @@ static void test_swing(void)
 	depot_empty(&depot);
 }
 
+/* While one depot swings far, others go along that swing by a small part of that, whatever it has been. */
+static void test_swing_along(void)
+{
+	enum { KIB = 1 << 10, MIB = 1 << 20 };
+	static struct depot far;
+	start(128);
+	depot_init(&far, &depot.slabs.traits, 0);
+	swing(MIB / 8);
+	CHECK(!depot.sorts);
+	swing_at(&far, MIB * 9 / 4);
+	CHECK(far.sorts && !depot.sorts);
+	swing(MIB / 8);
+	CHECK(depot.sorts);
+	age(false);
+	CHECK(depot.sorts);
+	/* Not what hardly swings. */
+	swing(32 * KIB);
+	age(false);
+	CHECK(depot.sorts);
+	age(false);
+	CHECK(!depot.sorts);
+	swing(32 * KIB);
+	CHECK(!depot.sorts && statistics().objects == allocated());
+
+	/* Nor when the other one does not swing any more, or is gone. */
+	swing(MIB / 8);
+	CHECK(depot.sorts);
+	depot_age(&far, false);
+	depot_age(&far, false);
+	age(false);
+	CHECK(!far.sorts && !depot.sorts);
+	swing(MIB / 8);
+	CHECK(!depot.sorts);
+	swing_at(&far, MIB * 9 / 4);
+	swing(MIB / 8);
+	CHECK(far.sorts && depot.sorts);
+	depot_empty(&far);
+	age(false);
+	swing(MIB / 8);
+	CHECK(!depot.sorts);
+	depot_empty(&depot);
+}
+
 static void expect_capacity(unsigned capacity)
 {
 	CHECK(depot.capacity == capacity, "%u, not %u", depot.capacity, capacity);
@@ -656,6 +704,7 @@ int main(void)
 	test_try_alloc();
 	test_repair();
 	test_swing();
+	test_swing_along();
 	test_spare_slabs();
 	test_growth_by_misses();
 	test_growth_by_plenty();

@@ -32,6 +32,8 @@ enum {
 	SPARE_BYTES = 4 << 20,
 	/* Of objects as large as this it does not matter much what lies beside them. */
 	SWING_SIZE = 256,
+	/* Such a part of either is enough while another depot swings as far. */
+	SWING_ALONG = 32,
 	/* See earns_more(). */
 	PLENTY = 4,
 	BYTES_PER_MISS = 2,
@@ -86,6 +88,13 @@ static void set_sharedfactor(struct depot *depot, uint32_t factor)
 	depot->sharedfactor = factor;
 	depot->filled_most = (uint32_t)((objects + depot->capacity - 1) / depot->capacity);
 }
+
+/*
+ * A depot that swings by more than swing_most; NULL where there is none.  It is compared and no more: it may
+ * be gone by now.  Of several it is any, and a look at that one may forget the others until their next
+ * arrivals.
+ */
+static const struct depot *swings_far;
 
 static void count_out(const struct depot *depot, unsigned objects)
 {
@@ -183,15 +192,24 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
+/* By how much a depot may swing before it sorts. */
+static int64_t swing_allowed(const struct depot *depot)
+{
+	const struct depot *far = __atomic_load_n(&swings_far, __ATOMIC_RELAXED);
+
+	return far && far != depot ? depot->swing_most / SWING_ALONG : depot->swing_most;
+}
+
 /* The program has no need of a magazine's objects.  With the lock. */
 static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 {
 	depot->level += magazine->count - magazine->marks;
-	if (depot->level - depot->level_low <= depot->swing)
-		return;
-	depot->swing = depot->level - depot->level_low;
-	if (depot->swing > depot->swing_most)
+	if (depot->level - depot->level_low > depot->swing)
+		depot->swing = depot->level - depot->level_low;
+	if (depot->swing > swing_allowed(depot))
 		depot->sorts = true;
+	if (depot->swing > depot->swing_most && !__atomic_load_n(&swings_far, __ATOMIC_RELAXED))
+		__atomic_store_n(&swings_far, depot, __ATOMIC_RELAXED);
 }
 
 /* The program needs so many objects.  With the lock. */
@@ -202,10 +220,21 @@ static void count_departures(struct depot *depot, unsigned objects)
 		depot->level_low = depot->level;
 }
 
+static void forget_far(const struct depot *depot)
+{
+	const struct depot *far = depot;
+
+	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* From now on.  Without the lock, too: who counts at this instant may undo it until the next look. */
 static void look_at_swing(struct depot *depot)
 {
-	if (depot->sorts && __atomic_load_n(&depot->swing, __ATOMIC_RELAXED) <= depot->swing_most / 2)
+	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
+
+	if (swing <= depot->swing_most / 2)
+		forget_far(depot);
+	if (depot->sorts && swing <= swing_allowed(depot) / 2)
 		depot->sorts = false;
 	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
@@ -768,6 +797,7 @@ void depot_empty(struct depot *depot)
 {
 	lock_depot(depot);
 	let_leave(depot, UINT32_MAX, 0);
+	forget_far(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
 	slab_cache_shrink(&depot->slabs);

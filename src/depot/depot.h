@@ -23,7 +23,9 @@
  * as much as the smallest of them do, nothing waits: full magazines go to the slabs, a few at a time so that
  * one call in a few takes long, and what comes from there lies together, by whole magazines.  Slabs that come
  * to be empty are kept for the next rise, a few MiB of them, unless pages are wanted elsewhere or an ebb is
- * followed.  It ends when the level has swung less than half as far between two looks.
+ * followed.  While one depot swings so far, all together need more than those caches hold, and others go
+ * along that swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as
+ * far between two looks.
  *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
