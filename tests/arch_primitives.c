@@ -316,6 +316,36 @@ static void test_ids(void)
 	check_registration(4, 4);
 }
 
+/* Numbers below bounds: from the least and the largest bits, and of all others each about as often. */
+static void test_below(void)
+{
+	enum { COUNT = 100, ROUNDS = 64 << 10 };
+	static unsigned seen[ARCH_LANES][COUNT];
+	uint64_t state = 1;
+	arch_lanes least = arch_below(0, 0, COUNT), largest = arch_below(UINT64_MAX, UINT64_MAX, COUNT);
+
+	for (unsigned i = 0; i < ARCH_LANES; i++)
+		CHECK(least[i] == 0 && largest[i] == COUNT - i - 1);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		uint64_t bits[2];
+
+		for (unsigned k = 0; k < 2; k++) {
+			state = state * 6364136223846793005u + 1442695040888963407u;
+			bits[k] = state ^ state >> 29;
+		}
+		arch_lanes below = arch_below(bits[0], bits[1], COUNT);
+
+		for (unsigned i = 0; i < ARCH_LANES; i++) {
+			CHECK(below[i] < COUNT - i);
+			seen[i][below[i]]++;
+		}
+	}
+	for (unsigned i = 0; i < ARCH_LANES; i++)
+		for (unsigned k = 0; k < COUNT - i; k++)
+			CHECK(seen[i][k] > ROUNDS / COUNT / 2 && seen[i][k] < 2 * ROUNDS / COUNT,
+			      "%u of %u: %u", k, i, seen[i][k]);
+}
+
 int main(void)
 {
 	const char *thread = __builtin_thread_pointer();
@@ -337,5 +367,6 @@ int main(void)
 	test_void_lists();
 	test_pair();
 	test_ids();
+	test_below();
 	return 0;
 }

@@ -111,6 +111,11 @@ extern ARCH_INTERNAL uint64_t arch_section_aborts;
 /* The least that arch_clear_wide and arch_is_clear_wide take. */
 enum { ARCH_WIDE_BYTES = 64 };
 
+/* Eight numbers of 16 bits, which SSE2 works on at once. */
+enum { ARCH_LANES = 8 };
+typedef uint16_t arch_lanes __attribute__((vector_size(ARCH_LANES * sizeof(uint16_t))));
+typedef uint64_t arch_lanes_bits __attribute__((vector_size(ARCH_LANES * sizeof(uint16_t))));
+
 /* CPUSLAB_GENERIC builds the portable code where there is a better one, for tests. */
 #if defined(__x86_64__) && !defined(CPUSLAB_GENERIC)
 #include "arch/x86_64.h"

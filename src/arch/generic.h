@@ -113,4 +113,13 @@ static inline void arch_demote(const void *line)
 	(void)line;
 }
 
+static inline arch_lanes arch_below(uint64_t random, uint64_t more, size_t count)
+{
+	arch_lanes lanes = (arch_lanes)(arch_lanes_bits){random, more};
+
+	for (unsigned i = 0; i < ARCH_LANES; i++)
+		lanes[i] = (uint16_t)((uint32_t)lanes[i] * (uint16_t)(count - i) >> 16);
+	return lanes;
+}
+
 #endif

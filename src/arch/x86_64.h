@@ -399,6 +399,20 @@ static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 	return clear;
 }
 
+/*
+ * Eight numbers, the first below `count`, each one's bound one less than that of the number before it, from
+ * 128 random bits.
+ */
+static inline arch_lanes arch_below(uint64_t random, uint64_t more, size_t count)
+{
+	arch_lanes lanes = (arch_lanes)(arch_lanes_bits){random, more};
+	arch_lanes counts = (uint16_t)count - (arch_lanes){0, 1, 2, 3, 4, 5, 6, 7};
+
+	/* The high halves of the products: compilers make a dozen instructions of that. */
+	asm("pmulhuw %[counts], %[lanes]" : [lanes] "+x"(lanes) : [counts] "x"(counts));
+	return lanes;
+}
+
 /* In a loop that waits for another CPU. */
 static inline void arch_pause(void)
 {

@@ -159,14 +159,12 @@ static uint64_t next_random(uint64_t *state)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The top-most of `count` objects changes places with any of them, by 16 random bits. */
-static inline void shuffle_one(void **slot, unsigned count, uint16_t random)
+static inline void change_places(void **one, void **other)
 {
-	unsigned other = 1 + (random * count >> 16);
-	void *object = slot[count];
+	void *object = *one;
 
-	slot[count] = slot[other];
-	slot[other] = object;
+	*one = *other;
+	*other = object;
 }
 
 /*
@@ -176,23 +174,30 @@ static inline void shuffle_one(void **slot, unsigned count, uint16_t random)
 static __attribute__((noinline)) void shuffle_in_hand(struct magazine *magazine)
 {
 	static __thread uint64_t state;
-	uint64_t random = state, bits;
-	unsigned left = magazine->count;
+	uint64_t random = state;
+	size_t left = magazine->count;
+	void **slot = &magazine->slot[1];
 
 	if (magazine->marks)
 		return;
 	if (!random)
 		random = os_random();
-	/* Each object of a pair comes by here: four to a random number, without a branch for each. */
-	for (; left > 4; left -= 4) {
-		bits = next_random(&random);
-		shuffle_one(magazine->slot, left, (uint16_t)bits);
-		shuffle_one(magazine->slot, left - 1, (uint16_t)(bits >> 16));
-		shuffle_one(magazine->slot, left - 2, (uint16_t)(bits >> 32));
-		shuffle_one(magazine->slot, left - 3, (uint16_t)(bits >> 48));
+	/*
+	 * Each object of a pair comes by here: the top-most of those that are left changes places with any of
+	 * them, by 16 random bits; eight at a time.
+	 */
+	for (; left > ARCH_LANES; left -= ARCH_LANES) {
+		arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
+		void **top = &slot[left - 1];
+
+#pragma GCC unroll 8
+		for (int i = 0; i < ARCH_LANES; i++)
+			change_places(top - i, &slot[other[i]]);
 	}
-	for (bits = next_random(&random); left > 1; left--, bits >>= 16)
-		shuffle_one(magazine->slot, left, (uint16_t)bits);
+	arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
+
+	for (size_t i = 0; i + 1 < left; i++)
+		change_places(&slot[left - 1 - i], &slot[other[i]]);
 	state = random;
 }
 
