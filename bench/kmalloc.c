@@ -570,7 +570,7 @@ static void keep_usual(struct peers *peers)
 
 bool group_hardened(struct bench *bench)
 {
-	static const size_t usual[] = {16, 32, 64, 128, 256, 1024};
+	static const size_t usual[] = {16, 32, 64, 128, 256};
 	const struct settings *s = &bench->settings;
 	const size_t *sizes = s->size_count ? s->sizes : usual;
 	unsigned count = s->size_count ? s->size_count : sizeof(usual) / sizeof(usual[0]);
