@@ -6,8 +6,7 @@
  * pop_filled, pop_object, let_leave, see_off, new_magazine); and unless_stale of src/magazine/magazine.c.  That
  * magazines shrink is tuning without the tunables' last word.
  *
- * drain_leaving and depot_depart do as see_off, but not all of it at once; an emptied magazine that they leave here
- * is put among the empty ones by the same step under the lock, and after the same question, as by depot_put.
+ * What leaves in portions (drain_leaving, depot_depart), and forks, are portions.pml's matter.
  *
  * What happens under the depot's lock is one step, what happens without it are steps of their own: a look
  * whether a magazine is stale, draining, freeing, making a new one.  A thread has at most one magazine in hand, and one

@@ -3,7 +3,7 @@
  * A model of fork at any instant, for spin.  It mirrors
  *
  *   src/malloc/process.c        process_settle, process_enter: the word that the kernel wipes
- *   src/slab/slab.c             take, mark_free, link_free, settle, lay_out, release_slabs; slab_repair_begin,
+ *   src/slab/slab.c             take, mark_free, link_free, settle, begin_unlocked; slab_repair_begin,
  *                               slab_repair_pages, repair_slab
  *   src/magazine/magazine.c     take_word, install, empty_words, magazine_repair
  *   src/depot/depot.c           stack_push, stack_pop, depot_repair
@@ -14,6 +14,8 @@
  * at everything, allocate all there is and free all of it.
  *
  *   OBJECTS of the slab (2)  CALLS of the parent's thread (3)
+ *   AGAIN  1: a third thread of the child had begun to repair, and those two are a child's of its own, of another
+ *          fork in between (0)
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_FREE       an object is marked free in its slab before its magazine is taken off the word
@@ -22,6 +24,9 @@
  *   PLANT_NO_RESET   the child leaves the lock as it is
  *   PLANT_NO_WAIT    a thread of the child goes ahead while another one repairs
  *   PLANT_BOTH       both of the child's threads repair
+ *   PLANT_UNLOCKED   a free that takes its slab's lock alone does not say that it is under way
+ * and with AGAIN:
+ *   PLANT_UNFINISHED a child of a child that has not finished its repair goes by the locks, too
  *
  * Checked in the child: nobody waits for ever; no object is handed out twice, and none that the program had; the
  * slab's list and counts are what its marks say; and there are never more objects than there were.
@@ -38,9 +43,15 @@
 #define ALLOCATED	100	/* a mark in next[]; else the next free object, or the object itself at the end */
 #define GARBAGE		50	/* what memory that nobody has written holds */
 
+#ifndef AGAIN
+#define AGAIN 0
+#endif
+
 mtype = { ZERO, SETTLING, ALIVE };
 mtype alive = ALIVE;
-bool forked, locked;
+bool forked, again;
+bool locked, own;	/* the cache, and the slab's own lock, which comes before it */
+bool unlocked, unfinished;
 
 /* The slab: next[] and bump are the truth. */
 byte next[OBJECTS] = GARBAGE;
@@ -56,6 +67,8 @@ byte settled, done_count;
 
 #define lock()		atomic { !locked -> locked = true }
 #define unlock()	locked = false
+#define lock_slab()	atomic { !own -> own = true }
+#define unlock_slab()	own = false
 
 /* With the lock. */
 #define link_free(i)	next[i] = (head == NO_INDEX -> i : head); head = i
@@ -84,7 +97,9 @@ inline take()
 inline load()
 {
 	lock();
+	lock_slab();
 	take();
+	unlock_slab();
 	unlock();
 	if
 	:: object != NOTHING ->
@@ -112,11 +127,18 @@ inline unload()
 	object = slot;
 	if
 	:: object != NOTHING ->
-		lock();
+#ifndef PLANT_UNLOCKED
+		unlocked = true;
+#endif
+		lock_slab();
 		link_free(object);
 		in_use--;
-		listed = true;
-		unlock()
+		if
+		:: !listed -> lock(); listed = true; unlock()
+		:: else
+		fi;
+		unlock_slab();
+		unlocked = false
 	:: else
 	fi;
 	on_word = false;
@@ -149,6 +171,9 @@ active proctype parent()
 active proctype fork()
 {
 	atomic { forked = true; alive = ZERO }
+#if AGAIN
+	atomic { again = true; alive = ZERO }
+#endif
 }
 
 /* A glance at a slab in which nothing is under way. */
@@ -179,17 +204,24 @@ inline consistent()
 	m = 0; n = 0; i = 0
 }
 
-/* slab_repair_begin and repair_slab, of a slab whose lock was held. */
+/* magazine_repair: slab_repair_begin, and repair_slab for what it forgets. */
 inline repair()
 {
-	settled++;
-	assert(settled == 1);
+#ifdef PLANT_UNFINISHED
+	all = false;
+#else
+	all = unfinished;
+#endif
+	unfinished = true;
 	if
-	:: locked ->
+	:: locked || unlocked || all ->
 #ifndef PLANT_NO_RESET
+		unlocked = false;
 		locked = false;
 #endif
 #ifndef PLANT_NO_REPAIR
+		listed = false;
+		own = false;
 		head = NO_INDEX;
 		in_use = 0;
 		i = bump;
@@ -205,17 +237,35 @@ inline repair()
 		:: else -> break
 		od;
 		listed = in_use < OBJECTS
+#else
+		own = false
 #endif
 	:: else
-	fi
+	fi;
+	unfinished = false
 }
+
+#if AGAIN
+active proctype repairer()
+{
+	byte i = 0;
+	bool all = false;
+
+	forked;
+	{ repair(); again } unless { again }
+}
+#endif
 
 active [2] proctype child()
 {
 	byte object = NOTHING, i = 0, n = 0, m = 0;
-	bool first = false;
+	bool first = false, all = false;
 
+#if AGAIN
+	again;
+#else
 	forked;
+#endif
 	/* process_settle */
 #ifdef PLANT_BOTH
 	first = alive == ZERO;
@@ -227,14 +277,14 @@ active [2] proctype child()
 	atomic { first = alive == ZERO; alive = (first -> SETTLING : alive) }
 #endif
 	if
-	:: first -> repair(); alive = ALIVE
+	:: first -> settled++; assert(settled == 1); repair(); alive = ALIVE
 	:: else ->
 #ifndef PLANT_NO_WAIT
 		alive == ALIVE
 #endif
 	fi;
 	/* From here on each does all it does under the lock. */
-	atomic { !locked -> locked = true }
+	atomic { !locked && !own -> locked = true }
 	atomic {
 		assert(alive == ALIVE);
 		consistent();

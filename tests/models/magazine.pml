@@ -3,24 +3,34 @@
  * A model of how magazines move between vCPUs, for spin.  It mirrors
  *
  *   src/arch/x86_64.h           arch_pop, arch_push, arch_peek, arch_replace
- *   src/magazine/magazine.c     take_word, install, take_spare, put_spare, filled_magazine, empty_words,
- *                               magazine_alloc_missed, magazine_free_missed
- *   src/vcpu/vcpu.c             vcpu_close, vcpu_reopen, vcpu_drain
+ *   src/magazine/magazine.c     take_word, install_at, take_spare, put_spare, filled_magazine, empty_words,
+ *                               magazine_alloc_requested, magazine_free_missed, dissolve; of hardened caches
+ *                               trade_waiting, magazine_return_missed
+ *   src/vcpu/vcpu.c             close_areas, vcpu_close, vcpu_reopen, vcpu_drain
  *
  * A section begins on any vCPU, and whoever was in a section there has been preempted.  It reads the table, the
  * word and the slot in steps, and ends in one step that commits, misses, or, after a preemption or a fence,
  * starts again, on any vCPU.  (A preemption that lets no other section onto the vCPU changes nothing.)  What
- * happens under the depot's lock is one step.  A drainer closes each vCPU in turn and empties it.
+ * happens under the depot's lock is one step.  A drainer closes vCPUs, some at once, and empties one after the
+ * other.
  *
  *   THREADS (2)  VCPUS (2)  CALLS of each thread, to alloc or free (1)  OBJECTS (2)  MAGAZINES (2)
  *   CAPACITY of a magazine (1)  DRAINS  rounds of the drainer (1)
+ *   TOGETHER  vCPUs that it closes by one fence, as vcpu_drain does; 1 is vcpu_close (2)
+ *   ALONE  1: frees may go past the words, as they do in an ebb (0)
+ *   RETURNS  1: a hardened cache, whose frees go onto words of their own, as it is after some of them; from 3
+ *            objects and 4 magazines on (0)
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_NO_ABORT   the kernel does not send a preempted thread back to the start
  *   PLANT_NO_FENCE   the drainer goes ahead without a fence
+ *   PLANT_FENCE      the fence comes when the first vCPU is closed, and the others are closed after it
  *   PLANT_TAKE       take_word stores VOID without looking whether the word is still what it read
  *   PLANT_INSTALL    install stores over whatever the word holds
  *   PLANT_SPARE      put_spare stores over whatever the spare's word holds
+ * and with ALONE and RETURNS:
+ *   PLANT_DISSOLVE   magazine_free_missed gives the objects of the spare to the slabs before it has taken it
+ *   PLANT_TRADE      trade_waiting does not take the spare that it gets in return off its word
  *
  * Checked: no object is handed out twice; in the end each object is in one place: the program's, a slab's, or
  * one slot of one magazine; and each magazine is on one word, or one spare's, or in the depot.
@@ -46,6 +56,15 @@
 #ifndef DRAINS
 #define DRAINS 1
 #endif
+#ifndef TOGETHER
+#define TOGETHER 2
+#endif
+#ifndef ALONE
+#define ALONE 0
+#endif
+#ifndef RETURNS
+#define RETURNS 0
+#endif
 
 #define NONE	255	/* no object, no magazine, no vCPU */
 #define VOID	254	/* words; else a magazine and how many objects lie below the top */
@@ -57,7 +76,17 @@
 
 mtype = { FREE, GOING, USED };
 
-byte front[2 * VCPUS];	/* each vCPU's word, and each one's spare */
+/* Rows of words, of each vCPU: what is allocated from and freed to, and its spare; a hardened cache has two. */
+#define WORDS		0
+#define SPARES		VCPUS
+#if RETURNS
+#define RETURNED	(2 * VCPUS)
+#define ROWS		4
+#else
+#define RETURNED	WORDS
+#define ROWS		2
+#endif
+byte front[ROWS * VCPUS];
 bool closed[VCPUS];
 byte on[THREADS] = NONE;	/* the vCPU that a thread is in a section on */
 bool aborted[THREADS];
@@ -69,10 +98,7 @@ bool in_slab[OBJECTS] = true;
 mtype state[OBJECTS] = FREE;
 byte finished;
 
-#define word(v)		front[v]
-#define spare(v)	front[VCPUS + (v)]
-#define WORDS		0
-#define SPARES		VCPUS
+#define spare_of(row)	((row) + VCPUS)
 
 inline begin()
 {
@@ -130,18 +156,18 @@ inline depot_put(m)
 }
 
 /* `hand` is the magazine that was on the word, NONE for none; `was_closed` that there is no word. */
-inline take_word()
+inline take_word(row)
 {
 	do
-	:: peek(WORDS, CLOSED);
+	:: peek(row, CLOSED);
 		if
 		:: seen == VOID || seen == CLOSED -> break
 		:: else
 		fi;
 #ifdef PLANT_TAKE
-		atomic { word(id) = (closed[id] -> word(id) : VOID); done = true }
+		atomic { front[row + id] = (closed[id] -> front[row + id] : VOID); done = true }
 #else
-		replace(WORDS, seen, VOID, CLOSED);
+		replace(row, seen, VOID, CLOSED);
 #endif
 		if
 		:: done -> break
@@ -159,30 +185,30 @@ inline take_word()
 	}
 }
 
-inline take_spare()
+inline take_spare(row, m)
 {
 	do
-	:: peek(SPARES, NONE);
+	:: peek(spare_of(row), NONE);
 		if
 		:: seen == NONE -> break
 		:: else
 		fi;
-		replace(SPARES, seen, NONE, CLOSED);
+		replace(spare_of(row), seen, NONE, CLOSED);
 		if
 		:: done -> break
 		:: else
 		fi
 	od;
-	atomic { other = seen; seen = 0; done = false }
+	atomic { m = seen; seen = 0; done = false }
 }
 
-inline put_spare(m)
+inline put_spare(row, m)
 {
 #ifdef PLANT_SPARE
 	select(id : 0 .. VCPUS - 1);
-	atomic { !closed[id] -> spare(id) = m }
+	atomic { !closed[id] -> front[spare_of(row) + id] = m }
 #else
-	replace(SPARES, NONE, m, CLOSED);
+	replace(spare_of(row), NONE, m, CLOSED);
 	if
 	:: done -> skip
 	:: else -> depot_put(m)
@@ -190,13 +216,13 @@ inline put_spare(m)
 #endif
 }
 
-inline install(m)
+inline install(row, m)
 {
 #ifdef PLANT_INSTALL
 	select(id : 0 .. VCPUS - 1);
-	atomic { !closed[id] -> word(id) = top_of(m, count[m]) }
+	atomic { !closed[id] -> front[row + id] = top_of(m, count[m]) }
 #else
-	replace(WORDS, VOID, top_of(m, count[m]), CLOSED);
+	replace(row, VOID, top_of(m, count[m]), CLOSED);
 	if
 	:: done -> skip
 	:: else -> depot_put(m)
@@ -236,7 +262,7 @@ inline alloc()
 	/* arch_pop */
 	do
 	:: begin();
-		seen = (shut -> CLOSED : word(id));
+		seen = (shut -> CLOSED : front[WORDS + id]);
 		d_step {
 			object = NONE;
 			if
@@ -248,7 +274,7 @@ inline alloc()
 		atomic {
 			if
 			:: aborted[t]
-			:: !aborted[t] && object != NONE -> word(id) = seen - 1; break
+			:: !aborted[t] && object != NONE -> front[WORDS + id] = seen - 1; break
 			:: else -> break
 			fi
 		}
@@ -257,18 +283,18 @@ inline alloc()
 	if
 	:: object != NONE
 	:: else ->
-		take_word();
+		take_word(WORDS);
 		if
 		:: was_closed -> atomic { from_slab(object) }
 		:: else ->
 			if
 			:: hand != NONE && count[hand] > 0
 			:: else ->
-				take_spare();
+				take_spare(WORDS, other);
 				if
 				:: other != NONE && count[other] > 0 ->
 					if
-					:: hand != NONE -> put_spare(hand)
+					:: hand != NONE -> put_spare(WORDS, hand)
 					:: else
 					fi;
 					hand = other
@@ -289,13 +315,13 @@ inline alloc()
 						:: else
 						fi;
 						if
-						:: hand != NONE -> put_spare(hand)
+						:: hand != NONE -> put_spare(WORDS, hand)
 						:: else
 						fi;
 						hand = filled
 					:: else ->
 						if
-						:: hand != NONE && other != NONE -> put_spare(other)
+						:: hand != NONE && other != NONE -> put_spare(WORDS, other)
 						:: hand == NONE && other != NONE -> hand = other
 						:: hand == NONE && other == NONE -> atomic { find(hand, false) }
 						:: else
@@ -317,7 +343,7 @@ inline alloc()
 			if
 			:: hand != NONE ->
 				d_step { object = slot(hand, count[hand] - 1); count[hand]-- }
-				install(hand)
+				install(WORDS, hand)
 			:: else
 			fi
 		fi
@@ -325,18 +351,138 @@ inline alloc()
 	d_step { hand = NONE; other = NONE; filled = NONE; was_closed = false; done = false }
 }
 
+/* Its objects go to the slabs, and the block to the metadata, as good as an empty magazine that waits. */
+inline dissolve(m)
+{
+	atomic {
+		do
+		:: count[m] > 0 -> count[m]--; in_slab[slot(m, count[m])] = true
+		:: else -> break
+		od;
+		assert(!waits[m]);
+		waits[m] = true;
+		m = NONE
+	}
+}
+
+/* depot_take_empty, into `filled`; `m` may be NONE. */
+inline depot_take_empty(m)
+{
+	atomic {
+		if
+		:: m != NONE -> assert(!waits[m]); waits[m] = true; m = NONE
+		:: else
+		fi;
+		find(filled, false)
+	}
+}
+
+/* An empty magazine for frees, into `filled`, for `other`, the one that has waited. */
+inline trade_waiting()
+{
+	if
+	:: other != NONE ->
+#ifdef PLANT_TRADE
+		peek(spare_of(WORDS), NONE);
+		atomic { filled = seen; seen = 0 }
+#else
+		take_spare(WORDS, filled);
+#endif
+		if
+		:: filled != NONE && count[filled] == 0 -> put_spare(WORDS, other); other = NONE
+		:: filled != NONE && count[filled] > 0 -> put_spare(WORDS, filled); filled = NONE
+		:: else
+		fi
+	:: else
+	fi;
+	if
+	:: filled == NONE -> depot_take_empty(other)
+	:: else
+	fi
+}
+
+/* Of an object whose free found no room: into `hand`, where it goes; NONE for the slabs. */
+inline room_to_free()
+{
+#if RETURNS
+	if
+	:: hand != NONE && count[hand] < CAPACITY
+	:: else ->
+		take_spare(RETURNED, other);
+		if
+		:: hand != NONE -> put_spare(RETURNED, hand)
+		:: else
+		fi;
+		trade_waiting();
+		hand = filled
+	fi
+#else
+	if
+	:: hand != NONE && count[hand] < CAPACITY
+#if ALONE
+	:: hand == NONE
+#endif
+	:: hand == NONE || count[hand] == CAPACITY ->
+#ifdef PLANT_DISSOLVE
+		peek(spare_of(WORDS), NONE);
+		atomic { other = seen; seen = 0 }
+#else
+		take_spare(WORDS, other);
+#endif
+		if
+		:: other != NONE && count[other] == 0 ->
+			if
+			:: hand != NONE -> put_spare(WORDS, hand)
+			:: else
+			fi;
+			hand = other
+#if ALONE
+		:: !(other != NONE && count[other] == 0) ->
+			if
+			:: hand != NONE -> dissolve(hand)
+			:: else
+			fi;
+			if
+			:: other != NONE -> dissolve(other)
+			:: else
+			fi
+#endif
+		:: !(other != NONE && count[other] == 0) ->
+			if
+			:: hand != NONE -> depot_take_empty(other)
+			:: else -> find_empty()
+			fi;
+			if
+			:: hand == NONE -> hand = other
+			:: else
+			fi;
+			if
+			:: hand != NONE -> put_spare(WORDS, hand)
+			:: else
+			fi;
+			hand = filled
+		fi
+	fi
+#endif
+}
+
+inline find_empty()
+{
+	atomic { find(filled, false) }
+}
+
 inline give()
 {
 	/* arch_push */
 	do
 	:: begin();
-		seen = (shut -> CLOSED : word(id));
+		seen = (shut -> CLOSED : front[RETURNED + id]);
 		atomic {
 			if
 			:: aborted[t]
 			:: !aborted[t] && seen != VOID && seen != CLOSED && count_of(seen) < CAPACITY ->
 				slot(magazine_of(seen), count_of(seen)) = object;
-				word(id) = seen + 1;
+				front[RETURNED + id] = seen + 1;
 				state[object] = FREE;
 				done = true;
 				break
@@ -348,44 +494,15 @@ inline give()
 	if
 	:: done
 	:: else ->
-		take_word();
+		take_word(RETURNED);
 		if
 		:: was_closed -> atomic { in_slab[object] = true; state[object] = FREE }
 		:: else ->
-			if
-			:: hand != NONE && count[hand] < CAPACITY
-			:: else ->
-				take_spare();
-				if
-				:: other != NONE && count[other] == 0 ->
-					if
-					:: hand != NONE -> put_spare(hand)
-					:: else
-					fi;
-					hand = other
-				:: else ->
-					atomic {
-						if
-						:: hand != NONE && other != NONE -> waits[other] = true; other = NONE
-						:: else
-						fi;
-						find(filled, false)
-					}
-					if
-					:: hand == NONE -> hand = other
-					:: else
-					fi;
-					if
-					:: hand != NONE -> put_spare(hand)
-					:: else
-					fi;
-					hand = filled
-				fi
-			fi;
+			room_to_free();
 			if
 			:: hand != NONE ->
 				d_step { slot(hand, count[hand]) = object; count[hand]++; state[object] = FREE }
-				install(hand)
+				install(RETURNED, hand)
 			:: else -> atomic { in_slab[object] = true; state[object] = FREE }
 			fi
 		fi
@@ -424,37 +541,70 @@ proctype thread(byte t)
 	finished++
 }
 
+/* All sections that are under way start again. */
+inline fence()
+{
+	d_step {
+		i = 0;
+		do
+		:: i < THREADS -> aborted[i] = true; i++
+		:: else -> break
+		od;
+		i = 0
+	}
+}
+
+/* empty_words, of one pair of rows. */
+inline empty_words(row)
+{
+	seen = front[row + v];
+	if
+	:: seen != VOID ->
+		d_step { count[magazine_of(seen)] = count_of(seen) }
+		front[row + v] = VOID;
+		depot_put(magazine_of(seen))
+	:: else
+	fi;
+	seen = front[spare_of(row) + v];
+	if
+	:: seen != NONE -> front[spare_of(row) + v] = NONE; depot_put(seen)
+	:: else
+	fi;
+	seen = 0
+}
+
 proctype drainer()
 {
-	byte round = 0, v = 0, seen = 0, i = 0;
+	byte round = 0, v = 0, end = 0, seen = 0, i = 0;
 
 	do
 	:: round < DRAINS && v < VCPUS ->
-		closed[v] = true;
-#ifndef PLANT_NO_FENCE
-		d_step {
-			i = 0;
-			do
-			:: i < THREADS -> aborted[i] = true; i++
-			:: else -> break
-			od;
-			i = 0
-		}
+		/* close_areas */
+		end = v;
+		do
+		:: end < VCPUS && end < v + TOGETHER ->
+			closed[end] = true;
+#ifdef PLANT_FENCE
+			if
+			:: end == v -> fence()
+			:: else
+			fi;
 #endif
-		seen = word(v);
-		if
-		:: seen != VOID ->
-			d_step { count[magazine_of(seen)] = count_of(seen) }
-			word(v) = VOID;
-			depot_put(magazine_of(seen))
-		:: else
-		fi;
-		seen = spare(v);
-		if
-		:: seen != NONE -> spare(v) = NONE; depot_put(seen)
-		:: else
-		fi;
-		d_step { seen = 0; closed[v] = false; v++ }
+			end++
+		:: else -> break
+		od;
+#if !defined(PLANT_NO_FENCE) && !defined(PLANT_FENCE)
+		fence();
+#endif
+		do
+		:: v < end ->
+			empty_words(WORDS);
+#if RETURNS
+			empty_words(RETURNED);
+#endif
+			d_step { closed[v] = false; v++ }
+		:: else -> break
+		od
 	:: round < DRAINS && v == VCPUS -> v = 0; round++
 	:: else -> break
 	od;
@@ -470,9 +620,20 @@ init
 		in_slab[0] = false;
 		state[0] = USED;
 		for (i : 0 .. VCPUS - 1) {
-			word(i) = VOID;
-			spare(i) = NONE
+			front[WORDS + i] = VOID;
+			front[SPARES + i] = NONE;
+			front[RETURNED + i] = VOID;
+			front[spare_of(RETURNED) + i] = NONE
 		}
+#if RETURNS
+		/* It has freed as much as it has allocated: one magazine is empty, one full, and one has waited. */
+		waits[0] = false; waits[1] = false; waits[2] = false;
+		front[SPARES] = 0;
+		in_slab[1] = false; slot(1, 0) = 1; count[1] = 1;
+		front[RETURNED] = top_of(1, 1);
+		in_slab[2] = false; slot(2, 0) = 2; count[2] = 1;
+		front[spare_of(RETURNED)] = 2;
+#endif
 		i = 0;
 		do
 		:: i < THREADS -> run thread(i); i++
@@ -485,12 +646,12 @@ init
 		/* Each magazine is in one place, */
 		for (m : 0 .. MAGAZINES - 1) {
 			places = (waits[m] -> 1 : 0);
-			for (i : 0 .. VCPUS - 1) {
-				places = places + (spare(i) == m -> 1 : 0);
+			for (i : 0 .. ROWS * VCPUS - 1) {
 				if
-				:: word(i) != VOID && magazine_of(word(i)) == m ->
+				:: i / VCPUS % 2 == 1 -> places = places + (front[i] == m -> 1 : 0)
+				:: i / VCPUS % 2 == 0 && front[i] != VOID && magazine_of(front[i]) == m ->
 					places++;
-					count[m] = count_of(word(i))
+					count[m] = count_of(front[i])
 				:: else
 				fi
 			}

@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model of a cache's slabs, for spin: freeing against refilling against shrinking, and against allocations
- * that wait for nobody.  It mirrors src/slab/slab.c: lock_cache, try_lock_cache, adopt_made, slab_alloc_batch,
- * lock_slab_with_free_object, take_and_unlock, make_constructed_slab, slab_try_alloc, push_made, lock_slab,
- * unlock_slab, settle, retire, slab_cache_shrink, release_slabs.
+ * A model of a cache's slabs, for spin: freeing against refilling against shrinking, against pages that go back
+ * while their slab stays, and against allocations that wait for nobody.  It mirrors src/slab/slab.c: lock_cache,
+ * try_lock_cache, adopt_made, slab_alloc_batch, lock_slab_with_free_object, take_and_unlock,
+ * make_constructed_slab, slab_try_alloc, push_made, slab_free_batch, free_objects, lock_slab, unlock_slab, settle,
+ * leave, slab_cache_shrink, keep_spares, take_empty, release_slabs, gather, hollow_walk.
  *
  * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump.  They and in_use
  * change with the slab's own lock, in steps, since only that lock makes them one; `place` is what bin and flags
- * say, and changes with the cache's lock.  Objects are freed one at a time.
+ * say, and changes with the cache's lock.  A slab that has untouched objects of another vCPU's may be passed over,
+ * and so may any here.
  *
  *   THREADS (2)  CALLS of each (3)  SLABS that memory suffices for (2)  OBJECTS of each (3)
- *   CONSTRUCT  1: slabs are made without the lock (1)
+ *   CONSTRUCT  1: slabs are made without the lock (1)  BATCH  objects that are freed at once, 1 or 2 (1)
+ *   SPARES  empty slabs that may be kept besides one (0)  HOME  1: slabs are passed over (0)
+ *   HOLLOW  1: pages without an object go back, of one slab after the other (0)
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_PUSH_LATE   slab_try_alloc hands its object out before the slab is on the stack `made`
  *   PLANT_NO_ADOPT    whoever frees takes the cache's lock without taking over what is on that stack
- *   PLANT_KEPT        slab_cache_shrink gives the kept empty slab back, and keeps it
+ *   PLANT_KEPT        take_empty gives a kept empty slab back, and keeps it
  *   PLANT_RELEASE     slab_free_batch takes the lock to count only after it has given a slab back
  *   PLANT_NO_LOCK     frees do not take the slab's lock
  *   PLANT_EARLY       frees give up the slab's lock before they take the cache's
  *   PLANT_UNSETTLED   frees leave a slab that was full where it was
  *   PLANT_WAIT        with the cache's lock an allocation waits for a slab's
+ * and with BATCH, HOME or HOLLOW:
+ *   PLANT_ORDER       with the cache's lock a batch of frees waits for a slab's
+ *   PLANT_REFUSED     an allocation that can make no slab does not look again at those that it has passed over
+ *   PLANT_UNLOCKED    hollow_walk gives pages back when it has given up their slab's lock
+ *   PLANT_LAST        hollow_walk goes on from a slab that it has unlocked
  *
- * Checked: no object is handed out twice or out of a slab that was given back; the count of slabs is right
+ * Checked: no object is handed out twice or out of a slab that was given back, and no page goes back that has one;
+ * an allocation is refused only if no slab has an object for it; the count of slabs is right
  * whenever the cache's lock is free; nobody waits for ever; in the end every slab is in a list, kept, full, or
  * given back, as its marks say, and the count of objects is right.
  */
@@ -42,6 +52,19 @@
 #define CONSTRUCT 1
 #endif
 
+#ifndef BATCH
+#define BATCH 1
+#endif
+#ifndef SPARES
+#define SPARES 0
+#endif
+#ifndef HOME
+#define HOME 0
+#endif
+#ifndef HOLLOW
+#define HOLLOW 0
+#endif
+
 #define NONE	255
 
 mtype = { GONE, MAKING, MADE, PARTIAL, FULL, EMPTY, KEPT, SURPLUS };	/* where a slab is */
@@ -50,9 +73,13 @@ mtype = { FREE, GOING, USED };					/* what an object is to the program */
 mtype place[SLABS] = GONE;
 byte marks[SLABS];			/* bit i: object i is allocated */
 byte in_use[SLABS];
+byte owner[SLABS];			/* of a surplus slab: the thread that gives it back, and 1 */
 mtype state[SLABS * OBJECTS] = FREE;
 byte made = NONE, after[SLABS] = NONE;	/* the stack */
-byte kept = NONE, slabs, allocated, finished;
+byte kept, spares, slabs, allocated, finished;
+#if HOLLOW
+bool walking;				/* one thread at a time */
+#endif
 bool locked;				/* the cache */
 bool busy[SLABS];			/* a slab's own lock */
 
@@ -156,8 +183,22 @@ inline hand_out(o)
 	atomic { assert(state[o] == FREE && place[o / OBJECTS] != GONE); state[o] = USED }
 }
 
-/* Locks what it finds; a slab in which somebody is freeing is passed over. */
-inline lock_slab_with_free_object(s)
+/* One that is kept; NONE if there is none.  With the cache's lock. */
+inline take_kept(s)
+{
+	s = 0;
+	do
+	:: s < SLABS && place[s] != KEPT -> s++
+	:: else -> break
+	od;
+	if
+	:: s == SLABS -> assert(kept == 0); s = NONE
+	:: else -> kept--
+	fi
+}
+
+/* Locks what it finds; a slab in which somebody is freeing is passed over, and so may be one of another vCPU. */
+inline lock_slab_with_free_object(s, anyone)
 {
 	atomic {
 		s = 0;
@@ -167,12 +208,17 @@ inline lock_slab_with_free_object(s)
 #else
 		:: s < SLABS && (place[s] != PARTIAL || busy[s]) -> s++
 #endif
-		:: else -> break
+#if HOME
+		:: s < SLABS && !(anyone) -> s++
+#endif
+		:: s == SLABS -> break
+		:: s < SLABS && place[s] == PARTIAL && !busy[s] -> break
+#ifdef PLANT_WAIT
+		:: s < SLABS && place[s] == PARTIAL && busy[s] -> break
+#endif
 		od;
 		if
-		:: s == SLABS ->
-			s = kept;
-			kept = NONE
+		:: s == SLABS -> take_kept(s)
 		:: else
 		fi;
 #ifndef PLANT_WAIT
@@ -190,14 +236,29 @@ inline lock_slab_with_free_object(s)
 #endif
 }
 
+/* With the lock: there is nothing to be had, but what others may be freeing. */
+inline refused()
+{
+	d_step {
+		assert(kept == 0);
+		i = 0;
+		do
+		:: i < SLABS -> assert(place[i] != PARTIAL || !alone); i++
+		:: else -> break
+		od;
+		i = 0
+	}
+}
+
 /* Up to two objects, as a refill takes a batch. */
 inline alloc_batch()
 {
+	alone = finished == THREADS - 1;
 	lock();
 	first = NONE; taken = 0;
 	do
 	:: taken < 2 ->
-		lock_slab_with_free_object(s);
+		lock_slab_with_free_object(s, false);
 		if
 		:: s == NONE ->
 #if CONSTRUCT
@@ -212,7 +273,19 @@ inline alloc_batch()
 			make_slab(s);
 #endif
 			if
-			:: s == NONE -> break
+			:: s == NONE ->
+#ifndef PLANT_REFUSED
+				lock_slab_with_free_object(s, true);
+#endif
+				if
+				:: s == NONE ->
+					if
+					:: taken == 0 -> refused()
+					:: else
+					fi;
+					break
+				:: else
+				fi
 			:: else -> atomic { slabs++; busy[s] = true }
 			fi
 		:: else
@@ -259,7 +332,7 @@ inline try_alloc()
 	if
 	:: atomic { !locked -> locked = true }
 		adopt_made();
-		lock_slab_with_free_object(s);
+		lock_slab_with_free_object(s, true);
 		if
 		:: s != NONE -> take_and_unlock(s)
 		:: else
@@ -295,25 +368,72 @@ out:	if
 
 inline give_back(s)
 {
-	atomic { assert(place[s] == SURPLUS && in_use[s] == 0); place[s] = GONE }
+	atomic { assert(place[s] == SURPLUS && in_use[s] == 0); place[s] = GONE; owner[s] = 0 }
 }
 
-/* `object`, of whatever slab: the program has it, so that the slab stays. */
-inline give()
+/* release_slabs: all that this thread has taken out of the cache. */
+inline release()
 {
-	s = object / OBJECTS;
-#ifndef PLANT_NO_LOCK
-	atomic { !busy[s] -> busy[s] = true }
-#endif
+	s = 0;
+	do
+	:: s < SLABS && owner[s] == t + 1 -> give_back(s); s++
+	:: s < SLABS && owner[s] != t + 1 -> s++
+	:: else -> break
+	od;
+	s = NONE
+}
+
+/* An object that the program has, of whatever slab, which therefore stays; or NONE. */
+inline choose(object)
+{
 	atomic {
-		i = object % OBJECTS;
-		assert(is_marked(s, i));
-		assert(place[s] == PARTIAL || place[s] == FULL || place[s] == MADE || place[s] == EMPTY);
-		used = marks[s] - (1 << i);
-		i = 0
+		object = 0;
+		do
+#if BATCH > 1
+		:: object < SLABS * OBJECTS -> object++
+#else
+		:: object < SLABS * OBJECTS && state[object] != USED -> object++
+#endif
+		:: object < SLABS * OBJECTS && state[object] == USED -> break
+		:: object == SLABS * OBJECTS -> break
+		od;
+		if
+		:: object == SLABS * OBJECTS -> object = NONE
+		:: else -> state[object] = GOING
+		fi
 	}
-	atomic { marks[s] = used; used = in_use[s]; state[object] = FREE }
-	atomic { in_use[s] = used - 1; used = 0 }
+}
+
+/* lock_slab: a slab's lock before its cache's, and with the cache's it is only tried. */
+inline lock_slab(s)
+{
+	if
+	:: !has_cache
+	:: has_cache ->
+#ifdef PLANT_ORDER
+		atomic { !busy[s] -> busy[s] = true }
+#else
+		atomic {
+			if
+			:: !busy[s] -> busy[s] = true; held = true
+			:: else -> held = false
+			fi
+		}
+		if
+		:: !held -> unlock(); has_cache = false
+		:: else
+		fi;
+		held = false
+#endif
+	fi;
+	if
+	:: !has_cache -> atomic { !busy[s] -> busy[s] = true }
+	:: else
+	fi
+}
+
+inline unlock_slab(s)
+{
 	if
 #ifdef PLANT_UNSETTLED
 	:: in_use[s] == 0 ->
@@ -323,68 +443,214 @@ inline give()
 #ifdef PLANT_EARLY
 		busy[s] = false;
 #endif
+		if
+		:: !has_cache ->
 #ifdef PLANT_NO_ADOPT
-		atomic { !locked -> locked = true }
+			atomic { !locked -> locked = true }
 #else
-		lock();
+			lock();
 #endif
+			has_cache = true
+		:: else
+		fi;
 		atomic {
 			assert(place[s] != GONE && place[s] != KEPT && place[s] != MADE);
 			settle(s, in_use[s]);
 			busy[s] = false;
 			if
-			:: in_use[s] > 0 -> s = NONE
-			:: in_use[s] == 0 && kept == NONE -> place[s] = KEPT; kept = s; s = NONE
-			:: else -> place[s] = SURPLUS
-#ifndef PLANT_RELEASE
-				; slabs--
+			:: in_use[s] > 0
+			:: in_use[s] == 0 && kept <= spares -> place[s] = KEPT; kept++
+			:: else ->
+				place[s] = SURPLUS;
+				owner[s] = t + 1;
+#ifdef PLANT_RELEASE
+				uncounted++
+#else
+				slabs--
 #endif
 			fi
 		}
-#ifdef PLANT_RELEASE
-		locked = false;
-		if
-		:: s != NONE -> give_back(s); lock(); slabs--; unlock()
-		:: else
-		fi
-#else
-		unlock();
-		if
-		:: s != NONE -> give_back(s)
-		:: else
-		fi
-#endif
 	:: else -> busy[s] = false
+	fi
+}
+
+/* What is to be freed is known before the first lock is taken. */
+inline give()
+{
+	choose(object);
+#if BATCH > 1
+	if
+	:: object != NONE -> choose(first)
+	:: else
 	fi;
-	allocated--
+#endif
+	do
+	:: object != NONE ->
+		taken++;
+		s = object / OBJECTS;
+#ifndef PLANT_NO_LOCK
+		lock_slab(s);
+#endif
+		atomic {
+			i = object % OBJECTS;
+			assert(is_marked(s, i));
+			assert(place[s] == PARTIAL || place[s] == FULL || place[s] == MADE || place[s] == EMPTY);
+			used = marks[s] - (1 << i);
+			i = 0
+		}
+		atomic { marks[s] = used; used = in_use[s]; state[object] = FREE }
+		atomic { in_use[s] = used - 1; used = 0; object = first; first = NONE }
+		unlock_slab(s)
+	:: else -> break
+	od;
+	allocated = allocated - taken;
+	if
+	:: has_cache ->
+#ifdef PLANT_RELEASE
+		locked = false
+#else
+		unlock()
+#endif
+	:: else
+	fi;
+	has_cache = false;
+	release();
+#ifdef PLANT_RELEASE
+	if
+	:: uncounted > 0 -> lock(); slabs = slabs - uncounted; uncounted = 0; unlock()
+	:: else
+	fi
+#endif
+}
+
+/* take_empty: those that are kept, down to `keep`, and `most` of them.  With the lock, which it gives up. */
+inline unlock_and_release(keep, most)
+{
+	atomic {
+		taken = 0;
+		do
+		:: kept > keep && taken < most ->
+			take_kept(s);
+			assert(!busy[s]);
+			slabs--;
+			place[s] = SURPLUS;
+			owner[s] = t + 1;
+			taken++
+#ifdef PLANT_KEPT
+			; kept++; break
+#endif
+		:: else -> break
+		od
+	}
+	unlock();
+	release()
 }
 
 inline shrink()
 {
 	lock();
-	atomic {
-		s = kept;
-		if
-		:: s != NONE ->
-			assert(!busy[s]);
-#ifndef PLANT_KEPT
-			kept = NONE;
-#endif
-			slabs--;
-			place[s] = SURPLUS
-		:: else
-		fi
-	}
-	unlock();
+	unlock_and_release(0, SLABS)
+}
+
+#if SPARES
+/* slab_cache_keep, or slab_cache_let_go. */
+inline keep_spares()
+{
 	if
-	:: s != NONE -> give_back(s)
+	:: atomic { spares = SPARES; taken = SLABS }
+	:: atomic { spares = 0; taken = SLABS }
+	:: atomic { spares = 0; taken = 1 }
+	fi;
+	if
+	:: kept > spares + 1 ->
+		first = taken;
+		lock();
+		unlock_and_release(spares + 1, first);
+		first = NONE
 	:: else
 	fi
 }
+#endif
+
+#if HOLLOW
+inline pages_go(s)
+{
+	atomic {
+		i = 0;
+		do
+		:: i < OBJECTS -> assert(is_marked(s, i) || state[s * OBJECTS + i] == FREE); i++
+		:: else -> break
+		od;
+		i = 0
+	}
+	/* What is not marked goes; in between nobody may have been given it. */
+	used = marks[s];
+	atomic {
+		do
+		:: i < OBJECTS ->
+			assert((used & (1 << i)) || state[s * OBJECTS + i] == FREE);
+			i++
+		:: else -> break
+		od;
+		i = 0; used = 0
+	}
+}
+
+/* gather: so many of the next slabs on the list.  `first` is the last one that was walked to, which stays locked. */
+inline hollow_walk()
+{
+	first = NONE;
+	do
+	:: lock();
+		atomic {
+			/* By the links, so that the last one must be where it was. */
+			assert(first == NONE || place[first] == PARTIAL);
+			s = (first == NONE -> 0 : first + 1);
+			do
+			:: s < SLABS && (place[s] != PARTIAL || busy[s]) -> s++
+			:: s < SLABS && place[s] == PARTIAL && !busy[s] -> s++	/* no such pages */
+			:: s < SLABS && place[s] == PARTIAL && !busy[s] -> busy[s] = true; break
+			:: s == SLABS -> s = NONE; break
+			od;
+#ifndef PLANT_LAST
+			if
+			:: first != NONE -> busy[first] = false
+			:: else
+			fi;
+#endif
+			first = s
+		}
+		unlock();
+		if
+		:: first == NONE -> break
+		:: else
+		fi;
+#ifdef PLANT_UNLOCKED
+		busy[first] = false;
+		pages_go(first);
+		break
+#endif
+		pages_go(first);
+#ifdef PLANT_LAST
+		busy[first] = false
+#endif
+		if
+		:: skip
+		:: busy[first] = false; break	/* enough */
+		fi
+	od;
+	first = NONE
+}
+#endif
 
 active [THREADS] proctype thread()
 {
-	byte calls = 0, s = NONE, object = NONE, first = NONE, taken = 0, i = 0, n = 0, m = NONE, next = NONE, used = 0;
+	byte calls = 0, t = _pid, s = NONE, object = NONE, first = NONE, taken = 0;
+	byte i = 0, n = 0, m = NONE, next = NONE, used = 0;
+	bool alone = false, has_cache = false, held = false;
+#ifdef PLANT_RELEASE
+	byte uncounted = 0;
+#endif
 
 	do
 	:: calls < CALLS ->
@@ -392,23 +658,16 @@ active [THREADS] proctype thread()
 		if
 		:: alloc_batch()
 		:: try_alloc()
-		:: atomic {
-			/* An object that any thread has allocated. */
-			object = 0;
-			do
-			:: object < SLABS * OBJECTS && state[object] != USED -> object++
-			:: else -> break
-			od;
-			if
-			:: object == SLABS * OBJECTS -> object = NONE
-			:: else -> state[object] = GOING
-			fi
-			}
-			if
-			:: object != NONE -> give()
-			:: else
-			fi
+		:: give()
 		:: shrink()
+#if SPARES
+		:: keep_spares()
+#endif
+#if HOLLOW
+		:: atomic { !walking -> walking = true }
+			hollow_walk();
+			walking = false
+#endif
 		fi;
 		atomic { s = NONE; object = NONE; first = NONE; taken = 0; next = NONE }
 	:: else -> break
@@ -417,10 +676,11 @@ active [THREADS] proctype thread()
 		finished++;
 		if
 		:: finished == THREADS ->
+			next = 0;
 			for (i : 0 .. SLABS - 1) {
+				next = next + (place[i] == KEPT -> 1 : 0);
 				assert(place[i] != MAKING && place[i] != SURPLUS && place[i] != EMPTY && !busy[i]);
 				assert((place[i] == FULL) == (in_use[i] == OBJECTS));
-				assert((place[i] == KEPT) == (kept == i));
 				n = 0;
 				for (m : 0 .. OBJECTS - 1) {
 					n = n + (state[i * OBJECTS + m] == USED -> 1 : 0);
@@ -429,7 +689,7 @@ active [THREADS] proctype thread()
 				assert(place[i] != GONE || n == 0);
 				allocated = allocated - n
 			}
-			assert(allocated == 0)
+			assert(allocated == 0 && next == kept)
 		:: else
 		fi
 	}
