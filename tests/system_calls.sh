@@ -54,14 +54,27 @@ done <"$folder/borrowed"
 # ---- what os.c can call -----------------------------------------------------------------------------------------
 undefined "$objects/os/os.c.o" | comm -12 - "$folder/libc" |
 	grep -vxE '__errno_location|getauxval|environ|syscall|strtoul|__isoc23_strtoul|mem[a-z]*|str[a-z]*' |
-	sed -e 's/^sigaction$/rt_sigaction/' -e 's/^sched_getcpu$/getcpu/' -e 's/^__open_2$/open/' |
+	sed 's/^__open_2$/open/' >"$folder/functions"
+grep -rhoE '\bSYS_[a-z_0-9]+' "$source/src" | sed 's/^SYS_//' | sort -u >"$folder/numbers"
+sed -e 's/^sigaction$/rt_sigaction/' -e 's/^sched_getcpu$/getcpu/' "$folder/functions" |
 	expect_listed "src/os/os.c" || failed=1
-grep -rhoE '\bSYS_[a-z_0-9]+' "$source/src" | sed 's/^SYS_//' | sort -u | expect_listed "src" || failed=1
+expect_listed "src" <"$folder/numbers" || failed=1
 others=$(grep -rlE '"syscall\\n"|SYS_[a-z]' "$source/src" | grep -vE '/src/os/os\.c$|/src/arch/x86_64\.h$' || true)
 [ -z "$others" ] || {
 	echo "these enter the kernel by themselves: $others"
 	failed=1
 }
+
+# ---- what tests/faults can make fail: all of it, but what never does --------------------------------------------
+{
+	sed -n '/^set(wrapped/,/)/p' "$source/tests/faults/CMakeLists.txt" | tr -s '() \t' '\n'
+	grep -oE '\bSYS_[a-z_0-9]+' "$source/tests/faults/floor.c" | sed 's/^SYS_//'
+	printf '%s\n' getpid gettid sched_yield rt_sigprocmask
+} | sort -u >"$folder/failing"
+while read -r name; do
+	echo "tests/faults does not know of $name"
+	failed=1
+done < <(sort -u "$folder/functions" "$folder/numbers" | comm -23 - "$folder/failing")
 
 # ---- what a run calls -------------------------------------------------------------------------------------------
 # Programs, threads, forks and the tests' watchdogs need these, with or without the library.

@@ -5,6 +5,8 @@
  *   allocate once       the k-th call alone fails, for k = 1, 2, ... until the work makes no more calls
  *   allocate row COUNT  the k-th and the COUNT - 1 after it
  *   allocate start      the same from the first call of the process on: the library may not even start
+ *   allocate full       all calls fail while the heap is full: a refusal costs nothing, however many there
+ * are allocate classes    all calls fail, and metadata is used up, when size classes are first needed
  *
  * Whatever fails, an allocation gives a whole object or NULL with ENOMEM; what is allocated stays as it was,
  * and can be freed; and when the system gives memory again, all work succeeds.  After that nothing is in use
@@ -14,6 +16,7 @@
 
 #include <cpuslab/cache.h>
 
+#include <limits.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -163,13 +166,16 @@ static void come_and_go(void)
 	}
 }
 
-/* A vector, into pages that are kept behind it.  Returns how many there were at most. */
+/*
+ * A vector, into pages that are kept behind it, and so far that these need more tables of the page room's.
+ * Returns how many there were at most.
+ */
 static unsigned long grow_vector(void)
 {
 	struct block vector = {NULL, 0};
 	unsigned long kept = 0;
 
-	for (size_t size = 40 * KIB; size < MIB; size += size / 16) {
+	for (size_t size = 40 * KIB; size < 12 * MIB; size += size / 16) {
 		struct faults_reached reached;
 		errno = 0;
 		unsigned char *longer = realloc(vector.memory, size);
@@ -361,13 +367,14 @@ static void work(void)
 struct usage {
 	size_t used;
 	long mapped;
+	unsigned long pages;
 };
 
 static struct usage settle(void)
 {
 	malloc_trim(0);
 	struct mallinfo2 info = mallinfo2();
-	return (struct usage){info.uordblks + info.hblkhd, faults_mapped()};
+	return (struct usage){info.uordblks + info.hblkhd, faults_mapped(), faults_heap_pages()};
 }
 
 /* In a process of its own: work in which calls fail, and then work in which none does. */
@@ -388,12 +395,14 @@ static void case_of(unsigned long k, unsigned long count, const struct usage *be
 	work();
 	struct usage after = settle();
 	if (getenv("CPUSLAB_TEST_VERBOSE"))
-		dprintf(1, "k %lu: %lu calls\n", k, faults_calls());
+		dprintf(1, "k %lu: %lu calls, %zu bytes of metadata\n", k, faults_calls(), faults_metadata());
 	if (!before)
 		return;
 	CHECK(after.used == before->used, "%zu bytes were in use, and %zu are now", before->used, after.used);
 	CHECK(after.mapped <= before->mapped, "%ld bytes were mapped, and %ld are now", before->mapped,
 	      after.mapped);
+	CHECK(after.pages <= before->pages, "%lu pages were in use, and %lu are now", before->pages,
+	      after.pages);
 }
 
 static struct shared_result {
@@ -419,13 +428,15 @@ static void run_case(unsigned long k, unsigned long count, const struct usage *b
 /* How much address space work takes varies with where its threads ran: the most of a few. */
 static struct usage usage_without_faults(void)
 {
-	struct usage most = {0, 0};
+	struct usage most = {0, 0, 0};
 
 	for (int i = 0; i < 3; i++) {
 		run_case(1, 0, NULL);
 		most.used = result->usage.used;
 		if (result->usage.mapped > most.mapped)
 			most.mapped = result->usage.mapped;
+		if (result->usage.pages > most.pages)
+			most.pages = result->usage.pages;
 	}
 	return most;
 }
@@ -494,12 +505,172 @@ static unsigned long sweep_start(unsigned long count)
 	return k;
 }
 
+/* What was in use at first, by other libraries, is: no more. */
+static void expect_usage(const struct usage *before)
+{
+	struct usage after = settle();
+
+	CHECK(after.used == before->used && after.pages <= before->pages,
+	      "%zu bytes and %lu pages were in use, and %zu and %lu are now", before->used, before->pages,
+	      after.used, after.pages);
+}
+
+/* ---- a heap that is full ----------------------------------------------------------------------------- */
+
+static void ask_in_vain(void)
+{
+	static const size_t sizes[] = {100, 1000, 3000, 30000, 300 * KIB};
+
+	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		errno = 0;
+		void *object = malloc(sizes[i]);
+		if (!object)
+			expect_refusal("an object", sizes[i]);
+		free(object);
+	}
+}
+
+static void refuse_often(void)
+{
+	struct link {
+		struct link *next;
+	} *links = NULL, *link;
+
+	/* With some memory that it can do with. */
+	free(malloc(1));
+	const struct usage before = settle();
+
+	faults_plan(1, ULONG_MAX);
+	/* Metadata is left when the heap is full: each class is asked in vain but once. */
+	for (size_t size = 64 * KIB; size >= 1 * KIB; size /= 2)
+		for (errno = 0; (link = malloc(size)); links = link)
+			link->next = links;
+	CHECK(links);
+	ask_in_vain();
+	size_t metadata = faults_metadata();
+	unsigned long calls = faults_calls();
+
+	for (unsigned i = 0; i < 1000; i++)
+		ask_in_vain();
+	unsigned long refused = faults_calls() - calls;
+
+	/* A few magazines of another capacity, as so many misses earn it. */
+	CHECK(faults_metadata() < metadata + 8 * KIB, "refusals took %zu bytes of metadata",
+	      faults_metadata() - metadata);
+	CHECK(refused > 1000, "%lu calls were refused", refused);
+	while ((link = links)) {
+		links = link->next;
+		free(link);
+	}
+	faults_plan(0, 0);
+	strict = true;
+	work();
+	expect_usage(&before);
+	printf("%s: %lu calls refused\n", check_mode(), refused);
+}
+
+/* ---- classes that cannot be made --------------------------------------------------------------------- */
+
+enum { CACHES = 2000 };
+static struct cpuslab_cache *caches[CACHES];
+
+/* By caches that nobody uses, until there is none left for another; returns how many. */
+static unsigned use_metadata_up(void)
+{
+	unsigned count = 0;
+	struct cpuslab_cache_args args = {.name = "full", .size = 500};
+
+	/* Each with a memory of its own. */
+	for (args.constructor = construct; count < CACHES; count++)
+		if (!(caches[count] = cpuslab_cache_create(&args)))
+			break;
+	CHECK(count < CACHES && errno == ENOMEM);
+	return count;
+}
+
+/* One size of each class, and more: each refused by every function, or served. */
+static unsigned ask_for_classes(unsigned char *small)
+{
+	unsigned refused = 0;
+
+	for (size_t size = 16; size < 200 * KIB; size += size / 16 + 1) {
+		struct block resized = {NULL, size};
+		void *objects[4];
+
+		for (unsigned way = 0; way < 4; way++) {
+			errno = 0;
+			objects[way] = way == 0   ? malloc(size)
+				       : way == 1 ? calloc(size, 1)
+				       : way == 2 ? aligned_alloc(32, size)
+						  : cpuslab_aligned_alloc_nowait(1, size);
+			if (!objects[way])
+				expect_refusal("an object of a new class", size);
+			refused += !objects[way];
+		}
+		errno = 0;
+		resized.memory = realloc(small, size);
+		if (resized.memory) {
+			CHECK_STAMP(resized.memory, 16, 5);
+			small = resized.memory;
+		} else {
+			expect_refusal("realloc", size);
+			CHECK_STAMP(small, 16, 5);
+		}
+		for (unsigned way = 0; way < 4; way++)
+			free(objects[way]);
+	}
+	free(small);
+	return refused;
+}
+
+static unsigned char *stamped_block(void)
+{
+	unsigned char *small = malloc(16);
+
+	CHECK(small);
+	check_stamp(small, 16, 5);
+	return small;
+}
+
+static void refuse_classes(void)
+{
+	const struct usage before = settle();
+	struct faults_reached first, last;
+	unsigned char *small = stamped_block();
+
+	faults_plan(1, ULONG_MAX);
+	unsigned count = use_metadata_up();
+	faults_reached(&first);
+	unsigned refused = ask_for_classes(small);
+	faults_reached(&last);
+	faults_plan(0, 0);
+	/* Those that were there, or found a place yet, are few. */
+	CHECK(last.classes < first.classes + 10 && refused > 100, "%lu classes, then %lu; %u refusals",
+	      first.classes, last.classes, refused);
+	strict = true;
+	small = stamped_block();
+	CHECK(ask_for_classes(small) == 0);
+	faults_reached(&last);
+	CHECK(last.classes > first.classes + 20, "%lu classes, then %lu", first.classes, last.classes);
+	while (count--)
+		CHECK(cpuslab_cache_destroy(caches[count]) == 0);
+	work();
+	expect_usage(&before);
+	printf("%s: %u refusals\n", check_mode(), refused);
+}
+
 int main(int argc, char **argv)
 {
 	const char *variant = argc > 1 ? argv[1] : "";
 
 	if (strcmp(variant, "started") == 0)
 		return started();
+	bool full = strcmp(variant, "full") == 0;
+	if (full || strcmp(variant, "classes") == 0) {
+		check_watchdog(60);
+		(full ? refuse_often : refuse_classes)();
+		return 0;
+	}
 	result = mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(result != MAP_FAILED);
 	unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;

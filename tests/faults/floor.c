@@ -31,6 +31,7 @@
 
 #include "malloc/size_class.h"
 #include "page/headroom.h"
+#include "page/metadata.h"
 #include "page/page.h"
 
 #ifndef SYS_process_madvise
@@ -62,6 +63,19 @@ unsigned long faults_made(void)
 long faults_mapped(void)
 {
 	return __atomic_load_n(&mapped, __ATOMIC_SEQ_CST);
+}
+
+unsigned long faults_heap_pages(void)
+{
+	struct page_statistics statistics;
+
+	page_statistics(&statistics);
+	return statistics.used_pages;
+}
+
+size_t faults_metadata(void)
+{
+	return metadata_bytes();
 }
 
 void faults_reached(struct faults_reached *reached)

@@ -21,6 +21,10 @@ unsigned long faults_calls(void);
 unsigned long faults_made(void);
 /* Bytes of address space that the library has mapped, since the process began. */
 long faults_mapped(void);
+/* Pages of the heap that are neither free nor kept for anybody: of slabs, large runs, or lost. */
+unsigned long faults_heap_pages(void);
+/* Bytes of metadata that were ever in use. */
+size_t faults_metadata(void);
 
 /* What the library has done without its locks, of which a test of it all should have had some. */
 struct faults_reached {
