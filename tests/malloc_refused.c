@@ -3,14 +3,20 @@
  * malloc_refused: under a sandbox that refuses calls the library does all its work.  Each of rseq,
  * membarrier, madvise, process_madvise, mincore, mprotect and getrandom is refused alone, and all at once, by
  * a seccomp filter that is there before the program starts; and all but rseq by one that comes when the
- * library is at work already.
+ * library is at work already.  What the library is refused is counted here, lest it never asked: its madvise,
+ * mincore, mprotect and syscall are this program's.
  */
 #include "load.h"
 
+#include <cpuslab/cache.h>
+
+#include <dlfcn.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -30,6 +36,45 @@ static const long calls[CALLS] = {SYS_rseq,     SYS_membarrier, SYS_madvise,    
 static const char *const names[VARIANTS] = {"rseq",        "membarrier", "madvise",         "mincore",
 					    "mprotect",    "getrandom",  "process_madvise", "all",
 					    "all but rseq"};
+
+static unsigned long refused[CALLS];
+
+/* As libc's, but that it is counted what the system refuses. */
+long syscall(long number, ...)
+{
+	static long (*libc_syscall)(long, ...);
+	long argument[6];
+	va_list arguments;
+
+	va_start(arguments, number);
+	for (unsigned i = 0; i < 6; i++)
+		argument[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (!libc_syscall)
+		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	long result = libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+				   argument[5]);
+
+	for (unsigned call = 0; call < CALLS; call++)
+		if (calls[call] == number && result == -1 && errno == EPERM)
+			__atomic_fetch_add(&refused[call], 1, __ATOMIC_RELAXED);
+	return result;
+}
+
+int madvise(void *address, size_t bytes, int advice)
+{
+	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+int mincore(void *address, size_t bytes, unsigned char *present)
+{
+	return (int)syscall(SYS_mincore, address, bytes, present);
+}
+
+int mprotect(void *address, size_t bytes, int protection)
+{
+	return (int)syscall(SYS_mprotect, address, bytes, protection);
+}
 
 static bool refuses(unsigned variant, unsigned call)
 {
@@ -62,6 +107,28 @@ static void refuse(unsigned variant)
 	for (unsigned call = 0; call < CALLS; call++)
 		if (refuses(variant, call))
 			CHECK(syscall(calls[call], 0, 0, 0, 0, 0, 0) == -1 && errno == EPERM);
+	memset(refused, 0, sizeof refused);
+}
+
+/* Whether the library is sure to ask: without restartable sequences it has no fences but for locks. */
+static bool is_asked(unsigned variant, unsigned call)
+{
+	const char *options = getenv("CPUSLAB_OPTIONS");
+	bool slots = options && strstr(options, "vcpu:slot");
+
+	if (calls[call] == SYS_membarrier)
+		return !slots && variant != ALL && (variant >= CALLS || calls[variant] != SYS_rseq);
+	return calls[call] != SYS_rseq || !slots;
+}
+
+static void expect_refusals(unsigned variant)
+{
+	for (unsigned call = 0; call < CALLS; call++) {
+		if (getenv("CPUSLAB_TEST_VERBOSE"))
+			dprintf(1, "%s refused: %lu times %s\n", names[variant], refused[call], names[call]);
+		if (check_cpuslab() && refuses(variant, call) && is_asked(variant, call))
+			CHECK(refused[call] > 0, "%s: %s was never asked for", names[variant], names[call]);
+	}
 }
 
 static void *use_heap(void *unused)
@@ -77,15 +144,36 @@ static void *use_heap(void *unused)
 	return unused;
 }
 
+/* Links through free objects, which have a secret. */
+static void use_linked_cache(void)
+{
+	const struct cpuslab_cache_args args = {
+		.name = "refused", .size = 100, .engine = CPUSLAB_ENGINE_LINKED};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+	void *objects[100];
+
+	CHECK(cache);
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK((objects[i] = cpuslab_cache_alloc(cache)));
+		check_stamp(objects[i], 100, i);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK_STAMP(objects[i], 100, i);
+		cpuslab_cache_free(cache, objects[i]);
+	}
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
 /* More than the first step of the heap, and so much that it would grow by huge pages; several threads, and a
  * child, whatever of it is refused. */
-static void work(void)
+enum { BLOCKS = 8000 };
+
+static void work(unsigned count)
 {
-	enum { BLOCKS = 8000 };
 	static void *blocks[BLOCKS];
 	pthread_t threads[3];
 
-	for (unsigned i = 0; i < BLOCKS; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		blocks[i] = malloc(5000);
 		CHECK(blocks[i]);
 		check_stamp(blocks[i], 5000, i);
@@ -103,7 +191,7 @@ static void work(void)
 	CHECK(child >= 0);
 	if (child == 0) {
 		check_watchdog(60);
-		for (unsigned i = 0; i < BLOCKS; i++)
+		for (unsigned i = 0; i < count; i++)
 			free(blocks[i]);
 		use_heap(NULL);
 		_exit(0);
@@ -112,18 +200,22 @@ static void work(void)
 		check_join(threads[i]);
 	CHECK_EXITED(check_wait(child), 0);
 	malloc_trim(0);
-	for (unsigned i = 0; i < BLOCKS; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		CHECK_STAMP(blocks[i], 5000, i);
 		free(blocks[i]);
 	}
+	malloc_trim(0);
+	use_linked_cache();
 }
 
 static void late(void *unused)
 {
 	(void)unused;
-	work();
+	/* Of a smaller heap, so that there is something left to ask for. */
+	work(BLOCKS / 2);
 	refuse(ALL_BUT_RSEQ);
-	work();
+	work(BLOCKS);
+	expect_refusals(ALL_BUT_RSEQ);
 }
 
 /* What refuses mprotect comes when the program has been loaded, which needs it. */
@@ -147,7 +239,8 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		if (comes_late(variant_of(argv[1])))
 			refuse(variant_of(argv[1]));
-		work();
+		work(BLOCKS);
+		expect_refusals(variant_of(argv[1]));
 		return 0;
 	}
 	for (unsigned variant = 0; variant < ALL_BUT_RSEQ; variant++) {
