@@ -12,13 +12,13 @@ check magazine 0
 check magazine 0 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 check magazine 0 -DALONE=1 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 # shellcheck disable=SC2086
-check magazine 0 $returns
+check magazine 0 $returns -DDRAINS=0
 check_plants magazine 'NO_ABORT NO_FENCE FENCE TAKE INSTALL'
 # shellcheck disable=SC2086
 {
 	check_plants magazine SPARE $one_vcpu
 	check_plants magazine DISSOLVE -DALONE=1 $one_vcpu
-	check_plants magazine TRADE $returns
+	check_plants magazine TRADE $returns -DDRAINS=0
 }
 
 check depot 0
@@ -64,6 +64,8 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check magazine 0 -DCAPACITY=2 -DOBJECTS=3
 	check magazine 0 -DTOGETHER=1
 	check magazine 0 -DALONE=1
+	# shellcheck disable=SC2086
+	check magazine 0 $returns
 	# shellcheck disable=SC2086
 	check magazine 0 $returns -DCALLS=2 -DDRAINS=0
 	check depot 0 -DCALLS=4 -DMAGAZINES=3 -DOBJECTS=4
