@@ -241,6 +241,42 @@ static void objects_are_independent(void)
 	CHECK(squares / ROUNDS > variance / 2 && squares / ROUNDS < variance * 2);
 }
 
+/*
+ * No choice is far off for objects in a row: neither one of many, nor one whose factor takes every q-th of
+ * them to nearly the same place.  Five and a half standard deviations are more than chance has in these few.
+ */
+static void rows_are_independent(void)
+{
+	enum { ROW = 2000, CHANCES = 3000, LATTICES = 64 };
+	static const uint64_t steps[] = {64, 512, 960, 4096};
+	uint64_t random = 9;
+
+	for (unsigned s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
+		const double p = profile_probability(steps[s], 16 * steps[s]), mean = ROW * p;
+		const double deviation = sqrt(mean * (1 - p));
+		const uint64_t bound = (uint64_t)(p * 0x1p64);
+		double farthest = 0;
+
+		for (unsigned round = 0; round < CHANCES; round++) {
+			uint64_t step = round < LATTICES ? steps[s] * (round + 1) : 0;
+			const struct profile_choice choice = {
+				(step ? UINT64_MAX / step : check_random(&random)) | 1, check_random(&random),
+				ASKED};
+			double watched = 0;
+
+			for (uint64_t i = 0; i < ROW; i++)
+				watched += profile_watches(&choice, bound,
+							   (const void *)(0x7f0000000000ul + i * steps[s]));
+			if (fabs(watched - mean) > farthest)
+				farthest = fabs(watched - mean);
+		}
+		printf("%.0f of %u objects %lu apart are watched, and %.1f standard deviations more or less "
+		       "at most\n",
+		       mean, ROW, steps[s], farthest / deviation);
+		CHECK(farthest < 5.5 * deviation);
+	}
+}
+
 /* What is watched is not all that costs: so do frees of what lies beside it. */
 static void visits_are_bounded(void)
 {
@@ -276,6 +312,7 @@ int main(void)
 	totals_are_right();
 	each_choice_counts();
 	objects_are_independent();
+	rows_are_independent();
 	samples_are_bounded();
 	visits_are_bounded();
 	return 0;
