@@ -98,21 +98,24 @@ static double as_readers_do(double samples, double bytes)
 
 static void read_text(double *in_use, double *all)
 {
+	static struct profile_counts counts[PROFILE_SITES];
 	const struct profile_dump dump = {.sites = profile.tables->sites,
+					  .counts = counts,
 					  .site_count = PROFILE_SITES,
 					  .interval = profile.last_interval,
 					  .maps = "",
 					  .put = put};
 
 	*in_use = *all = 0;
+	for (unsigned i = 0; i < PROFILE_SITES; i++)
+		counts[i] = (struct profile_counts){dump.sites[i].allocated, dump.sites[i].freed};
 	profile_write_text(&dump);
 	for (const char *line = strchr(text, '\n'); line && line[1] != '\n'; line = strchr(line + 1, '\n')) {
-		double counts[4];
+		double told[4];
 
-		CHECK(sscanf(line, "%lf: %lf [%lf: %lf] @", &counts[0], &counts[1], &counts[2], &counts[3]) ==
-		      4);
-		*in_use += as_readers_do(counts[0], counts[1]);
-		*all += as_readers_do(counts[2], counts[3]);
+		CHECK(sscanf(line, "%lf: %lf [%lf: %lf] @", &told[0], &told[1], &told[2], &told[3]) == 4);
+		*in_use += as_readers_do(told[0], told[1]);
+		*all += as_readers_do(told[2], told[3]);
 	}
 }
 

@@ -47,7 +47,8 @@ struct sampled {
 	struct target *target;
 	struct profile_dump dump;
 	struct profile_site *sites;
-	uint64_t lost;
+	struct profile_counts *counts;
+	uint64_t lost, moved; /* samples: without room; that came or went while they were read */
 };
 
 static bool read_process(void *process, uint64_t address, void *buffer, size_t bytes)
@@ -143,6 +144,115 @@ static char *read_maps(pid_t pid, size_t *length)
 	return text;
 }
 
+/* The counts of the sites that there are, read twice. */
+struct reading {
+	size_t count;
+	size_t *numbers; /* of the sites */
+	struct profile_counts *first, *second;
+	struct target_piece *pieces;
+	uint64_t samples, lost;
+	uint64_t unknown; /* samples of other sites */
+};
+
+/* The stacks, and which sites there are. */
+static bool read_table(struct sampled *sampled, uint64_t tables, struct reading *reading)
+{
+	if (!target_read(sampled->target, tables, sampled->sites,
+			 sampled->dump.site_count * sizeof(*sampled->sites)))
+		return false;
+	reading->count = 0;
+	for (size_t i = 0; i < sampled->dump.site_count; i++)
+		if (sampled->sites[i].hash && sampled->sites[i].ready)
+			reading->numbers[reading->count++] = i;
+	return true;
+}
+
+/*
+ * Samples that came or went between the two times that each count was read, and those of sites that are not
+ * known yet.  Counts only grow: where nothing came or went, all were true at the moment in between.
+ */
+static bool read_counts(const struct sampled *sampled, uint64_t tables, struct reading *reading,
+			uint64_t *moved)
+{
+	const struct target_fields *at = &sampled->target->at;
+	struct target_piece *pieces = reading->pieces;
+	uint64_t known = 0;
+	size_t asked = 0;
+
+	for (unsigned time = 0; time < 2; time++) {
+		pieces[asked++] = (struct target_piece){at->profile.value + at->profile_samples.value,
+							&reading->samples, sizeof(reading->samples), false};
+		pieces[asked++] = (struct target_piece){at->profile.value + at->profile_lost.value,
+							&reading->lost, sizeof(reading->lost), false};
+		for (size_t i = 0; i < reading->count; i++)
+			pieces[asked++] =
+				(struct target_piece){tables + reading->numbers[i] * sizeof(*sampled->sites) +
+							      offsetof(struct profile_site, allocated),
+						      &(time ? reading->second : reading->first)[i],
+						      sizeof(*reading->first), false};
+	}
+	target_gather(sampled->target, pieces, asked);
+	*moved = 0;
+	for (size_t i = 0; i < asked; i++)
+		if (!pieces[i].read)
+			return false;
+	for (size_t i = 0; i < reading->count; i++) {
+		const struct profile_counts *first = &reading->first[i], *second = &reading->second[i];
+
+		*moved += second->allocated - first->allocated + second->freed - first->freed;
+		known += second->allocated;
+	}
+	reading->unknown =
+		reading->samples > reading->lost + known ? reading->samples - reading->lost - known : 0;
+	*moved += reading->unknown;
+	return true;
+}
+
+/* Keeps what was read, which is the best so far. */
+static void keep_counts(struct sampled *sampled, const struct reading *reading, uint64_t moved)
+{
+	memset(sampled->counts, 0, sampled->dump.site_count * sizeof(*sampled->counts));
+	for (size_t i = 0; i < reading->count; i++) {
+		struct profile_counts *counts = &sampled->counts[reading->numbers[i]];
+
+		*counts = reading->second[i];
+		/* The process may have counted on in the middle of these two. */
+		if (counts->freed > counts->allocated)
+			counts->freed = counts->allocated;
+	}
+	sampled->lost = reading->lost;
+	sampled->moved = moved;
+}
+
+/*
+ * The process runs on, and this one may lose its CPU at any time: what is freed here and allocated there
+ * meanwhile would count twice, or not at all.  So the counts, which are together in one system call or few,
+ * are read until nothing happens in between; of a process too busy for that, as nearly as it came.
+ */
+static bool settle_counts(struct sampled *sampled, uint64_t tables)
+{
+	enum { ATTEMPTS = 8 };
+	const size_t count = sampled->dump.site_count;
+	struct reading reading = {.numbers = calloc(count, sizeof(*reading.numbers)),
+				  .first = calloc(count, sizeof(*reading.first)),
+				  .second = calloc(count, sizeof(*reading.second)),
+				  .pieces = calloc(2 * count + 4, sizeof(*reading.pieces))};
+	bool read = reading.numbers && reading.first && reading.second && reading.pieces;
+	uint64_t moved = 1;
+
+	for (unsigned attempt = 0; read && moved && attempt < ATTEMPTS; attempt++) {
+		read = ((attempt && !reading.unknown) || read_table(sampled, tables, &reading)) &&
+		       read_counts(sampled, tables, &reading, &moved);
+		if (read && (!attempt || moved < sampled->moved))
+			keep_counts(sampled, &reading, moved);
+	}
+	free(reading.numbers);
+	free(reading.first);
+	free(reading.second);
+	free(reading.pieces);
+	return read;
+}
+
 static bool read_sites(struct sampled *sampled)
 {
 	const struct target *target = sampled->target;
@@ -159,11 +269,12 @@ static bool read_sites(struct sampled *sampled)
 	if (!read_member(target, &target->at.profile_tables, &tables) || !tables)
 		return false;
 	sampled->sites = calloc(count, sizeof(*sampled->sites));
-	if (!sampled->sites || !target_read(target, tables, sampled->sites, count * sizeof(*sampled->sites)))
-		return false;
-	(void)read_member(target, &target->at.profile_lost, &sampled->lost);
+	sampled->counts = calloc(count, sizeof(*sampled->counts));
 	sampled->dump.sites = sampled->sites;
+	sampled->dump.counts = sampled->counts;
 	sampled->dump.site_count = count;
+	if (!sampled->sites || !sampled->counts || !settle_counts(sampled, tables))
+		return false;
 	size_t maps_length;
 
 	sampled->dump.maps = read_maps(target->pid, &maps_length);
@@ -175,20 +286,21 @@ static bool read_sites(struct sampled *sampled)
 
 /* ---- for people ---------------------------------------------------------------------------------------- */
 
-static double value_of(const struct profile_site *site, bool total)
+/* Bytes that a site's samples stand for. */
+static double value_of(const struct sampled *sampled, size_t number, bool total)
 {
-	uint64_t samples = total                           ? site->allocated
-			   : site->allocated > site->freed ? site->allocated - site->freed
-							   : 0;
+	const struct profile_site *site = &sampled->sites[number];
+	const struct profile_counts *counts = &sampled->counts[number];
+	uint64_t samples = total ? counts->allocated : counts->allocated - counts->freed;
 
-	return (double)(samples * site->size) / profile_probability(site->size, site->interval);
+	return samples ? (double)(samples * site->size) / profile_probability(site->size, site->interval) : 0;
 }
 
 static void print_folded(const struct sampled *sampled, struct symbols *symbols, FILE *to, bool total)
 {
 	for (size_t i = 0; i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
-		double value = site->ready ? value_of(site, total) : 0;
+		double value = value_of(sampled, i, total);
 
 		if (value < 0.5)
 			continue;
@@ -237,7 +349,7 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 
 	for (size_t i = 0; functions && i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
-		double value = site->ready ? value_of(site, total) : 0;
+		double value = value_of(sampled, i, total);
 		bool own = true;
 
 		if (site->ready && site->interval > widest)
@@ -269,8 +381,10 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 		sampled->dump.interval);
 	if (widest > sampled->dump.interval)
 		fprintf(to, "to %lu ", widest);
-	fprintf(to, "bytes%s\n      flat  flat%%       cum   cum%%\n",
-		sampled->lost ? ", and samples lost" : "");
+	fprintf(to, "bytes%s", sampled->lost ? ", and samples lost" : "");
+	if (sampled->moved)
+		fprintf(to, "; %lu samples came or went while it was read", sampled->moved);
+	fprintf(to, "\n      flat  flat%%       cum   cum%%\n");
 	for (size_t n = 0; n < count && n < 30; n++)
 		fprintf(to, "%9.1fK %5.1f%% %8.1fK %5.1f%%  %s\n", functions[n].own / 1024,
 			sum > 0 ? 100 * functions[n].own / sum : 0, functions[n].with_callees / 1024,
@@ -443,6 +557,7 @@ int command_profile(int argc, char **argv)
 		    write_output(&sampled, format, file, total);
 
 	free(sampled.sites);
+	free(sampled.counts);
 	free(sampled.dump.addresses);
 	free(sampled.dump.mappings);
 	free((char *)sampled.dump.maps);

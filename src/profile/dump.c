@@ -19,6 +19,8 @@ struct workspace {
 	struct profile_mapping mappings[PROFILE_MAPPINGS];
 	char maps[MAPS_BYTES];
 	uint64_t addresses[(size_t)PROFILE_SITES * PROFILE_FRAMES];
+	struct profile_counts counts[PROFILE_SITES];
+	uint16_t numbers[PROFILE_SITES];
 	char output[OUTPUT_BYTES];
 	size_t used;
 	int file, error;
@@ -77,6 +79,60 @@ static const char *name_own(void *unused, uint64_t address, char *text, size_t b
 	return text;
 }
 
+/* The numbers of the sites that there are; returns how many. */
+static size_t list_sites(const struct profile_tables *tables, uint16_t *numbers)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < PROFILE_SITES; i++)
+		if (__atomic_load_n(&tables->sites[i].ready, __ATOMIC_ACQUIRE))
+			numbers[count++] = (uint16_t)i;
+	return count;
+}
+
+/* Whether they are what they were when read before.  `known`: samples in all. */
+static bool read_counts(const struct profile_tables *tables, struct workspace *work, size_t count,
+			uint64_t *known)
+{
+	bool same = true;
+
+	*known = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct profile_site *site = &tables->sites[work->numbers[i]];
+		struct profile_counts *counts = &work->counts[work->numbers[i]];
+		/* Acquire: an object's allocation counts before its free, and so is seen where that is. */
+		const uint64_t freed = __atomic_load_n(&site->freed, __ATOMIC_ACQUIRE);
+		const uint64_t allocated = __atomic_load_n(&site->allocated, __ATOMIC_RELAXED);
+
+		same &= allocated == counts->allocated && freed == counts->freed;
+		*counts = (struct profile_counts){allocated, freed};
+		*known += allocated;
+	}
+	return same;
+}
+
+/*
+ * Other threads go on.  What goes from one site to another while these are read would count twice, or not at
+ * all; counts only grow, so that those that are read twice alike were all true at the moment in between.
+ */
+static void settle_counts(const struct profile_tables *tables, struct workspace *work)
+{
+	enum { ATTEMPTS = 8 };
+	uint64_t known = 0;
+	size_t count = 0;
+
+	for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+		uint64_t samples = __atomic_load_n(&profile.samples, __ATOMIC_ACQUIRE) -
+				   __atomic_load_n(&profile.lost, __ATOMIC_RELAXED);
+
+		/* Of sites that were not there. */
+		if (known < samples)
+			count = list_sites(tables, work->numbers);
+		if (read_counts(tables, work, count, &known) && known >= samples)
+			return;
+	}
+}
+
 static int write_dump(int file, bool proto)
 {
 	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
@@ -85,9 +141,11 @@ static int write_dump(int file, bool proto)
 	if (!work)
 		return tables ? ENOMEM : ENODATA;
 	work->file = file;
+	settle_counts(tables, work);
 
 	const struct profile_dump dump = {
 		.sites = tables->sites,
+		.counts = work->counts,
 		.site_count = PROFILE_SITES,
 		.interval = profile.last_interval,
 		.when = os_time_of_day(),

@@ -254,10 +254,9 @@ static void sort(uint64_t *values, size_t count)
 	}
 }
 
-static bool is_sampled(const struct profile_site *site)
+static bool is_sampled(const struct profile_dump *dump, size_t i)
 {
-	return site->hash && __atomic_load_n(&site->ready, __ATOMIC_ACQUIRE) && site->allocated &&
-	       site->frame_count <= PROFILE_FRAMES;
+	return dump->counts[i].allocated && dump->sites[i].frame_count <= PROFILE_FRAMES;
 }
 
 /* An address in the call itself, of one behind it. */
@@ -266,11 +265,12 @@ static uint64_t call_at(uint64_t return_address)
 	return return_address - 1;
 }
 
-static void put_sample(const struct profile_dump *dump, const struct profile_site *site)
+static void put_sample(const struct profile_dump *dump, size_t number)
 {
+	const struct profile_site *site = &dump->sites[number];
 	double scale = 1 / profile_probability(site->size, site->interval);
-	uint64_t allocated = site->allocated, freed = site->freed;
-	uint64_t in_use = allocated > freed ? allocated - freed : 0;
+	uint64_t allocated = dump->counts[number].allocated;
+	uint64_t in_use = allocated - dump->counts[number].freed;
 	const uint64_t values[] = {
 		(uint64_t)((double)allocated * scale + 0.5),
 		(uint64_t)((double)(allocated * site->size) * scale + 0.5),
@@ -300,7 +300,7 @@ static size_t collect_addresses(const struct profile_dump *dump)
 	size_t count = 0, kept = 0;
 
 	for (size_t i = 0; i < dump->site_count; i++)
-		for (unsigned f = 0; is_sampled(&dump->sites[i]) && f < dump->sites[i].frame_count; f++)
+		for (unsigned f = 0; is_sampled(dump, i) && f < dump->sites[i].frame_count; f++)
 			dump->addresses[count++] = call_at(dump->sites[i].frames[f]);
 	sort(dump->addresses, count);
 	for (size_t i = 0; i < count; i++)
@@ -352,8 +352,8 @@ void profile_write_proto(const struct profile_dump *dump)
 	put_type(dump, 1, INUSE_OBJECTS, COUNT);
 	put_type(dump, 1, INUSE_SPACE, BYTES);
 	for (size_t i = 0; i < dump->site_count; i++)
-		if (is_sampled(&dump->sites[i]))
-			put_sample(dump, &dump->sites[i]);
+		if (is_sampled(dump, i))
+			put_sample(dump, i);
 	for (size_t m = 0; m < mappings; m++) {
 		const struct profile_mapping *mapping = &dump->mappings[m];
 		struct message message = {.length = 0};
@@ -439,11 +439,12 @@ void profile_write_text(const struct profile_dump *dump)
 
 	for (size_t i = 0; i < dump->site_count; i++) {
 		const struct profile_site *site = &dump->sites[i];
+		const struct profile_counts *counts = &dump->counts[i];
 
-		if (!is_sampled(site))
+		if (!is_sampled(dump, i))
 			continue;
-		uint64_t all = samples_at(dump->interval, site, site->allocated);
-		uint64_t in_use = samples_at(dump->interval, site, site->allocated - site->freed);
+		uint64_t all = samples_at(dump->interval, site, counts->allocated);
+		uint64_t in_use = samples_at(dump->interval, site, counts->allocated - counts->freed);
 
 		objects += in_use;
 		bytes += in_use * site->size;
@@ -458,11 +459,12 @@ void profile_write_text(const struct profile_dump *dump)
 	dump->put(dump->to, text.bytes, text.length);
 	for (size_t i = 0; i < dump->site_count; i++) {
 		const struct profile_site *site = &dump->sites[i];
+		const struct profile_counts *counts = &dump->counts[i];
 
-		if (!is_sampled(site))
+		if (!is_sampled(dump, i))
 			continue;
-		uint64_t all = samples_at(dump->interval, site, site->allocated);
-		uint64_t in_use = samples_at(dump->interval, site, site->allocated - site->freed);
+		uint64_t all = samples_at(dump->interval, site, counts->allocated);
+		uint64_t in_use = samples_at(dump->interval, site, counts->allocated - counts->freed);
 
 		text.length = 0;
 		add_counts(&text, in_use, in_use * site->size, all, all * site->size);

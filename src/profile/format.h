@@ -17,8 +17,14 @@ struct profile_mapping {
 	char build_id[2 * 20 + 1]; /* in hexadecimal digits; empty where there is none */
 };
 
+/* What a site's counts were when all were read: `freed` is no more than `allocated`. */
+struct profile_counts {
+	uint64_t allocated, freed;
+};
+
 struct profile_dump {
-	const struct profile_site *sites;
+	const struct profile_site *sites;    /* for their stacks: in a process that runs, counts change */
+	const struct profile_counts *counts; /* one for each site */
 	size_t site_count;
 	uint64_t interval;
 	int64_t when, duration; /* nanoseconds, since 1970 and of the profile; 0: not known */

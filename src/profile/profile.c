@@ -304,7 +304,8 @@ void profile_freed(const void *object)
 	/* Only the freeing thread knows this object now. */
 	struct profile_site *site = &tables->sites[found->site];
 
-	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELAXED);
+	/* Release: whoever sees the free sees the allocation (dump.c). */
+	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELEASE);
 	__atomic_fetch_sub(&profile.in_use, weight(site), __ATOMIC_RELAXED);
 	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
 	__atomic_fetch_sub(counter_of(tables, object), 1, __ATOMIC_RELAXED);
@@ -361,6 +362,7 @@ void profile_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("profile.interval", offsetof(struct profile_state, interval), sizeof(uint64_t));
 	show("profile.last_interval", offsetof(struct profile_state, last_interval), sizeof(uint64_t));
 	show("profile.wanted", offsetof(struct profile_state, wanted), sizeof(uint64_t));
+	show("profile.samples", offsetof(struct profile_state, samples), sizeof(uint64_t));
 	show("profile.lost", offsetof(struct profile_state, lost), sizeof(uint64_t));
 	show("profile.tables", offsetof(struct profile_state, tables), sizeof(void *));
 	show("profile.site", offsetof(struct profile_tables, sites), sizeof(struct profile_site));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { ATTEMPTS = 8, CACHES_MAX = 1 << 17, VCPUS_MAX = 1 << 14, HANDLES_MAX = 4096, MAGAZINE_MAX = 500 };
@@ -905,10 +906,30 @@ uint64_t census_mapped(const struct census *census)
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
+/* How often this thread has given its CPU to others, or had to. */
+static long count_interruptions(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_THREAD, &usage) != 0)
+		return 0;
+	return usage.ru_nvcsw + usage.ru_nivcsw;
+}
+
 enum target_status census_take(struct census *census, struct target *target)
 {
-	clock_gettime(CLOCK_MONOTONIC, &census->when);
-	bool whole = find_caches(census, target) && find_vcpus(census, target) && read_pages(census, target);
+	enum { READINGS = 4 };
+	bool whole = true;
+
+	census->interrupted = true;
+	for (int reading = 0; whole && census->interrupted && reading < READINGS; reading++) {
+		long before = count_interruptions();
+
+		clock_gettime(CLOCK_MONOTONIC, &census->when);
+		whole = find_caches(census, target) && find_vcpus(census, target) &&
+			read_pages(census, target);
+		census->interrupted = count_interruptions() != before;
+	}
 	enum target_status status = target_check(target);
 
 	if (status != TARGET_READY)

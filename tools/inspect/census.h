@@ -6,6 +6,10 @@
  * What stands under one lock is read until two readings agree, so that a cache's slabs and objects fit each
  * other; `unsettled` counts the caches for which that did not happen.  The rest follows from these by
  * subtraction, never below zero.
+ *
+ * A reader that loses its CPU in the middle would put figures together that are a turn of others apart, and
+ * count what went from one place to another meanwhile twice, or not at all.  It reads everything again then,
+ * a few times; `interrupted` tells that it lost its CPU each time.
  */
 #ifndef CPUSLAB_TOOLS_CENSUS_H
 #define CPUSLAB_TOOLS_CENSUS_H
@@ -60,6 +64,7 @@ struct census {
 	const char *mode;     /* how the library tells vCPUs apart */
 	uint32_t vcpus;
 	size_t cache_count, unsettled;
+	bool interrupted;
 	struct census_cache *caches;
 	size_t handle_count;
 	struct census_handle *handles;

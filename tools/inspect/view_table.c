@@ -176,6 +176,9 @@ void view_print_totals(FILE *to, const struct view *view)
 	print_bytes(to, "  mappings", census->resident_huge, "");
 	if (census->unsettled)
 		fprintf(to, "\n%zu caches changed too fast to be read at one instant.\n", census->unsettled);
+	if (census->interrupted)
+		fprintf(to,
+			"\nThe reading was interrupted each time: figures may be of different instants.\n");
 }
 
 /* ---- one cache ----------------------------------------------------------------------------------------- */

@@ -99,8 +99,10 @@ void view_print_json(FILE *to, const struct view *view)
 	json_print_string(to, view->target->name);
 	fputs(",\n  \"release\": ", to);
 	json_print_string(to, view->target->root.release);
-	fprintf(to, ",\n  \"mode\": \"%s\",\n  \"vcpus\": %u,\n  \"unsettled\": %zu,\n  \"bytes\": {",
-		census->mode, census->vcpus, census->unsettled);
+	fprintf(to,
+		",\n  \"mode\": \"%s\",\n  \"vcpus\": %u,\n  \"unsettled\": %zu,\n  \"interrupted\": %s,\n  "
+		"\"bytes\": {",
+		census->mode, census->vcpus, census->unsettled, census->interrupted ? "true" : "false");
 	census_parts(census, parts);
 	for (const struct census_part *part = parts; part->name; part++)
 		print_member(to, part->name, part->bytes, false);

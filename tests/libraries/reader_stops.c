@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reader_stops: for the cpuslab command, which loses its CPU, by this, in the middle of what it reads of
+ * another process; meanwhile that process does a piece of its work.  READER_ASK and READER_DONE are pipes: a
+ * byte into the first asks for it, and a byte out of the second says that it is done.  READER_STOPS says
+ * where:
+ *
+ *   table    once, behind the first page that is not zero in what is read in one piece of more than a MiB
+ *   every    in the middle of every call that reads several pieces
+ *   NUMBER   once, before so many pieces
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, LARGE = 1 << 20 };
+
+static void stop(void)
+{
+	int ask = open(getenv("READER_ASK"), O_WRONLY | O_CLOEXEC);
+	int done = open(getenv("READER_DONE"), O_RDONLY | O_CLOEXEC);
+	char byte = '.';
+
+	if (write(ask, &byte, 1) != 1 || read(done, &byte, 1) != 1)
+		abort();
+	close(ask);
+	close(done);
+}
+
+static ssize_t read_some(pid_t pid, const struct iovec *local, unsigned long local_count,
+			 const struct iovec *remote, unsigned long remote_count)
+{
+	return syscall(SYS_process_vm_readv, pid, local, local_count, remote, remote_count, 0);
+}
+
+static bool is_zero(const char *bytes, size_t count)
+{
+	while (count && !*bytes)
+		bytes++, count--;
+	return !count;
+}
+
+static ssize_t read_by_pages(pid_t pid, struct iovec to, struct iovec from)
+{
+	static bool stopped;
+	size_t done = 0;
+
+	while (done < from.iov_len) {
+		size_t page = from.iov_len - done < PAGE ? from.iov_len - done : PAGE;
+		struct iovec local = {(char *)to.iov_base + done, page};
+		struct iovec remote = {(char *)from.iov_base + done, page};
+
+		if (read_some(pid, &local, 1, &remote, 1) != (ssize_t)page)
+			return -1;
+		if (!stopped && !is_zero(local.iov_base, page)) {
+			stopped = true;
+			stop();
+		}
+		done += page;
+	}
+	return (ssize_t)done;
+}
+
+/* As many bytes as both halves are, where the first came whole. */
+static ssize_t read_halves(pid_t pid, const struct iovec *local, const struct iovec *remote,
+			   unsigned long count, unsigned long first)
+{
+	ssize_t wanted = 0, got, rest;
+
+	for (unsigned long i = 0; i < first; i++)
+		wanted += (ssize_t)remote[i].iov_len;
+	got = first ? read_some(pid, local, first, remote, first) : 0;
+	if (got != wanted)
+		return got;
+	stop();
+	rest = read_some(pid, local + first, count - first, remote + first, count - first);
+	return rest < 0 ? (first ? got : -1) : got + rest;
+}
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
+			 const struct iovec *remote, unsigned long remote_count, unsigned long flags)
+{
+	static unsigned long pieces;
+	const char *where = getenv("READER_STOPS");
+	unsigned long before = pieces;
+
+	(void)flags;
+	pieces += remote_count;
+	if (where && strcmp(where, "table") == 0 && remote_count == 1 && remote->iov_len > LARGE)
+		return read_by_pages(pid, *local, *remote);
+	if (where && strcmp(where, "every") == 0 && remote_count > 1)
+		return read_halves(pid, local, remote, remote_count, remote_count / 2);
+	if (where && *where >= '0' && *where <= '9') {
+		unsigned long at = strtoul(where, NULL, 10);
+
+		if (at >= before && at < pieces)
+			return read_halves(pid, local, remote, remote_count, at - before);
+	}
+	return read_some(pid, local, local_count, remote, remote_count);
+}

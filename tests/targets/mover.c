@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mover ASK DONE: has many objects of one size from one function, or as many of another size from another,
+ * and changes from one to the other for each byte that comes out of ASK; a byte into DONE says that it has.
+ * At each moment in between it has either, so that a reader who sees both, or none, is wrong.
+ */
+#include "check.h"
+
+#include <fcntl.h>
+
+enum { OBJECTS = 1000 };
+
+static void *objects[OBJECTS];
+
+__attribute__((noinline)) static void hold_larger(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK(objects[i] = malloc(960));
+}
+
+__attribute__((noinline)) static void hold_smaller(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK(objects[i] = malloc(832));
+}
+
+static void free_all(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++)
+		free(objects[i]);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 3);
+	/* For reading and writing: so there is no end while nobody has the other one. */
+	int ask = open(argv[1], O_RDWR), done = open(argv[2], O_RDWR);
+	char byte;
+
+	CHECK(ask >= 0 && done >= 0);
+	hold_larger();
+	dprintf(STDOUT_FILENO, "up\n");
+	for (unsigned turn = 0; read(ask, &byte, 1) == 1; turn++) {
+		free_all();
+		if (turn % 2)
+			hold_larger();
+		else
+			hold_smaller();
+		CHECK(write(done, &byte, 1) == 1);
+	}
+	return 0;
+}
