@@ -102,6 +102,15 @@ assert sum(parts.values()) == mapped and parts["large"] + parts["huge"] >= 244 <
 	fail "large objects: $(head -c 600 "$work/json")"
 kill -KILL "$pid"
 rm "$work/python"
+
+# ---- a run that grows without a lock is large, and what is kept for it is free -------------------------------
+
+begin "$build/tests/target_grower"
+vector=$(cat "$work/lines")
+"$cpuslab" info --json "$pid" >"$work/json" || fail "no figures"
+grep -q '"large": '"$vector"',.*"moving": 0,' "$work/json" ||
+	fail "a vector of $vector bytes: $(grep '"bytes"' "$work/json")"
+kill -KILL "$pid"
 pid=$crowd
 
 # ---- the forms ------------------------------------------------------------------------------------------------

@@ -132,3 +132,10 @@ void headroom_repair(void)
 		filled[place] = false;
 	}
 }
+
+void headroom_show(void (*show)(const char *name, uintptr_t value, size_t size))
+{
+	show("headroom.words", (uintptr_t)words, sizeof words);
+	show("headroom.kept", (uintptr_t)kept, sizeof kept);
+	show("headroom.pages_shift", PAGES_SHIFT, 0);
+}

@@ -54,5 +54,7 @@ size_t headroom_pages(void);
 bool headroom_is_in_hand(void);
 /* In a forked child, when all that is not marked as used has become free. */
 void headroom_repair(void);
+/* Names all this for a reader of this process's memory (see report/root.h). */
+void headroom_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

@@ -1261,6 +1261,7 @@ void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("page.purged", (uintptr_t)&purged_total, sizeof purged_total);
 	show("page.lock_acquires", (uintptr_t)&lock_acquires, sizeof lock_acquires);
 	standby_show(show);
+	headroom_show(show);
 	show("run", 0, sizeof(struct run));
 	show("run.pages", offsetof(struct run, pages), sizeof(uint32_t));
 	show("run.state", offsetof(struct run, state), sizeof(uint32_t));

@@ -643,6 +643,29 @@ static bool read_standby(struct census *census, const struct target *target)
 	return true;
 }
 
+/* Pages that are kept for a run to grow into are free; those that it has grown into are in no count yet. */
+static bool read_headroom(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	uint64_t words[16];
+	uint32_t kept[16];
+	size_t count = at->headroom_words.size / sizeof(words[0]);
+
+	if (at->headroom_words.size > sizeof(words) || at->headroom_kept.size != count * sizeof(kept[0]) ||
+	    !target_read(target, at->headroom_words.value, words, at->headroom_words.size) ||
+	    !target_read(target, at->headroom_kept.value, kept, at->headroom_kept.size))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t pages = (uint32_t)words[i] >> at->headroom_pages_shift.value;
+
+		if (!words[i])
+			continue;
+		census->large_pages += minus(kept[i], pages);
+		*(words[i] & 1 ? &census->clean_pages : &census->dirty_pages) += pages;
+	}
+	return true;
+}
+
 static bool read_pages(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -671,7 +694,7 @@ static bool read_pages(struct census *census, const struct target *target)
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];
 	census->purged *= CENSUS_PAGE;
-	if (!read_standby(census, target))
+	if (!read_standby(census, target) || !read_headroom(census, target))
 		return false;
 	uint64_t committed[REGIONS];
 
