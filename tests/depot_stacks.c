@@ -630,6 +630,51 @@ static void test_growth_by_plenty(void)
 	depot_empty(&depot);
 }
 
+/* What comes and goes alone is in use as well, or no more: to the object. */
+static void test_plenty_alone(void)
+{
+	static void *objects[1 << 16];
+	start(512);
+	unsigned before = depot.capacity, next = 2 * before + 5, plenty = 4 * next * vcpu_areas(), taken = 0;
+	CHECK(plenty + depot.batch <= sizeof(objects) / sizeof(objects[0]));
+	while (taken < plenty) {
+		CHECK(!depot_take_filled(&depot, NULL));
+		struct magazine *magazine = new_empty();
+		CHECK(depot_refill(&depot, magazine) && magazine->count == depot.batch);
+		for (; magazine->count; magazine->count--)
+			objects[taken++] = magazine->slot[magazine->count];
+		depot_put(&depot, magazine);
+	}
+	while (taken)
+		depot_free_one(&depot, objects[--taken]);
+	count_misses(1);
+	expect_capacity(before);
+
+	while (taken < plenty - 1)
+		CHECK(objects[taken++] = depot_alloc_one(&depot));
+	count_misses(1);
+	expect_capacity(before);
+	CHECK(objects[taken++] = depot_alloc_one(&depot));
+	count_misses(1);
+	expect_capacity(next);
+	while (taken)
+		depot_free_one(&depot, objects[--taken]);
+
+	/* And what goes with its magazine. */
+	plenty = 4 * (2 * next + 5) * vcpu_areas();
+	while (taken < plenty) {
+		CHECK(!depot_take_filled(&depot, NULL));
+		struct magazine *magazine = new_empty();
+		CHECK(depot_refill(&depot, magazine));
+		taken += magazine->count;
+		depot_dissolve(&depot, magazine);
+	}
+	count_misses(1);
+	expect_capacity(next);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
 /* Who does not miss any more gets smaller ones, and what is of the size before goes to the slabs. */
 static void test_shrinking(void)
 {
@@ -708,6 +753,7 @@ int main(void)
 	test_spare_slabs();
 	test_growth_by_misses();
 	test_growth_by_plenty();
+	test_plenty_alone();
 	test_shrinking();
 	test_one_capacity();
 	return 0;

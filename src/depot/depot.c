@@ -220,6 +220,18 @@ static void count_departures(struct depot *depot, unsigned objects)
 		depot->level_low = depot->level;
 }
 
+/* Past the level, and so past how far it swings: what goes alone waits nowhere. */
+static void count_alone(struct depot *depot, int64_t objects)
+{
+	__atomic_fetch_add(&depot->alone, objects, __ATOMIC_RELAXED);
+}
+
+/* The most objects that the program had since the last look. */
+static int64_t most_in_use(const struct depot *depot)
+{
+	return -depot->level_low - __atomic_load_n(&depot->alone, __ATOMIC_RELAXED);
+}
+
 static void forget_far(const struct depot *depot)
 {
 	const struct depot *far = depot;
@@ -540,6 +552,7 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
 	if (magazine->count)
 		(void)depot_drain(depot, magazine);
 	count_in(depot, objects);
+	count_alone(depot, objects);
 	free_magazine(magazine);
 }
 
@@ -592,6 +605,7 @@ void *depot_alloc_one(struct depot *depot)
 	if (!slab_alloc_batch(&depot->slabs, &object, 1))
 		return NULL;
 	count_out(depot, 1);
+	count_alone(depot, -1);
 	return object;
 }
 
@@ -599,6 +613,7 @@ void depot_free_one(struct depot *depot, void *object)
 {
 	slab_free_batch(&depot->slabs, &object, 1);
 	count_in(depot, 1);
+	count_alone(depot, 1);
 }
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
@@ -673,9 +688,8 @@ static bool earns_more(const struct depot *depot)
 		return false;
 	uint32_t next = larger(depot->capacity);
 	uint64_t bytes = (uint64_t)next * depot->slabs.traits.size;
-	int64_t in_use = -depot->level_low;
 
-	return in_use >= (int64_t)PLENTY * next * vcpu_areas() ||
+	return most_in_use(depot) >= (int64_t)PLENTY * next * vcpu_areas() ||
 	       (uint64_t)depot->misses * DEPOT_MISSES * BYTES_PER_MISS >= bytes;
 }
 

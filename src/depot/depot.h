@@ -102,6 +102,7 @@ struct depot {
 	int64_t swing; /* by how much it rose at most since then, from the least before */
 	int64_t swing_most;
 	uint64_t refills, drains, lock_acquires;
+	int64_t alone; /* objects that came past the level, less those that went so; without the lock */
 };
 
 /* Magazines of at most this many objects: larger blocks of metadata are not reused. */
