@@ -8,11 +8,9 @@
  */
 #include "check.h"
 
-#include <dlfcn.h>
-#include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
+#include "counted_calls.h"
 #include "depot/depot.h"
 #include "depot/ebb.h"
 #include "magazine/magazine.h"
@@ -28,20 +26,10 @@ int madvise(void *address, size_t bytes, int advice)
 	return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
-long syscall(long number, ...)
+static long on_syscall(long number, const long argument[static 6])
 {
-	static long (*libc_syscall)(long, ...);
-	va_list list;
-	long argument[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		argument[i] = va_arg(list, long);
-	va_end(list);
-	if (!libc_syscall)
-		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
 	calls += number != SYS_madvise;
-	return libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-			    argument[5]);
+	return libc_syscall(number, argument);
 }
 
 /* Objects that the slabs have handed out. */

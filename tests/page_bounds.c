@@ -6,11 +6,9 @@
  */
 #include "check.h"
 
-#include <dlfcn.h>
-#include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
+#include "counted_calls.h"
 #include "magazine/magazine.h"
 #include "options/options.h"
 #include "page/page.h"
@@ -39,23 +37,13 @@ int munmap(void *address, size_t bytes)
 static bool refuses_several;
 static size_t several;
 
-long syscall(long number, ...)
+static long on_syscall(long number, const long argument[static 6])
 {
-	static long (*libc_syscall)(long, ...);
-	va_list list;
-	long argument[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		argument[i] = va_arg(list, long);
-	va_end(list);
-	if (!libc_syscall)
-		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
 	if (number == SYS_process_madvise && refuses_several) {
 		errno = ENOSYS;
 		return -1;
 	}
-	long result = libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-				   argument[5]);
+	long result = libc_syscall(number, argument);
 	if (number == SYS_process_madvise && result > 0) {
 		given_back += (size_t)result;
 		several += (size_t)argument[2];
