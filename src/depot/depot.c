@@ -258,18 +258,26 @@ static bool is_sorting(const struct depot *depot)
 	return __atomic_load_n(&depot->sorts, __ATOMIC_RELAXED);
 }
 
-/* Whether some of the objects that come from the slabs get marks, which take slots of their own. */
-static bool leaves_room(const struct depot *depot)
+/* How many of a whole magazine's slots are left to the marks of guarded sampling. */
+static unsigned marks_most(const struct depot *depot, unsigned capacity)
 {
-	return profile_is_on() || (guard_is_on() && depot->slabs.traits.guarded);
+	return guard_is_on() && depot->slabs.traits.guarded ? capacity / guard.rate + 1 : 0;
 }
 
-/* A whole magazine where the program takes as many again as have just come back. */
+/*
+ * A whole magazine where the program takes as many again as have just come back; but for a profile, which may
+ * mark any number of them.
+ */
 static unsigned choose_refill(const struct depot *depot)
 {
-	bool whole = is_sorting(depot) && !leaves_room(depot);
+	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);
 
-	return __atomic_load_n(whole ? &depot->capacity : &depot->batch, __ATOMIC_RELAXED);
+	if (!is_sorting(depot) || profile_is_on())
+		return batch;
+	unsigned capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+	unsigned marks = marks_most(depot, capacity);
+
+	return capacity > batch + marks ? capacity - marks : batch;
 }
 
 /* Lets all empty magazines but `keep` leave.  With the lock. */
