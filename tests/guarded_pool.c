@@ -241,16 +241,21 @@ static uint64_t milliseconds(void)
 /* With ten in a second: one now, and another one each tenth of a second, however many could be. */
 static void limit(void)
 {
+	enum { MANY = 1000 };
+	static char *object[MANY];
 	uint64_t start = milliseconds();
 	unsigned long picked = 0;
 
 	while (picked < 4) {
-		for (unsigned i = 0; i < 1000; i++)
-			free(malloc(100));
+		/* More than a magazine has: while guarding rests nothing else comes to a slow path. */
+		for (unsigned i = 0; i < MANY; i++)
+			CHECK((object[i] = malloc(100)));
+		for (unsigned i = 0; i < MANY; i++)
+			free(object[i]);
 		picked = guarded("picked");
 		CHECK(picked <= 2 + (milliseconds() - start + 63) / 100, "%lu", picked);
 	}
-	CHECK(guarded("refused") > 0);
+	CHECK(guarded("passed") > 0);
 }
 
 /* ---- threads and children -------------------------------------------------------------------------- */
@@ -420,13 +425,13 @@ int main(int argc, char **argv)
 
 	check_watchdog(100);
 	if (argc == 1) {
-		check_again("guard:1,guard_second:0,guard_slots:64", "pool");
-		check_again("guard:1,guard_second:0,guard_slots:64,vcpu:slot", "pool");
-		check_again("guard:100,guard_second:0,guard_slots:4096", "rate");
-		check_again("guard:1,guard_second:10", "limit");
-		check_again("guard:1,guard_second:0,guard_slots:64", "amid");
-		check_again("guard:3,guard_second:0", "threads");
-		check_again("guard:3,guard_second:0,vcpu:slot", "threads");
+		check_again("guard:1,guard_second:0,guard_cost:0,guard_slots:64", "pool");
+		check_again("guard:1,guard_second:0,guard_cost:0,guard_slots:64,vcpu:slot", "pool");
+		check_again("guard:100,guard_second:0,guard_cost:0,guard_slots:4096", "rate");
+		check_again("guard:1,guard_second:10,guard_cost:0", "limit");
+		check_again("guard:1,guard_second:0,guard_cost:0,guard_slots:64", "amid");
+		check_again("guard:3,guard_second:0,guard_cost:0", "threads");
+		check_again("guard:3,guard_second:0,guard_cost:0,vcpu:slot", "threads");
 	} else if (strcmp(what, "pool") == 0) {
 		family();
 		exhaustion();

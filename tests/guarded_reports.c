@@ -450,9 +450,9 @@ static void caches(void)
 int main(int argc, char **argv)
 {
 	if (argc == 1) {
-		check_again("guard:1,guard_second:0", "stopping");
-		check_again("guard:1,guard_second:0,vcpu:slot", "stopping");
-		check_again("guard:1,guard_second:0,debug_continue:true", "going on");
+		check_again("guard:1,guard_second:0,guard_cost:0", "stopping");
+		check_again("guard:1,guard_second:0,guard_cost:0,vcpu:slot", "stopping");
+		check_again("guard:1,guard_second:0,guard_cost:0,debug_continue:true", "going on");
 		return 0;
 	}
 	if (strcmp(argv[1], "stopping") == 0) {

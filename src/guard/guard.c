@@ -14,9 +14,7 @@ enum {
 	SLACK = 0xcc,           /* of an object's pages what is not the object */
 	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
 	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
-	SECOND = 1000000,       /* in microseconds */
 	SPREAD_MOST = 1024,     /* of the pages one in so many is chosen, unless the rate is higher */
-	SAVED_PART = 16,        /* of a second: as many as come in it may be guarded at once */
 };
 
 /*
@@ -29,7 +27,7 @@ struct guard_state guard;
 struct guard_slot *guard_slots;
 static uint64_t *ages;
 static uint64_t frees; /* how many there were */
-static uint64_t live, pages, bytes, picked, refused;
+static uint64_t live, pages, bytes, picked, refused, passed;
 static uint64_t left_open; /* slots of that age; they count as live */
 
 /* ---- the pool -------------------------------------------------------------------------------------- */
@@ -51,12 +49,8 @@ static size_t choose_slots(void)
 	return slots;
 }
 
-void guard_begin(void)
+static void make_pool(size_t slots)
 {
-	size_t slots = options.guard ? choose_slots() : 0;
-
-	if (slots < 2)
-		return;
 	char *start = os_reserve(NULL, pool_bytes(slots));
 
 	guard_slots = metadata_alloc(slots * sizeof *guard_slots);
@@ -76,6 +70,23 @@ void guard_begin(void)
 	guard.chosen = guard.secret % guard.spread;
 	fault_watch();
 	guard.bytes = pool_bytes(slots);
+}
+
+static __attribute__((noinline)) void begin(void)
+{
+	cost_begin();
+	uint64_t start = guard_meter();
+	size_t slots = choose_slots();
+
+	if (slots >= 2)
+		make_pool(slots);
+	guard_charge(start);
+}
+
+void guard_begin(void)
+{
+	if (options.guard)
+		begin();
 }
 
 /* Takes the slot that has been free for longest; guard.slots when half of them are in use. */
@@ -113,29 +124,6 @@ static void release(unsigned number)
 	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
 	/* Release: whoever claims it finds it as it was left. */
 	__atomic_store_n(&ages[number], age, __ATOMIC_RELEASE);
-}
-
-/*
- * Whether one more may be guarded.  They are spread over time, but for a few that were saved up: a program
- * that runs for a tenth of a second pays for a tenth of them.
- */
-static bool within_time(void)
-{
-	static uint64_t due; /* when the next one would be, if each had come at its time; microseconds */
-	uint64_t now = os_milliseconds() * 1000, next = __atomic_load_n(&due, __ATOMIC_RELAXED), after;
-
-	if (!options.guard_second)
-		return true;
-	const uint64_t interval = SECOND / options.guard_second, saved = SECOND / SAVED_PART;
-
-	do {
-		uint64_t earliest = next > now ? next : now;
-
-		if (earliest > now + saved)
-			return false;
-		after = earliest + interval;
-	} while (!__atomic_compare_exchange_n(&due, &next, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return true;
 }
 
 /* ---- where an object lies -------------------------------------------------------------------------- */
@@ -258,10 +246,9 @@ static void vacate_open(void)
 	}
 }
 
-__attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
+/* NULL where it comes to nothing. */
+static void *alloc(size_t requested, const void *owner)
 {
-	if (requested > GUARD_LARGEST || !within_time())
-		return refuse();
 	if (__atomic_load_n(&left_open, __ATOMIC_RELAXED))
 		vacate_open();
 	unsigned number = claim();
@@ -284,6 +271,22 @@ __attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
 	__atomic_store_n(&slot->state, GUARD_LIVE, __ATOMIC_RELEASE);
 	fault_watch();
 	return slot->object;
+}
+
+__attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
+{
+	bool fits = requested <= GUARD_LARGEST;
+
+	if (!fits || !cost_take_pick()) {
+		__atomic_fetch_add(fits ? &passed : &refused, 1, __ATOMIC_RELAXED);
+		guard_charge_estimate();
+		return NULL;
+	}
+	uint64_t start = guard_meter();
+	void *object = alloc(requested, owner);
+
+	guard_charge(start);
+	return object;
 }
 
 /* What is wrong with a free; NULL for nothing. */
@@ -315,7 +318,7 @@ static void check_slack(const struct guard_slot *slot)
 	stop_unless_continuing();
 }
 
-__attribute__((noinline)) void guard_free(void *object, size_t stated)
+static void give_back(void *object, size_t stated)
 {
 	struct guard_slot *slot = slot_of(object);
 	const char *wrong = wrong_with(slot, stated);
@@ -335,6 +338,14 @@ __attribute__((noinline)) void guard_free(void *object, size_t stated)
 	__atomic_fetch_sub(&bytes, slot->requested, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->state, GUARD_FREED, __ATOMIC_RELEASE);
 	(void)vacate((unsigned)(slot - guard_slots));
+}
+
+__attribute__((noinline)) void guard_free(void *object, size_t stated)
+{
+	uint64_t start = guard_meter();
+
+	give_back(object, stated);
+	guard_charge(start);
 }
 
 /* ---- forked children ------------------------------------------------------------------------------- */
@@ -358,6 +369,7 @@ void guard_repair(void)
 {
 	if (!guard_is_on())
 		return;
+	cost_repair();
 	/* Counted anew: that thread may have been between a slot's age and what is counted. */
 	live = pages = bytes = left_open = 0;
 	for (unsigned i = 0; i < guard.slots; i++) {
@@ -418,6 +430,8 @@ void guard_statistics(struct guard_statistics *statistics)
 	*statistics = (struct guard_statistics){
 		.picked = __atomic_load_n(&picked, __ATOMIC_RELAXED),
 		.refused = __atomic_load_n(&refused, __ATOMIC_RELAXED),
+		.passed = __atomic_load_n(&passed, __ATOMIC_RELAXED),
+		.spent = __atomic_load_n(&guard_account.spent, __ATOMIC_RELAXED),
 		.live = __atomic_load_n(&live, __ATOMIC_RELAXED),
 		.bytes = __atomic_load_n(&bytes, __ATOMIC_RELAXED),
 		.pages = __atomic_load_n(&pages, __ATOMIC_RELAXED),
@@ -431,6 +445,8 @@ void guard_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("guard.slots", offsetof(struct guard_state, slots), sizeof guard.slots);
 	show("guard.picked", (uintptr_t)&picked, sizeof picked);
 	show("guard.refused", (uintptr_t)&refused, sizeof refused);
+	show("guard.passed", (uintptr_t)&passed, sizeof passed);
+	show("guard.spent", (uintptr_t)&guard_account.spent, sizeof guard_account.spent);
 	show("guard.live", (uintptr_t)&live, sizeof live);
 	show("guard.bytes", (uintptr_t)&bytes, sizeof bytes);
 	show("guard.pages", (uintptr_t)&pages, sizeof pages);

@@ -20,7 +20,10 @@
  * business.
  *
  * Memory is bounded: at most twice as many pages as there are slots.  So are mappings: two for each slot.  So
- * is time: at most options.guard_second picks in a second, spread over it.
+ * is time: guarding takes at most options.guard_cost thousandths of the program's CPU time, and at most
+ * options.guard_second picks in a second.  While either bound is reached it rests: nothing is picked, no
+ * marks are put, and a chosen page becomes one as others are at the first free that comes to the slow path
+ * for it.  It goes on, with other pages, at a turn.
  *
  * Called from slow paths by any thread, and in forked children.  No lock: a slot is claimed by a
  * compare-and-exchange of its age, and what is written to it then is its owner's alone.  A slot that a thread
@@ -59,7 +62,9 @@ struct guard_slot {
 
 struct guard_statistics {
 	uint64_t picked;       /* allocations that were guarded */
-	uint64_t refused;      /* picks for which there was no slot, no memory, or no time */
+	uint64_t refused;      /* picks for which there was no slot, or no memory */
+	uint64_t passed;       /* marks that were come upon while it rests */
+	uint64_t spent;        /* CPU time that guarding took, in nanoseconds; 0 where it is not bounded */
 	uint64_t live, bytes;  /* objects in use now, and what was asked for them */
 	uint64_t pages, slots; /* accessible now, and of the pool */
 };
@@ -75,6 +80,14 @@ struct guard_state {
 };
 extern ARCH_INTERNAL struct guard_state guard;
 
+/* What guarding has cost and taken, and may: see cost.c. */
+struct guard_account {
+	uint64_t spent, allowed; /* CPU time in nanoseconds; UINT64_MAX without a bound */
+	uint64_t taken, granted; /* GUARD_PICK for each pick; the same */
+};
+enum { GUARD_PICK = 1000 }; /* in a millisecond as many are granted as picks in a second */
+extern ARCH_INTERNAL struct guard_account guard_account;
+
 /* As the option guard says; before other threads are there. */
 void guard_begin(void);
 
@@ -89,6 +102,23 @@ static inline bool guard_contains(const void *address)
 	return (uintptr_t)address - guard.start < guard.bytes;
 }
 
+/* ---- what it costs --------------------------------------------------------------------------------- */
+
+/* False while it rests. */
+static inline bool guard_goes_on(void)
+{
+	return __atomic_load_n(&guard_account.spent, __ATOMIC_RELAXED) <=
+		       __atomic_load_n(&guard_account.allowed, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(&guard_account.taken, __ATOMIC_RELAXED) + GUARD_PICK <=
+		       __atomic_load_n(&guard_account.granted, __ATOMIC_RELAXED);
+}
+
+/* The calling thread's CPU time, and: what it has used since is what guarding costs. */
+uint64_t guard_meter(void);
+void guard_charge(uint64_t since);
+/* A slow path was taken for guarding's sake that does little. */
+void guard_charge_estimate(void);
+
 /* ---- who is picked --------------------------------------------------------------------------------- */
 
 /* Numbers of pages, which are addresses divided by their size: the first chosen one from `page` on. */
@@ -97,12 +127,12 @@ static inline uintptr_t guard_chosen_from(uintptr_t page)
 	return page + (__atomic_load_n(&guard.chosen, __ATOMIC_RELAXED) - page) % guard.spread;
 }
 
-/* Whether the page of an object is chosen. */
+/* Whether the page of an object is chosen, and frees into it are to be seen. */
 static inline bool guard_chooses(const void *object)
 {
 	uintptr_t page = (uintptr_t)object / OS_PAGE_BYTES;
 
-	return guard_is_on() && guard_chosen_from(page) == page;
+	return guard_is_on() && guard_goes_on() && guard_chosen_from(page) == page;
 }
 
 /* Whether to mark an object of a chosen page that is freed. */
@@ -115,7 +145,10 @@ static inline bool guard_is_due(uint64_t now)
 {
 	return guard_is_on() && now >= __atomic_load_n(&guard.turn, __ATOMIC_RELAXED);
 }
-/* Chooses other pages, which are to be found; false where another thread does. */
+/*
+ * Credits what guarding may cost.  Chooses other pages, which are to be found; false where another thread
+ * does, or guarding rests.
+ */
 bool guard_turn(uint64_t now, size_t heap_pages);
 
 /* ---- guarded objects ------------------------------------------------------------------------------- */

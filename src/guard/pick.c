@@ -28,7 +28,7 @@ bool guard_picks_freed(void)
 
 unsigned guard_picks_fresh(void)
 {
-	return (unsigned)(draw() % guard.rate);
+	return guard_goes_on() ? (unsigned)(draw() % guard.rate) : UINT32_MAX;
 }
 
 bool pick_side(void)
@@ -44,6 +44,9 @@ bool guard_turn(uint64_t now, size_t heap_pages)
 	/* One thread turns; the others have the choice that was, or the one that comes. */
 	if (now < due || !__atomic_compare_exchange_n(&guard.turn, &due, now + wait, false, __ATOMIC_RELAXED,
 						      __ATOMIC_RELAXED))
+		return false;
+	cost_credit(now);
+	if (!guard_goes_on())
 		return false;
 	__atomic_store_n(&guard.secret, mix(guard.secret + now), __ATOMIC_RELAXED);
 	__atomic_store_n(&guard.chosen, guard.secret % guard.spread, __ATOMIC_RELAXED);

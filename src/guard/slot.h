@@ -30,6 +30,15 @@ static inline uint32_t slot_state(const struct guard_slot *slot)
 /* One of two sides, at random. */
 bool pick_side(void);
 
+/* Opens the account of what guarding may cost. */
+void cost_begin(void);
+/* At a turn, of a time in milliseconds: what it may cost from now on. */
+void cost_credit(uint64_t now);
+/* Whether one more may be guarded; it then counts. */
+bool cost_take_pick(void);
+/* In a forked child. */
+void cost_repair(void);
+
 /*
  * Puts the handler of faults in its place: first of all, and again where the program has put its own there.
  */

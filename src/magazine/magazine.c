@@ -334,6 +334,8 @@ static bool free_is_watched(const struct cache *cache, void *object)
 		set_page_id(object, cache->id);
 		return false;
 	}
+	if (chosen)
+		guard_charge_estimate();
 	if (profiled) {
 		profile_visited();
 		profile_freed(object);
@@ -352,6 +354,8 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
 
 	if (!guard_turn(now, end - begin))
 		return;
+	uint64_t start = guard_meter();
+
 	cpuslab_spin_lock(&census_lock);
 	for (uintptr_t page = guard_chosen_from(begin); page < end; page += guard.spread) {
 		const void *address = (const void *)(page << PAGE_SHIFT);
@@ -361,6 +365,7 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
 			slab_watch_page(&cache->depot.slabs, address);
 	}
 	cpuslab_spin_unlock(&census_lock);
+	guard_charge(start);
 }
 
 /* ---- aging --------------------------------------------------------------------------------------------- */

@@ -112,13 +112,14 @@ EXPORT int malloc_info(int options, FILE *stream)
 		"<system type=\"heap\" size=\"%zu\"/>\n<system type=\"used\" size=\"%zu\"/>\n"
 		"<system type=\"dirty\" size=\"%zu\"/>\n<system type=\"metadata\" size=\"%zu\"/>\n"
 		"<large runs=\"%zu\" size=\"%zu\"/>\n<huge mappings=\"%zu\" size=\"%zu\" "
-		"cached=\"%zu\"/>\n<guarded picked=\"%lu\" refused=\"%lu\" live=\"%lu\" size=\"%lu\"/>\n"
+		"cached=\"%zu\"/>\n<guarded picked=\"%lu\" refused=\"%lu\" passed=\"%lu\" "
+		"nanoseconds=\"%lu\" live=\"%lu\" size=\"%lu\"/>\n"
 		"</malloc>\n",
 		report.pages.heap_pages << PAGE_SHIFT, report.pages.used_pages << PAGE_SHIFT,
 		report.pages.dirty_pages << PAGE_SHIFT, report.pages.metadata_bytes, report.pages.large_runs,
 		report.pages.large_pages << PAGE_SHIFT, report.pages.huge_mappings, report.pages.huge_bytes,
 		report.pages.huge_cached_bytes, report.guarded.picked, report.guarded.refused,
-		report.guarded.live, report.guarded.bytes);
+		report.guarded.passed, report.guarded.spent, report.guarded.live, report.guarded.bytes);
 	return ferror(stream) ? -1 : 0;
 }
 
@@ -154,9 +155,11 @@ EXPORT void malloc_stats(void)
 	if (!guard_is_on())
 		return;
 	length = snprintf(line, sizeof line,
-			  "guarded: %lu picked, %lu refused, %lu live in %lu pages, %lu slots\n",
-			  report.guarded.picked, report.guarded.refused, report.guarded.live,
-			  report.guarded.pages, report.guarded.slots);
+			  "guarded: %lu picked, %lu refused, %lu passed by in %lu us, %lu live in %lu pages, "
+			  "%lu slots\n",
+			  report.guarded.picked, report.guarded.refused, report.guarded.passed,
+			  report.guarded.spent / 1000, report.guarded.live, report.guarded.pages,
+			  report.guarded.slots);
 	os_write_error(line, (size_t)length);
 }
 

@@ -64,14 +64,15 @@ static int write_head(int file)
 		"%zu, "
 		"\"huge_cached\": %zu, \"dirty\": %zu, \"heap\": %zu, \"metadata\": %zu, \"purged\": %zu},\n"
 		"  \"large_runs\": %zu,\n  \"huge_mappings\": %zu,\n"
-		"  \"guarded\": {\"picked\": %lu, \"refused\": %lu, \"live\": %lu, \"bytes\": %lu},\n"
+		"  \"guarded\": {\"picked\": %lu, \"refused\": %lu, \"passed\": %lu, \"nanoseconds\": %lu, "
+		"\"live\": %lu, \"bytes\": %lu},\n"
 		"  \"caches\": [",
 		cpuslab_version(), cpuslab_vcpu_mode_name(), report.live_bytes, report.hoarded_bytes,
 		report.slab_bytes, pages->large_pages << PAGE_SHIFT, pages->huge_bytes,
 		pages->huge_cached_bytes, pages->dirty_pages << PAGE_SHIFT, pages->heap_pages << PAGE_SHIFT,
 		pages->metadata_bytes, pages->purged_pages_total << PAGE_SHIFT, pages->large_runs,
-		pages->huge_mappings, report.guarded.picked, report.guarded.refused, report.guarded.live,
-		report.guarded.bytes);
+		pages->huge_mappings, report.guarded.picked, report.guarded.refused, report.guarded.passed,
+		report.guarded.spent, report.guarded.live, report.guarded.bytes);
 
 	return os_write(file, line, (size_t)length);
 }

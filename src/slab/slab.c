@@ -400,7 +400,7 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->traits.hardened)
 		forbid(cache, slab);
-	if (guard_is_on() && cache->traits.guarded)
+	if (guard_is_on() && cache->traits.guarded && guard_goes_on())
 		watch_chosen(cache, base);
 	return slab;
 }

@@ -4,7 +4,7 @@
 # shellcheck source=preload.sh
 . "$(dirname "$0")/preload.sh"
 needs sqlite3 python3 sort
-export CPUSLAB_OPTIONS="${CPUSLAB_OPTIONS:+$CPUSLAB_OPTIONS,}guard:1000,guard_second:0"
+export CPUSLAB_OPTIONS="${CPUSLAB_OPTIONS:+$CPUSLAB_OPTIONS,}guard:1000,guard_second:0,guard_cost:0"
 export SQLITE_HISTORY=/dev/null PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
 
 cat >"$scratch/work.py" <<'PYTHON'
