@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_metadata: blocks are aligned, apart, zero when new, reused by size, found again by reference; and when
- * the system has no more, what came back is cut up.
+ * page_metadata: blocks are aligned, apart, in one page each, zero when new, made of what others have left,
+ * found again by reference; and when the system has no more, what came back is cut up.  Pages in which
+ * nothing is left go back to the system, in an ebb, by age or when all is to; whatever it refuses, and in a
+ * child that was forked meanwhile, each block serves again.
  *
  *   page_metadata full   in a small heap; started by page_metadata itself
+ *   page_metadata aged   pages are overdue at the second tick
  */
 #include "check.h"
 
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
 #include "page/layout.h"
+#include "page/metadata.h"
 #include "page/page.h"
 
 enum { BLOCKS = 400, KEPT_MOST = 64 * METADATA_UNIT };
@@ -46,14 +55,10 @@ static void test_random(void)
 		size_t i = check_below(&random, BLOCKS);
 		struct block *block = &blocks[i];
 		if (!block->start) {
-			size_t before = metadata_in_use();
 			/* Beyond a size nothing is kept, so few of those. */
 			take(block, 1 + check_below(&random, round % 512 ? KEPT_MOST : 3 * KEPT_MOST));
-			size_t grown = metadata_in_use() - before;
-			CHECK(grown == 0 || grown == rounded(block->bytes) ||
-			      grown == rounded(block->bytes) + METADATA_UNIT);
-			if (grown)
-				CHECK(check_all_bytes(block->start, rounded(block->bytes), 0));
+			if (block->bytes <= KEPT_MOST)
+				CHECK(page_of(block->start) == page_of(block->start + block->bytes - 1));
 			/* All of it, up to the unit: a neighbour that overlaps will see. */
 			check_stamp(block->start, rounded(block->bytes), i);
 		} else {
@@ -70,27 +75,264 @@ static void test_random(void)
 		}
 }
 
+/* Blocks of all sizes come from what another one has left, and no page is added for them. */
 static void test_reuse(void)
 {
-	struct block first, second;
-	take(&first, 1000);
-	metadata_free(first.start, 1000);
+	struct block whole, parts[4];
+	take(&whole, KEPT_MOST);
 	size_t before = metadata_in_use();
-	/* The same size in units, the last one freed first. */
-	take(&second, 961);
-	CHECK(second.start == first.start);
-	metadata_free(second.start, 961);
-	take(&second, 1025);
-	CHECK(second.start != first.start);
-	metadata_free(second.start, 1025);
-	take(&second, 1000);
-	CHECK(second.start == first.start);
-	metadata_free(second.start, 1000);
-	CHECK(metadata_in_use() - before <= rounded(1025));
+	metadata_free(whole.start, KEPT_MOST);
+	for (unsigned i = 0; i < 4; i++) {
+		take(&parts[i], 1000);
+		memset(parts[i].start, 1, 1000);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		metadata_free(parts[i].start, 961); /* as many units */
+	take(&whole, KEPT_MOST);
+	metadata_free(whole.start, KEPT_MOST);
+	CHECK(metadata_in_use() == before);
 
-	CHECK(!metadata_contains(NULL) && !metadata_contains(&first) &&
+	CHECK(!metadata_contains(NULL) && !metadata_contains(&whole) &&
 	      !metadata_contains(layout.metadata.base - 1) &&
 	      !metadata_contains(layout.metadata.base + layout.metadata.planned));
+}
+
+/* ---- what goes back ------------------------------------------------------------------------------------ */
+
+enum { PAGES = 200, KEPT = 8, ROWS = 4 };
+
+static char *pages[PAGES];
+
+/* What happens when some stretches are given back at once. */
+static void (*meanwhile)(void);
+static bool refuses;
+static unsigned calls;
+
+/* As libc's, but that several stretches at once are refused. */
+long syscall(long number, ...)
+{
+	static long (*libc_syscall)(long, ...);
+	va_list list;
+	long argument[6];
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		argument[i] = va_arg(list, long);
+	va_end(list);
+	if (!libc_syscall)
+		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	if (number == SYS_process_madvise && refuses) {
+		errno = ENOSYS;
+		return -1;
+	}
+	return libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+			    argument[5]);
+}
+
+int madvise(void *address, size_t bytes, int advice)
+{
+	if (advice == MADV_DONTNEED) {
+		calls++;
+		if (meanwhile)
+			meanwhile();
+	}
+	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static size_t resident(void)
+{
+	size_t count = 0;
+	for (unsigned i = 0; i < PAGES; i++) {
+		unsigned char present = 0;
+		CHECK(mincore(pages[i], PAGE_BYTES, &present) == 0);
+		count += present & 1;
+	}
+	return count;
+}
+
+/* Pages with a block at their beginnings, and nothing else. */
+static void fill(void)
+{
+	for (unsigned i = 0; i < PAGES; i++) {
+		pages[i] = metadata_alloc(PAGE_BYTES);
+		CHECK(pages[i] && (uintptr_t)pages[i] % PAGE_BYTES == 0);
+		memset(pages[i], 1, PAGE_BYTES);
+	}
+	CHECK(resident() == PAGES);
+	for (unsigned i = 0; i < PAGES; i++)
+		for (unsigned row = 1; row < ROWS; row++)
+			metadata_free(pages[i] + row * PAGE_BYTES / ROWS, PAGE_BYTES / ROWS);
+}
+
+static void empty(void)
+{
+	for (unsigned i = 0; i < PAGES; i++)
+		metadata_free(pages[i], PAGE_BYTES / ROWS);
+}
+
+/* Each page serves once more, and no other is needed for that. */
+static void use_again(void)
+{
+	static bool seen[PAGES];
+	char *again[PAGES];
+	size_t most = layout.metadata.planned;
+	layout.metadata.planned = 0;
+	memset(seen, 0, sizeof seen);
+	for (unsigned i = 0; i < PAGES; i++) {
+		again[i] = metadata_alloc(PAGE_BYTES);
+		CHECK(again[i], "page %u of %u", i, PAGES);
+		memset(again[i], 2, PAGE_BYTES);
+	}
+	for (unsigned i = 0; i < PAGES; i++)
+		metadata_free(again[i], PAGE_BYTES);
+	layout.metadata.planned = most;
+}
+
+/* While a block is left in a page that stays, and what is in it. */
+static void test_partial(void)
+{
+	fill();
+	metadata_ebb();
+	metadata_purge(true);
+	CHECK(resident() == PAGES, "%zu of %u", resident(), PAGES);
+	for (unsigned i = 0; i < PAGES; i++)
+		CHECK(check_all_bytes(pages[i], PAGE_BYTES / ROWS, 1));
+	empty();
+	metadata_purge(true);
+}
+
+static void test_ebb(void)
+{
+	fill();
+	size_t before = metadata_in_use();
+	empty();
+	CHECK(!metadata_is_behind(), "pages were to go before an ebb");
+	metadata_purge(false);
+	CHECK(resident() == PAGES);
+	metadata_ebb();
+	while (metadata_is_behind())
+		metadata_purge(false);
+	metadata_purge(false);
+	CHECK(resident() <= KEPT, "%zu pages stay", resident());
+	CHECK(before - metadata_in_use() >= (PAGES - KEPT) * PAGE_BYTES, "%zu bytes, and %zu before",
+	      metadata_in_use(), before);
+	/* What is given back reads as zero, whoever still looks. */
+	size_t zero = 0;
+	for (unsigned i = 0; i < PAGES; i++)
+		zero += check_all_bytes(pages[i], PAGE_BYTES, 0);
+	CHECK(zero >= PAGES - KEPT, "%zu pages read as zero", zero);
+	use_again();
+	/* Whoever needs such a page ends the ebb. */
+	CHECK(!metadata_is_behind());
+	metadata_purge(true);
+	CHECK(resident() == 0, "%zu pages stay", resident());
+}
+
+/* Locked memory does not go; what did before that has gone. */
+static void test_locked(void)
+{
+	fill();
+	CHECK(mlock(pages[PAGES / 2], PAGE_BYTES) == 0);
+	empty();
+	metadata_purge(true);
+	CHECK(resident() >= 1);
+	CHECK(munlock(pages[PAGES / 2], PAGE_BYTES) == 0);
+	metadata_purge(true);
+	CHECK(resident() == 0, "%zu pages stay", resident());
+	use_again();
+	metadata_purge(true);
+}
+
+/* Another thread is at it: here nobody waits, and the pages on their way are nobody's. */
+static void purge_meanwhile(void)
+{
+	unsigned before = calls;
+	metadata_purge(true);
+	CHECK(calls == before, "two gave pages back at once");
+	/* And go on leaving pages as fast as they go. */
+	char *block = metadata_alloc(PAGE_BYTES);
+	memset(block, 3, PAGE_BYTES);
+	metadata_free(block, PAGE_BYTES);
+}
+
+/* A child that is forked while pages are on their way has them all. */
+static void fork_meanwhile(void)
+{
+	meanwhile = NULL;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		size_t before = metadata_in_use();
+		metadata_repair();
+		CHECK(metadata_in_use() == before, "%zu bytes, and %zu before", metadata_in_use(), before);
+		use_again();
+		metadata_purge(true);
+		CHECK(resident() == 0, "%zu pages stay in a child", resident());
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+static void test_meanwhile(void (*what)(void))
+{
+	fill();
+	for (unsigned i = 0; i < PAGES / 2; i++)
+		metadata_free(pages[i], PAGE_BYTES / ROWS);
+	metadata_purge(true);
+	for (unsigned i = PAGES / 2; i < PAGES; i++)
+		metadata_free(pages[i], PAGE_BYTES / ROWS);
+	meanwhile = what;
+	metadata_purge(true);
+	meanwhile = NULL;
+	use_again();
+	metadata_purge(true);
+	CHECK(resident() == 0, "%zu pages stay", resident());
+}
+
+/* One system call each: a few at a time. */
+static void test_one_by_one(void)
+{
+	refuses = true;
+	fill();
+	/* Every other page stays, so that none lie in a row. */
+	for (unsigned i = 0; i < PAGES; i += 2)
+		metadata_free(pages[i], PAGE_BYTES / ROWS);
+	metadata_ebb();
+	metadata_purge(false); /* finds out */
+	unsigned rounds = 0;
+	for (; metadata_is_behind(); rounds++) {
+		calls = 0;
+		metadata_purge(false);
+		CHECK(calls <= 4, "%u system calls by one call", calls);
+	}
+	CHECK(rounds > 1, "%u rounds", rounds);
+	for (unsigned i = 1; i < PAGES; i += 2)
+		metadata_free(pages[i], PAGE_BYTES / ROWS);
+	test_meanwhile(purge_meanwhile);
+	test_meanwhile(fork_meanwhile);
+}
+
+/* At the second tick the pages that were idle all the while are overdue, and no others. */
+static void be_aged(void)
+{
+	fill();
+	metadata_tick();
+	empty();
+	metadata_tick();
+	CHECK(!metadata_is_behind(), "pages were old at once");
+	char *needed[PAGES / 2];
+	for (unsigned i = 0; i < PAGES / 2; i++)
+		needed[i] = metadata_alloc(PAGE_BYTES);
+	for (unsigned i = 0; i < PAGES / 2; i++)
+		metadata_free(needed[i], PAGE_BYTES);
+	metadata_tick();
+	CHECK(metadata_is_behind());
+	while (metadata_is_behind())
+		metadata_purge(false);
+	CHECK(resident() >= PAGES / 2 && resident() <= PAGES / 2 + 2 * KEPT, "%zu pages stay", resident());
+	metadata_tick();
+	while (metadata_is_behind())
+		metadata_purge(false);
+	CHECK(resident() <= KEPT, "%zu pages stay", resident());
 }
 
 static void be_full(void)
@@ -127,15 +369,23 @@ static void be_full(void)
 
 int main(int argc, char **argv)
 {
-	(void)argv;
 	check_watchdog(60);
 	free(malloc(1));
 	if (argc > 1) {
-		be_full();
+		if (strcmp(argv[1], "full") == 0)
+			be_full();
+		else
+			be_aged();
 		return 0;
 	}
 	test_random();
 	test_reuse();
+	metadata_purge(true);
+	test_partial();
+	test_ebb();
+	test_locked();
+	test_one_by_one();
 	check_again("reserve:8M", "full");
+	check_again("decay:0", "aged");
 	return 0;
 }

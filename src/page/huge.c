@@ -471,7 +471,7 @@ void *huge_resize(void *address, size_t wanted)
 	return moved;
 }
 
-void huge_purge(bool all)
+static __attribute__((noinline)) void purge_some(bool all)
 {
 	uint64_t now = os_milliseconds();
 
@@ -505,6 +505,13 @@ void huge_purge(bool all)
 			lock_and_give_back((void *)expelled.address, expelled.bytes);
 	}
 	__atomic_store_n(&behind, overdue, __ATOMIC_RELAXED);
+}
+
+void huge_purge(bool all)
+{
+	/* Most programs have nothing of the kind. */
+	if (__atomic_load_n(&table, __ATOMIC_RELAXED))
+		purge_some(all);
 }
 
 bool huge_is_behind(void)

@@ -3,6 +3,7 @@
 
 #include "options/options.h"
 #include "page/block.h"
+#include "page/metadata.h"
 #include "page/page.h"
 #include "page/run.h"
 
@@ -39,7 +40,7 @@ static uintptr_t placement_entropy(void)
 /* The regions beside the heap, for a heap of `plan` bytes that ends at `heap_end`. */
 struct sizes {
 	size_t below_map; /* the vCPU table */
-	size_t map, slab_of, runs, metadata, marks, total;
+	size_t map, slab_of, runs, metadata, marks, pages, total;
 };
 
 static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
@@ -55,8 +56,9 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
 		.marks = options.hardened ? plan / PAGE_MARK_UNIT * sizeof(uint16_t) : 0,
 	};
+	sizes.pages = round_up((sizes.metadata >> PAGE_SHIFT) * sizeof(struct metadata_page), PAGE_BYTES);
 	sizes.total = round_up(sizes.below_map + sizes.map + sizes.slab_of + sizes.runs + sizes.metadata +
-				       sizes.marks,
+				       sizes.marks + sizes.pages,
 			       GRAIN);
 	return sizes;
 }
@@ -131,6 +133,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
 	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
 	layout.marks = (struct region){metadata + sizes.metadata, sizes.marks, 0, PAGE_BYTES * 2};
+	layout.pages = (struct region){layout.marks.base + sizes.marks, sizes.pages, 0, PAGE_BYTES};
 
 	/*
 	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB

@@ -27,6 +27,7 @@ struct region {
 struct layout {
 	struct region heap, map, slab_of, runs, metadata; /* `map`: the page map's part for the heap */
 	struct region marks;                              /* planned in hardened mode alone */
+	struct region pages;                              /* what is known of metadata's, see metadata.h */
 };
 extern struct layout layout;
 

@@ -1,49 +1,197 @@
 /* SPDX-License-Identifier: MIT */
 #include "page/page.h"
 
+#include <assert.h>
+#include <string.h>
+
+#include "arch/probe.h"
 #include "cpuslab/lock.h"
+#include "options/options.h"
 #include "page/layout.h"
 #include "page/metadata.h"
 
 /*
- * Blocks in multiples of METADATA_UNIT, cut from the region's end and kept by size when they come back.
- * A free block's first word links to the next one; taking and giving each commit by one store of the list's
- * head, so that a forked child finds the lists whole even if the lock was held.
+ * Blocks of up to a page are cut from pages, in units, and none lies in two.  What is free in a page stands
+ * in a record beside it (struct metadata_page), never in the free units: so blocks of all sizes come from
+ * what others have left, and a page in which nothing is left can go back to the system.  Pages with free
+ * units are in lists by how many of these lie in a row, and the fullest that will do serves first, so that
+ * the others become empty.
+ *
+ * Larger blocks are cut from the region's end, and stay for ever.
+ *
+ * Who may still look at a block that was freed, now that it may read as zero?
+ *   - A restartable section has loaded a word, and reads a slot of the magazine that it led to.  That
+ * magazine left the word by another section on this vCPU, or behind a fence: the section here is aborted
+ * before it stores anything, whatever it read.
+ *   - Readers of other vCPUs' words (glance in magazine.c), and of another process's: a magazine without an
+ * end mark, or of no objects, counts as none.
+ *   - The free of a pointer whose slab has gone, which finds the slab's descriptor in slab_of just before: it
+ * belongs to no cache, which is what the free asks first. The region stays mapped, so that all of them read
+ * something.
+ *
+ * Fork: which units are free changes by one store for each block; the lists follow from that
+ * (metadata_repair).
  */
 enum {
-	KEPT_UNITS = METADATA_REUSED_MOST / METADATA_UNIT,
 	FLOOR = 128 << 10,
 	POPULATE_FROM = 512 << 10,
-	POPULATE_BYTES = 64 << 10
+	POPULATE_BYTES = 64 << 10,
+	POPULATE_PAGES = POPULATE_BYTES >> PAGE_SHIFT,
+	/* Lists: of pages without free units there is none; then by the free units in a row, 1, 2 to 3, 4 to
+	   7 ... */
+	IN_NO_LIST = 0,
+	IDLE = 7,  /* all are free */
+	GIVEN = 8, /* and the page is the system's until it is touched */
+	LISTS,
+	LOOKS = 8,
+	IDLE_KEPT = 8, /* pages that may be idle in any case */
+	GATHERED = 16, /* that gather in an ebb */
+	GIVEN_MOST = 4 /* stretches at a time where each is a system call */
 };
+_Static_assert(METADATA_UNIT *METADATA_PAGE_UNITS == PAGE_BYTES, "a bit for each unit");
+_Static_assert((int)METADATA_REUSED_MOST == PAGE_BYTES, "what is larger is in no list");
+
+static const uint64_t ALL = ~(uint64_t)0;
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
-static void **kept[KEPT_UNITS + 1];
-static size_t used;
-static size_t provided;  /* bytes that are for small blocks, as far as the heap's size has asked for them */
-static size_t large;     /* bytes in blocks that are never reused */
-static size_t populated; /* up to here pages are there, or were left to be touched */
+/* Pages count from the region's start; the first one has none, so that reference 0 and page 0 mean none. */
+static struct metadata_page near_pages[METADATA_NEAR_PAGES];
+static uint32_t heads[LISTS];
+static size_t end;        /* bytes of the region that blocks and pages were cut from */
+static size_t used;       /* of them, those that were not given back */
+static size_t provided;   /* bytes that are for small blocks, as far as the heap's size has asked for them */
+static size_t large;      /* bytes in blocks that are never reused */
+static size_t populated;  /* up to here pages are there, or were left to be touched */
+static uint32_t idle;     /* pages */
+static uint32_t idle_low; /* the fewest since the last look */
+static uint32_t overdue;  /* idle pages that were not needed between two looks */
+static bool ebbing;       /* since metadata_ebb no page was taken */
 
-static void keep(void **block, size_t units)
+/* In this place, so that a forked child finds the pages that were on their way to the system. */
+static struct giving {
+	unsigned count, given; /* of the stretches, and of those that are there */
+	struct os_range ranges[OS_RANGES];
+} giving ARCH_SPARSE;
+
+/* Far more are small, and the call takes less code than what it does. */
+static __attribute__((noinline)) struct metadata_page *page_at(uint32_t number)
 {
-	*block = kept[units];
-	__atomic_store_n(&kept[units], block, __ATOMIC_RELEASE);
+	return number < METADATA_NEAR_PAGES
+		       ? &near_pages[number]
+		       : (struct metadata_page *)layout.pages.base + (number - METADATA_NEAR_PAGES);
 }
 
-/* When the system gives no more: the front of a larger block that came back.  With the lock. */
-static void **split_kept(size_t units)
+static uint32_t page_count(void)
 {
-	for (size_t larger = units + 1; larger <= KEPT_UNITS; larger++) {
-		void **block = kept[larger];
+	return (uint32_t)(end >> PAGE_SHIFT);
+}
 
-		if (block) {
-			__atomic_store_n(&kept[larger], *block, __ATOMIC_RELEASE);
-			keep(block + units * METADATA_UNIT / sizeof *block, larger - units);
-			return block;
-		}
+static uint32_t page_number(const void *address)
+{
+	return (uint32_t)((size_t)((const char *)address - layout.metadata.base) >> PAGE_SHIFT);
+}
+
+static char *address_of(uint32_t number)
+{
+	return layout.metadata.base + ((size_t)number << PAGE_SHIFT);
+}
+
+/* ---- lists: with the lock ------------------------------------------------------------------------------ */
+
+/* One more than the logarithm of how many free units lie in a row at most. */
+static __attribute__((noinline)) unsigned list_for(uint64_t free)
+{
+	unsigned list = IN_NO_LIST;
+
+	/* A bit is left where as many units are free from there on as the rounds so far have doubled to. */
+	while (free) {
+		if (++list == IDLE)
+			break;
+		free &= free >> (1u << (list - 1));
 	}
-	return NULL;
+	return list;
 }
+
+static unsigned list_of(const struct metadata_page *page)
+{
+	return page->given ? GIVEN : list_for(page->free);
+}
+
+static void leave(const struct metadata_page *page, unsigned list)
+{
+	if (page->next)
+		page_at(page->next)->previous = page->previous;
+	if (page->previous)
+		page_at(page->previous)->next = page->next;
+	else
+		heads[list] = page->next;
+}
+
+static void enter(struct metadata_page *page, uint32_t number, unsigned list)
+{
+	uint32_t next = heads[list];
+
+	page->next = next;
+	page->previous = 0;
+	if (next)
+		page_at(next)->previous = number & (UINT32_MAX >> 1);
+	heads[list] = number;
+}
+
+/* What is free in a page from now on, and whether that is the system's. */
+static __attribute__((noinline)) void set_free(uint32_t number, uint64_t free, bool given)
+{
+	struct metadata_page *page = page_at(number);
+	unsigned from = list_of(page), to = given ? GIVEN : list_for(free);
+
+	/* One store, whatever instant a fork catches: the child makes the lists anew, as the lock is held. */
+	__atomic_store_n(&page->free, free, __ATOMIC_RELEASE);
+	page->given = given;
+	if (from == to)
+		return;
+	if (from)
+		leave(page, from);
+	if (to)
+		enter(page, number, to);
+	idle += (to == IDLE) - (from == IDLE);
+	if (idle < idle_low)
+		idle_low = idle;
+	if (from == GIVEN || to == GIVEN)
+		__atomic_store_n(&used, from == GIVEN ? used + PAGE_BYTES : used - PAGE_BYTES,
+				 __ATOMIC_RELAXED);
+}
+
+static uint64_t units_from(unsigned first, unsigned units)
+{
+	return ALL >> (METADATA_PAGE_UNITS - units) << first;
+}
+
+/* A bit for each unit from which on so many are free. */
+static uint64_t starts(uint64_t free, unsigned units)
+{
+	for (unsigned row = 1, more; row < units; row += more) {
+		more = row < units - row ? row : units - row;
+		free &= free >> more;
+	}
+	return free;
+}
+
+/* A page that has so many free units in a row; 0 for none. */
+static uint32_t find(unsigned units)
+{
+	unsigned list = 32 - (unsigned)__builtin_clz(units);
+	uint32_t number = heads[list];
+
+	for (unsigned looks = LOOKS; number && looks; looks--, number = page_at(number)->next)
+		if (starts(page_at(number)->free, units))
+			return number;
+	while (++list < LISTS)
+		if (heads[list])
+			return heads[list];
+	return 0;
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------------- */
 
 /*
  * A new magazine is written whole, in the middle of somebody's free: the page fault would be most of what
@@ -51,15 +199,14 @@ static void **split_kept(size_t units)
  * time, and one call in several pays.  What is large is not always used whole, and small programs should stay
  * small.
  */
-static void populate_for(size_t start, size_t end)
+static __attribute__((noinline)) void populate_for(size_t from, size_t bytes)
 {
-	size_t from = (start + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
-	size_t to = (end + POPULATE_BYTES - 1) & ~(size_t)(POPULATE_BYTES - 1);
+	size_t to = (from + bytes + POPULATE_BYTES - 1) & ~(size_t)(POPULATE_BYTES - 1);
 
-	if (end <= populated || start < POPULATE_FROM)
+	if (from + bytes <= populated || from < POPULATE_FROM)
 		return;
-	if (end - start > KEPT_UNITS * METADATA_UNIT || to > layout.metadata.committed) {
-		populated = end;
+	if (bytes > PAGE_BYTES || to > layout.metadata.committed) {
+		populated = from + bytes;
 		return;
 	}
 	if (from < populated)
@@ -68,35 +215,85 @@ static void populate_for(size_t start, size_t end)
 	populated = to;
 }
 
+/* The same of a page that was given back, and of those like it behind it. */
+static __attribute__((noinline)) void return_given(uint32_t first)
+{
+	uint32_t last = first;
+
+	ebbing = false;
+	if ((size_t)first << PAGE_SHIFT < POPULATE_FROM)
+		return;
+	do
+		set_free(last, ALL, false);
+	while (++last % POPULATE_PAGES && last < page_count() && page_at(last)->given);
+	if (last - first > 1)
+		(void)os_populate(address_of(first), (size_t)(last - first) << PAGE_SHIFT);
+}
+
+/* Makes so many bytes usable, together with what stands beside their pages. */
+static __attribute__((noinline)) bool grow(size_t bytes)
+{
+	size_t pages = (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
+
+	if (pages > METADATA_NEAR_PAGES &&
+	    !region_grow(&layout.pages, (pages - METADATA_NEAR_PAGES) * sizeof(struct metadata_page)))
+		return false;
+	return region_grow(&layout.metadata, bytes);
+}
+
+/* The rest of the page at the region's end, or the next one; 0: the system has no more. */
+static uint32_t add_page(void)
+{
+	size_t start = end < PAGE_BYTES ? PAGE_BYTES : end;
+	uint32_t number = (uint32_t)(start >> PAGE_SHIFT);
+	size_t stop = (size_t)(number + 1) << PAGE_SHIFT;
+
+	if (!grow(stop))
+		return 0;
+	populate_for(start, stop - start);
+	__atomic_store_n(&used, used + stop - end, __ATOMIC_RELAXED);
+	__atomic_store_n(&end, stop, __ATOMIC_RELEASE);
+	ebbing = false;
+	set_free(number, ALL << start % PAGE_BYTES / METADATA_UNIT, false);
+	return number;
+}
+
+/* Up to a page. */
+static void *alloc_small(unsigned units)
+{
+	uint32_t number = find(units);
+
+	while (!number) {
+		/* What is left of the last page may be too little. */
+		if (!add_page())
+			return NULL;
+		number = find(units);
+	}
+	if (page_at(number)->given)
+		return_given(number);
+
+	uint64_t free = page_at(number)->free;
+	unsigned first = (unsigned)__builtin_ctzl(starts(free, units));
+
+	set_free(number, free & ~(units_from(first, units)), false);
+	return address_of(number) + first * METADATA_UNIT;
+}
+
 /*
  * What vCPU areas take comes on top of what was provided: a program with a thread slot for each of many
  * threads would find none left, when the heap has taken all the rest, for the descriptors of its last slabs.
  */
-static bool add_large(size_t bytes)
+static void *alloc_large(size_t bytes)
 {
-	if (!region_grow(&layout.metadata, provided + large + bytes))
-		return false;
+	size_t start = end ? end : METADATA_UNIT;
+
+	if (!grow(start + bytes) || !grow(provided + large + bytes))
+		return NULL;
 	large += bytes;
-	return true;
-}
-
-/* With the lock. */
-static void **alloc_locked(size_t units)
-{
-	if (units <= KEPT_UNITS && kept[units]) {
-		void **block = kept[units];
-
-		__atomic_store_n(&kept[units], *block, __ATOMIC_RELEASE);
-		return block;
-	}
-	/* Unit 0 stays unused: reference 0 means none. */
-	size_t bytes = units * METADATA_UNIT, start = used ? used : METADATA_UNIT, end = start + bytes;
-
-	if (!region_grow(&layout.metadata, end) || (units > KEPT_UNITS && !add_large(bytes)))
-		return split_kept(units);
-	populate_for(start, end);
-	__atomic_store_n(&used, end, __ATOMIC_RELEASE);
-	return (void **)(layout.metadata.base + start);
+	populate_for(start, bytes);
+	__atomic_store_n(&used, used + start + bytes - end, __ATOMIC_RELAXED);
+	__atomic_store_n(&end, start + bytes, __ATOMIC_RELEASE);
+	return layout.metadata.base + start;
 }
 
 static size_t units_for(size_t bytes)
@@ -104,10 +301,19 @@ static size_t units_for(size_t bytes)
 	return (bytes + METADATA_UNIT - 1) / METADATA_UNIT;
 }
 
+/* With the lock. */
+static void *alloc_locked(size_t bytes)
+{
+	size_t units = units_for(bytes);
+
+	return units <= METADATA_PAGE_UNITS ? alloc_small((unsigned)units)
+					    : alloc_large(units * METADATA_UNIT);
+}
+
 void *metadata_alloc(size_t bytes)
 {
 	cpuslab_spin_lock(&metadata_lock);
-	void *block = alloc_locked(units_for(bytes));
+	void *block = alloc_locked(bytes);
 
 	cpuslab_spin_unlock(&metadata_lock);
 	return block;
@@ -117,21 +323,24 @@ void *metadata_try_alloc(size_t bytes)
 {
 	if (!cpuslab_spin_trylock(&metadata_lock))
 		return NULL;
-	void *block = alloc_locked(units_for(bytes));
+	void *block = alloc_locked(bytes);
 
 	cpuslab_spin_unlock(&metadata_lock);
 	return block;
 }
 
-void metadata_free(void *address, size_t bytes)
+void metadata_free(void *block, size_t bytes)
 {
-	size_t units = units_for(bytes);
-	void **block = address;
+	size_t units = units_for(bytes), at = (size_t)((char *)block - layout.metadata.base);
 
-	if (units > KEPT_UNITS)
+	if (units > METADATA_PAGE_UNITS)
 		return;
+	uint64_t freed = units_from((unsigned)(at % PAGE_BYTES / METADATA_UNIT), (unsigned)units);
+	uint32_t number = (uint32_t)(at >> PAGE_SHIFT);
+
 	cpuslab_spin_lock(&metadata_lock);
-	keep(block, units);
+	assert(!(page_at(number)->free & freed));
+	set_free(number, page_at(number)->free | freed, false);
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
@@ -141,7 +350,7 @@ bool metadata_provide(size_t heap_bytes)
 	size_t bytes = FLOOR + heap_bytes / 32;
 
 	cpuslab_spin_lock(&metadata_lock);
-	bool grown = region_grow(&layout.metadata, large + bytes);
+	bool grown = grow(large + bytes);
 
 	if (grown && bytes > provided)
 		provided = bytes;
@@ -149,10 +358,146 @@ bool metadata_provide(size_t heap_bytes)
 	return grown;
 }
 
+/* ---- what goes back to the system ---------------------------------------------------------------------- */
+
+/* Pages that are too many.  A late answer does no harm. */
+static uint32_t surplus(void)
+{
+	uint32_t are = __atomic_load_n(&idle, __ATOMIC_RELAXED);
+	uint32_t old = __atomic_load_n(&overdue, __ATOMIC_RELAXED);
+	uint32_t many = __atomic_load_n(&ebbing, __ATOMIC_RELAXED) && are > IDLE_KEPT ? are - IDLE_KEPT : 0;
+
+	if (old > are)
+		old = are;
+	return old > many ? old : many;
+}
+
+/* Some idle pages that lie in a row, `most` of them, are the caller's as if they were allocated. */
+static struct os_range take_idle(uint32_t most)
+{
+	uint32_t first = heads[IDLE], next = first;
+
+	do
+		set_free(next++, 0, false);
+	while (next - first < most && next < page_count() && list_of(page_at(next)) == IDLE);
+	while (next - first < most && list_of(page_at(first - 1)) == IDLE)
+		set_free(--first, 0, false);
+	overdue -= next - first < overdue ? next - first : overdue;
+	return (struct os_range){address_of(first), (size_t)(next - first) << PAGE_SHIFT};
+}
+
+/* With the lock; up to `most` pages, and none while another thread gives some back. */
+static bool take_surplus(bool all, uint32_t *most)
+{
+	unsigned ranges = all || os_purges_several() ? OS_RANGES : GIVEN_MOST;
+	uint32_t left;
+
+	if (giving.count)
+		return false;
+	while (giving.count < ranges && *most && (left = all ? idle : surplus())) {
+		struct os_range range = take_idle(left < *most ? left : *most);
+
+		*most -= (uint32_t)(range.bytes >> PAGE_SHIFT);
+		giving.ranges[giving.count] = range;
+		giving.count++;
+	}
+	return giving.count;
+}
+
+/* With the lock.  What the system did not take, locked memory for one, stays until the next ebb. */
+static bool put_given(void)
+{
+	bool refused = giving.given < giving.count;
+
+	for (unsigned i = 0; i < giving.count; i++) {
+		uint32_t first = page_number(giving.ranges[i].address);
+
+		for (uint32_t page = 0; page < giving.ranges[i].bytes >> PAGE_SHIFT; page++)
+			set_free(first + page, ALL, i < giving.given);
+	}
+	giving.count = giving.given = 0;
+	if (refused) {
+		ebbing = false;
+		overdue = 0;
+	}
+	return !refused;
+}
+
+void metadata_purge(bool all)
+{
+	/* Others may leave pages faster than these go. */
+	uint32_t most = page_count();
+	bool more = true;
+
+	while (more) {
+		cpuslab_spin_lock(&metadata_lock);
+		more = take_surplus(all, &most);
+		cpuslab_spin_unlock(&metadata_lock);
+		if (!more)
+			return;
+		giving.given = os_purge_several(giving.ranges, giving.count);
+		for (unsigned i = 0; i < giving.given; i++)
+			ARCH_PROBE("purge", (uintptr_t)giving.ranges[i].address, giving.ranges[i].bytes);
+		cpuslab_spin_lock(&metadata_lock);
+		more = put_given() && all;
+		cpuslab_spin_unlock(&metadata_lock);
+	}
+}
+
+bool metadata_is_behind(void)
+{
+	uint32_t gathered = __atomic_load_n(&ebbing, __ATOMIC_RELAXED) ? GATHERED : 0;
+
+	return surplus() > gathered;
+}
+
+void metadata_ebb(void)
+{
+	cpuslab_spin_lock(&metadata_lock);
+	ebbing = true;
+	cpuslab_spin_unlock(&metadata_lock);
+}
+
+/* Two looks lie the decay time apart: what was idle all the while is not needed. */
+void metadata_tick(void)
+{
+	static uint64_t last;
+	uint64_t now = os_milliseconds();
+
+	cpuslab_spin_lock(&metadata_lock);
+	if (os_elapsed(last, now) >= options.decay) {
+		last = now;
+		overdue = idle_low > IDLE_KEPT ? idle_low - IDLE_KEPT : 0;
+		idle_low = idle;
+	}
+	cpuslab_spin_unlock(&metadata_lock);
+}
+
+/* ---- fork ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Lists and counts follow from which units are free.  What was on its way to the system is idle, for all that
+ * is known; a stretch that was just being taken for that is lost to the child.
+ */
 void metadata_repair(void)
 {
-	if (cpuslab_spin_is_locked(&metadata_lock))
-		cpuslab_spin_reset(&metadata_lock);
+	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count)
+		return;
+	cpuslab_spin_reset(&metadata_lock);
+	memset(heads, 0, sizeof heads);
+	idle = 0;
+	used = end;
+	for (uint32_t number = 1; number < page_count(); number++) {
+		struct metadata_page *page = page_at(number);
+		uint64_t free = page->free;
+		bool given = page->given && free == ALL;
+
+		page->free = page->given = 0;
+		set_free(number, free, given);
+	}
+	giving.given = 0;
+	(void)put_given();
+	idle_low = idle;
 }
 
 void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))

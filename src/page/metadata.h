@@ -3,10 +3,25 @@
 #ifndef CPUSLAB_METADATA_H
 #define CPUSLAB_METADATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * A page of metadata: METADATA_PAGE_UNITS units, from which blocks are cut.  Beside it, so that what is free
+ * can be given back to the system; the first METADATA_NEAR_PAGES of them are variables of the library, and
+ * those of any further ones a region (layout.h).
+ */
+struct metadata_page {
+	uint64_t free; /* a bit for each unit that is in no block */
+	uint32_t next; /* in its list; 0: none */
+	uint32_t previous : 31;
+	uint32_t given : 1; /* all are free, and the page is the system's until it is touched */
+};
+enum { METADATA_NEAR_PAGES = 96, METADATA_PAGE_UNITS = 64 };
+
 void metadata_repair(void);
+/* Bytes in pages of metadata that have been used, and were not given back since. */
 size_t metadata_bytes(void);
 void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size));
 /*
@@ -14,5 +29,14 @@ void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))
  * can still be cut anew when its objects are freed; and, with 0, for what the rooms need at start.
  */
 bool metadata_provide(size_t heap_bytes);
+
+/*
+ * Gives pages in which nothing is left to the system: those that are more than may stay, by one system call
+ * where one does for several pages, else by a few; or all.  The others of page_purge and its like.
+ */
+void metadata_purge(bool all);
+bool metadata_is_behind(void);
+void metadata_ebb(void);
+void metadata_tick(void);
 
 #endif

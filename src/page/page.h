@@ -9,8 +9,9 @@
  *   slab_of         32 bits for each heap page: which slab descriptor it belongs to, 0 for none
  *   runs            what the run allocator knows of each free or large run, at the run's first page
  *   marks           in hardened mode, 16 bits for each 16 bytes of the heap, for the room above: see slab.h
- *   metadata        descriptors, magazines, vCPU areas; never purged, never next to a user's object
- *   the heap        page runs: slabs, and objects too large for a slab
+ *   metadata        descriptors, magazines, vCPU areas; never next to a user's object, and what is free in it
+ * is never written to: pages in which nothing is left go back to the system (metadata.c) pages           what
+ * is known of each page of metadata the heap        page runs: slabs, and objects too large for a slab
  *
  * Called by the rooms above it, from any thread.  Locks: page_lock for runs and page ids, metadata_lock for
  * metadata, huge_lock for mappings outside the heap; page_lock may be followed by metadata_lock; else one at
@@ -155,7 +156,8 @@ bool page_large_grow(void *run, size_t pages);
 enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64, PAGE_PURGE_PART = 8 };
 
 /*
- * Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them.
+ * Returns free runs to the system: those older than the decay time or beyond the allowance, or all of them;
+ * and pages of metadata likewise.
  */
 void page_purge(bool all);
 /* The same as time passes: the allowance shrinks. */
@@ -171,7 +173,7 @@ bool page_is_behind(void);
 bool page_wants_hoards(void);
 /*
  * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
- * stay resident than it uses.  page_purge(false) sees to that, and is due from now on.
+ * stay resident than it uses, and but a few of metadata.  page_purge(false) sees to that, and is due from now on.
  */
 void page_ebb(void);
 
@@ -200,7 +202,7 @@ enum { METADATA_UNIT = 64, METADATA_REUSED_MOST = 64 * METADATA_UNIT };
 void *metadata_alloc(size_t bytes);
 /* The same, or NULL where that would have to wait for another thread. */
 void *metadata_try_alloc(size_t bytes);
-/* `bytes` as it was asked for.  Goes to the next request of the same size. */
+/* `bytes` as it was asked for.  It may read as zero from then on, and stays mapped. */
 void metadata_free(void *block, size_t bytes);
 
 static inline uint32_t metadata_reference(const void *block)

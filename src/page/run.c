@@ -1136,6 +1136,7 @@ void page_purge(bool all)
 
 	purge_runs(all, all ? SIZE_MAX : most);
 	huge_purge(all);
+	metadata_purge(all);
 }
 
 void page_tick(void)
@@ -1145,6 +1146,7 @@ void page_tick(void)
 	recall();
 	standby_forget();
 	unlock_pages();
+	metadata_tick();
 	page_purge(false);
 }
 
@@ -1155,11 +1157,12 @@ void page_ebb(void)
 	ebbing = true;
 	__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
 	unlock_pages();
+	metadata_ebb();
 }
 
 bool page_is_behind(void)
 {
-	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind();
+	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind() || metadata_is_behind();
 }
 
 /* Without the lock: a late answer costs little, and the next caller sees it. */

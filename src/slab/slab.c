@@ -1134,7 +1134,8 @@ static void hollow_slab(struct slab_cache *cache, struct hollowing *walk, struct
 	}
 }
 
-static void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
+/* Seldom worth it, and far from the code of each tick. */
+static __attribute__((noinline)) void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
 {
 	bool more = true;
 
