@@ -356,7 +356,7 @@ static void test_gathering(void)
 	char *held = page_alloc(COUNT * PAGES / 2, 1, SLAB, &zeroed);
 	CHECK(held);
 	memset(held, 1, COUNT * PAGES / 2 * PAGE_BYTES);
-	page_ebb();
+	page_ebb(true);
 	page_purge(false);
 	begin();
 	for (unsigned i = 0; i < COUNT; i++)

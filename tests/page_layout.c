@@ -54,10 +54,10 @@ static void check_layout(void)
 	check_region(&layout.heap, NULL);
 	check_region(&layout.map, &layout.slab_of);
 	check_region(&layout.slab_of, &layout.runs);
-	check_region(&layout.runs, &layout.metadata);
-	check_region(&layout.metadata, &layout.pages);
+	check_region(&layout.runs, &layout.pages);
 	if (layout.pages.committed)
-		check_region(&layout.pages, NULL);
+		check_region(&layout.pages, &layout.metadata);
+	check_region(&layout.metadata, NULL);
 	CHECK(table >= layout.heap.base + layout.heap.planned ||
 	      layout.metadata.base + layout.metadata.planned <= layout.heap.base);
 	CHECK((char *)page_front.map <= layout.map.base);

@@ -115,7 +115,7 @@ static void test_given_back(void)
 	(void)come_and_go(LEARN, BLOCK);
 	page_tick();
 	CHECK(statistics().large_runs == 0);
-	page_ebb();
+	page_ebb(true);
 	page_purge(false);
 	CHECK(statistics().dirty_pages <= statistics().used_pages);
 }

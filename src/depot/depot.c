@@ -845,6 +845,19 @@ static uint64_t let_slabs_go(struct depot *depot, uint64_t most)
 	return most - cost;
 }
 
+/* The empty magazines that were of use while it ebbed are few: they go at once. */
+static void end_departure(struct depot *depot)
+{
+	if (depot->ebbs) {
+		lock_depot(depot);
+		let_empty_leave(depot, depot->scarce ? 0 : 1);
+		cpuslab_spin_unlock(&depot->lock);
+		see_off(depot);
+	}
+	__atomic_store_n(&depot->ebbs, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&depot->departs, false, __ATOMIC_RELAXED);
+}
+
 uint64_t depot_depart(struct depot *depot, uint64_t most)
 {
 	if (!__atomic_load_n(&depot->departs, __ATOMIC_RELAXED))
@@ -855,10 +868,8 @@ uint64_t depot_depart(struct depot *depot, uint64_t most)
 		free_magazine(emptied);
 	if (most && depot->ebbs)
 		most = let_slabs_go(depot, most);
-	if (most) {
-		__atomic_store_n(&depot->ebbs, false, __ATOMIC_RELAXED);
-		__atomic_store_n(&depot->departs, false, __ATOMIC_RELAXED);
-	}
+	if (most)
+		end_departure(depot);
 	return most;
 }
 

@@ -577,8 +577,8 @@ static __attribute__((noinline)) void follow_ebb(void)
 		if (low)
 			see_off_portion();
 		corruption_end_walk(&census_lock);
-		page_ebb();
-		for (unsigned i = 0; low && i < 2 && page_is_behind(); i++)
+		page_ebb(low);
+		for (unsigned i = 0; low && i < 3 && page_is_behind(); i++)
 			page_purge(false);
 	}
 }

@@ -224,6 +224,12 @@ struct blocks block_heap_grown(uint32_t top, uint32_t end)
 	return next;
 }
 
+bool block_was_advised(uint32_t block)
+{
+	return options.huge_pages == OPTION_HUGE_PAGES_ALWAYS ||
+	       (advice && (advice[block] == ADVISED || advice[block] == BROKEN));
+}
+
 /* ---- large objects ------------------------------------------------------------------------------------- */
 
 /* The blocks that lie wholly in a run: from *block on; returns their number. */

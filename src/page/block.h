@@ -53,6 +53,8 @@ struct blocks block_large(uint32_t first, uint32_t pages);
 void block_prove(struct blocks blocks);
 /* What is dear, in nanoseconds of CPU time: tests change it. */
 extern ARCH_INTERNAL uint64_t block_dear;
+/* Whether a block may be, or have been, a huge page.  With the page lock. */
+bool block_was_advised(uint32_t block);
 /* A run of resident pages is a large object: whether to renew its blocks.  With the page lock. */
 bool block_reused(uint32_t first, uint32_t pages);
 /* Gives the memory of its blocks back, to be huge when it comes again.  Nobody has the object yet. */

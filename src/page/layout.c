@@ -125,7 +125,8 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	char *map = tables + sizes.below_map;
 	char *slab_of = map + sizes.map;
 	char *runs = slab_of + sizes.slab_of;
-	char *metadata = runs + sizes.runs;
+	char *pages = runs + sizes.runs;
+	char *metadata = pages + sizes.pages;
 
 	layout.heap = (struct region){heap, plan, 0, step};
 	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap, 0, PAGE_BYTES};
@@ -133,7 +134,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
 	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
 	layout.marks = (struct region){metadata + sizes.metadata, sizes.marks, 0, PAGE_BYTES * 2};
-	layout.pages = (struct region){layout.marks.base + sizes.marks, sizes.pages, 0, PAGE_BYTES};
+	layout.pages = (struct region){pages, sizes.pages, 0, PAGE_BYTES};
 
 	/*
 	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB

@@ -9,9 +9,10 @@
  *   slab_of         32 bits for each heap page: which slab descriptor it belongs to, 0 for none
  *   runs            what the run allocator knows of each free or large run, at the run's first page
  *   marks           in hardened mode, 16 bits for each 16 bytes of the heap, for the room above: see slab.h
- *   metadata        descriptors, magazines, vCPU areas; never next to a user's object, and what is free in it
- * is never written to: pages in which nothing is left go back to the system (metadata.c) pages           what
- * is known of each page of metadata the heap        page runs: slabs, and objects too large for a slab
+ *   pages           what is known of each page of metadata
+ *   metadata        descriptors, magazines, vCPU areas; never next to a user's object.  What is free in it is
+ *                   never written to, and pages in which nothing is left go back to the system (metadata.c)
+ *   the heap        page runs: slabs, and objects too large for a slab
  *
  * Called by the rooms above it, from any thread.  Locks: page_lock for runs and page ids, metadata_lock for
  * metadata, huge_lock for mappings outside the heap; page_lock may be followed by metadata_lock; else one at
@@ -172,10 +173,13 @@ bool page_is_behind(void);
  */
 bool page_wants_hoards(void);
 /*
- * Most of what the program had is gone, and may be for good: until it takes pages again, no more free ones
- * stay resident than it uses, and but a few of metadata.  page_purge(false) sees to that, and is due from now on.
+ * Most of what the program had is gone, and may be for good: until it takes more than a few pages again, no
+ * more free ones stay resident than it uses.  Nor does the rest of a huge page in which the heap ends, nor
+ * what the room knew of the pages of long free runs; nor, when little is left (`low`), more than a few free
+ * pages of metadata: before that the next frees would need some of them again.  page_purge(false) sees to
+ * that, and is due from now on.
  */
-void page_ebb(void);
+void page_ebb(bool low);
 
 struct page_statistics {
 	size_t heap_pages;  /* between the heap's start and the highest page ever used */

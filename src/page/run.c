@@ -36,6 +36,8 @@ enum {
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
 	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
 	GATHERED_MOST = 64,                      /* but no more pages than this */
+	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
+	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
 	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows */
 };
 
@@ -53,7 +55,9 @@ static struct {
 	size_t most;  /* pages in use at once since it began */
 	size_t taken; /* pages */
 } window;
-static bool ebbing; /* since page_ebb, or an ebb of large objects, no page was taken */
+static bool ebbing;      /* since page_ebb, or an ebb of large objects, only few pages were taken */
+static size_t ebb_taken; /* these */
+static bool bare_due;    /* since page_ebb no records have gone back */
 /* Of large_pages. */
 static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
 static bool large_freed;  /* a large object was, since one was taken */
@@ -169,7 +173,9 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	window.taken += pages;
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
-	ebbing = false;
+	ebb_taken += pages;
+	if (ebb_taken > EBB_TAKEN)
+		ebbing = false;
 	taken += pages;
 	taken_fresh += fresh;
 
@@ -177,6 +183,12 @@ static void note_use(uint32_t pages, uint32_t fresh)
 
 	missed += REGRET * regretted;
 	given_back -= regretted;
+}
+
+static void begin_ebb(void)
+{
+	ebbing = true;
+	ebb_taken = 0;
 }
 
 /* Bytes in large objects: what stands by is none. */
@@ -211,7 +223,7 @@ static void note_large_freed(uint32_t pages)
 	int64_t bytes = large_bytes();
 
 	if ((!replaced || !bytes) && tide_fell(&large_tide, bytes))
-		ebbing = true;
+		begin_ebb();
 }
 
 /* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
@@ -587,6 +599,20 @@ struct taking {
 
 static const struct taking nothing = {.first = RUN_NONE};
 
+/* Makes so many pages usable, together with what stands beside them. */
+static bool grow_heap(size_t end)
+{
+	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
+	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
+	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
+	    !region_grow(&layout.runs, end * sizeof(struct run)) ||
+	    (layout.marks.planned &&
+	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
+		return false;
+	layout_open();
+	return true;
+}
+
 /*
  * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
  * as were never used.  What alignment skips becomes a clean run.
@@ -603,14 +629,8 @@ static struct taking extend(uint32_t pages, uint32_t alignment)
 		return (struct taking){.first = first, .fresh = take_span(first, first, (uint32_t)end)};
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)metadata_provide(end << PAGE_SHIFT); /* if not, the heap itself may still do */
-	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
-	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
-	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
-	    !region_grow(&layout.runs, end * sizeof(struct run)) ||
-	    (layout.marks.planned &&
-	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
+	if (!grow_heap(end))
 		return nothing;
-	layout_open();
 
 	struct taking taking = {
 		.first = first, .fresh = pages, .entered = block_heap_grown(top, (uint32_t)end)};
@@ -878,6 +898,45 @@ static void purge_runs(bool all, size_t most)
 	} while (purging.count);
 }
 
+/*
+ * Of a clean run only the first record and the last one say anything.  Those between them read as zero from
+ * then on, as they do before their first use; nobody looks at them, and with the lock nobody cuts the run.
+ */
+static void give_back_records(void)
+{
+	struct os_range ranges[OS_RANGES];
+	unsigned count = 0;
+
+	lock_pages();
+	for (unsigned bin = BINS - 1; bin > bin_of(BARE_LEAST); bin--)
+		for (uint32_t first = bins[RUN_CLEAN].head[bin]; first != RUN_NONE && count < OS_RANGES;
+		     first = run_at(first)->next) {
+			uintptr_t from = (uintptr_t)(run_at(first) + 1) + PAGE_BYTES - 1;
+			uintptr_t to = (uintptr_t)(run_at(first) + run_at(first)->pages - 1);
+
+			from &= -(uintptr_t)PAGE_BYTES;
+			to &= -(uintptr_t)PAGE_BYTES;
+			ranges[count++] = (struct os_range){(void *)from, to - from};
+		}
+	(void)os_purge_several(ranges, count);
+	__atomic_store_n(&bare_due, false, __ATOMIC_RELAXED);
+	unlock_pages();
+}
+
+/*
+ * Where the heap ends in a huge page the rest of that is resident, too.  It becomes a free run, so that it
+ * can go back with the others.
+ */
+static void take_over_block(void)
+{
+	uint32_t first = top, end = (first + BLOCK_PAGES - 1) / BLOCK_PAGES * BLOCK_PAGES;
+
+	if (first == end || !block_was_advised(first / BLOCK_PAGES) || !grow_heap(end))
+		return;
+	top = end;
+	insert_coalesced(first, end - first, RUN_DIRTY, os_milliseconds());
+}
+
 /* ---- the room's functions ------------------------------------------------------------------------------ */
 
 /* What an allocation leaves to do without the lock. */
@@ -1125,6 +1184,12 @@ bool page_large_resize(void *address, size_t wanted)
 	return done;
 }
 
+/* When nothing else is left to go back.  Without the lock. */
+static bool bare_is_due(void)
+{
+	return __atomic_load_n(&bare_due, __ATOMIC_RELAXED) && !__atomic_load_n(&behind, __ATOMIC_RELAXED);
+}
+
 void page_purge(bool all)
 {
 	if (all) {
@@ -1137,6 +1202,8 @@ void page_purge(bool all)
 	purge_runs(all, all ? SIZE_MAX : most);
 	huge_purge(all);
 	metadata_purge(all);
+	if (all || bare_is_due())
+		give_back_records();
 }
 
 void page_tick(void)
@@ -1150,19 +1217,23 @@ void page_tick(void)
 	page_purge(false);
 }
 
-void page_ebb(void)
+void page_ebb(bool low)
 {
 	lock_pages();
 	recall();
-	ebbing = true;
+	take_over_block();
+	begin_ebb();
 	__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&bare_due, true, __ATOMIC_RELAXED);
 	unlock_pages();
-	metadata_ebb();
+	if (low)
+		metadata_ebb();
 }
 
 bool page_is_behind(void)
 {
-	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind() || metadata_is_behind();
+	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind() || metadata_is_behind() ||
+	       bare_is_due();
 }
 
 /* Without the lock: a late answer costs little, and the next caller sees it. */
