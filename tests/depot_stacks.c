@@ -549,85 +549,6 @@ static void test_swing_along(void)
 	depot_empty(&depot);
 }
 
-static __thread uint32_t vcpu;
-
-/* One vCPU takes so many magazines, and another brings each of them back. */
-static void flow(unsigned count, uint32_t from, uint32_t to)
-{
-	while (count--) {
-		vcpu = from;
-		struct magazine *magazine = depot_take_filled(&depot, NULL);
-		if (!magazine) {
-			magazine = depot_take_empty(&depot, NULL);
-			CHECK(magazine && depot_refill(&depot, magazine));
-		}
-		CHECK(magazine->count == 30);
-		vcpu = to;
-		depot_put(&depot, magazine);
-	}
-}
-
-/* What flows from vCPU to vCPU goes to the slabs, until it does not any more. */
-static void test_flow(void)
-{
-	enum { NEEDED = 16 * 59 / 30 + 1, KEPT = 8 * 59 / 30 + 1 };
-	struct magazine *magazines[NEEDED];
-	const struct arch_self before = vcpu_self;
-	vcpu_self.id = (intptr_t)&vcpu - (intptr_t)__builtin_thread_pointer();
-
-	start(128);
-	CHECK(depot.capacity == 59);
-	flow(NEEDED - 1, 0, 1);
-	CHECK(!depot.flows && statistics().filled == 1);
-	flow(1, 0, 1);
-	CHECK(depot.flows && statistics().filled == 0 && allocated() == 0);
-	flow(1, 0, 1);
-	CHECK(statistics().filled == 0 && allocated() == 0);
-	/* It takes half as much to go on. */
-	age(false);
-	flow(KEPT, 0, 1);
-	age(false);
-	flow(KEPT - 1, 1, 0);
-	CHECK(depot.flows && statistics().filled == 0);
-	age(false);
-	flow(1, 0, 1);
-	CHECK(!depot.flows && statistics().filled == 1);
-
-	/* Not what the same vCPU takes and brings, nor to and fro. */
-	start(128);
-	flow(4 * NEEDED, 1, 1);
-	for (unsigned i = 0; i < 4; i++) {
-		flow(NEEDED - 1, 0, 1);
-		flow(NEEDED - 1, 1, 0);
-	}
-	CHECK(!depot.flows);
-	depot_empty(&depot);
-	/* Nor what all have taken, and one then brings back for good. */
-	start(128);
-	for (unsigned i = 0; i < NEEDED; i++) {
-		magazines[i] = new_empty();
-		CHECK(depot_refill(&depot, magazines[i]));
-	}
-	age(false);
-	for (unsigned i = 0; i < NEEDED; i++)
-		depot_put(&depot, magazines[i]);
-	CHECK(!depot.flows && statistics().filled == NEEDED);
-	depot_empty(&depot);
-	/* Nor what is large. */
-	start(256);
-	for (unsigned i = 0; i < 4 * NEEDED; i++) {
-		vcpu = 0;
-		struct magazine *magazine = depot_take_filled(&depot, NULL);
-		if (!magazine)
-			magazine = new_filled();
-		vcpu = 1;
-		depot_put(&depot, magazine);
-	}
-	CHECK(!depot.flows && statistics().filled == 1);
-	depot_empty(&depot);
-	vcpu_self = before;
-}
-
 static void expect_capacity(unsigned capacity)
 {
 	CHECK(depot.capacity == capacity, "%u, not %u", depot.capacity, capacity);
@@ -829,7 +750,6 @@ int main(void)
 	test_repair();
 	test_swing();
 	test_swing_along();
-	test_flow();
 	test_spare_slabs();
 	test_growth_by_misses();
 	test_growth_by_plenty();

@@ -29,7 +29,7 @@ enum {
 	ONE_SLOW = 14500,   /* 10401 to 11540 */
 	ONE_LOCKS = 2100,   /* 1429 to 1629 */
 	TWO_SLOW = 10000,   /* 3984 to 8053, by how many ticks come between */
-	TWO_LOCKS = 32000,  /* 3193 to 8328, the same; 25928 where each magazine goes by way of the slabs */
+	TWO_LOCKS = 10500,  /* 3193 to 8328, the same */
 	FIRST_FAULTS = 130, /* 109 */
 	HELD = 130,         /* 111 */
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */

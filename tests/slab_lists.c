@@ -171,43 +171,6 @@ static void test_order(struct slab_cache *cache)
 	CHECK(used_pages() == used);
 }
 
-/* Objects that have come back in any order are taken from a slab by address, and the others are taken next.
- */
-static void test_returned(struct slab_cache *cache)
-{
-	enum { MOST_RETURNED = 255 };
-	void *objects[MOST_RETURNED], *returned[MOST_RETURNED];
-	unsigned count = cache->objects, back = 0;
-	take(cache, objects, count);
-	/* Two of three, and neither the first nor the last: there are marks of all kinds beside each other.
-	 */
-	for (unsigned i = 1; i + 1 < count; i++)
-		if (i % 3)
-			returned[back++] = objects[i];
-	for (unsigned i = back; i > 1; i--) {
-		unsigned other = (unsigned)check_below(&random_state, i);
-		void *object = returned[other];
-		returned[other] = returned[i - 1];
-		returned[i - 1] = object;
-	}
-	give(cache, returned, back);
-	for (unsigned rest = back, next = count - 2; rest;) {
-		/* All sizes of parts, one by one at last, which are of the list that the parts have left. */
-		unsigned part = rest > 7 ? rest / 2 : 1;
-		take(cache, returned, part);
-		for (unsigned i = part; i-- > 0; next--) {
-			if (next % 3 == 0)
-				next--;
-			CHECK(returned[i] == objects[next], "object %u of %u bytes", next,
-			      cache->traits.size);
-		}
-		rest -= part;
-	}
-	give(cache, objects, count);
-	slab_cache_shrink(cache);
-	CHECK(statistics(cache).slabs == 0);
-}
-
 /* Which slab does an object belong to? */
 static unsigned slab_of(const struct slab_cache *cache, char *const *bases, const void *object)
 {
@@ -374,10 +337,8 @@ int main(int argc, char **argv)
 		test_order(&cache);
 		start(&cache, sizes[i]);
 		test_random(&cache);
-		if (cache.objects >= 16) {
+		if (cache.objects >= 16)
 			test_fullest_first(&cache);
-			test_returned(&cache);
-		}
 	}
 	static const struct {
 		uint32_t size;

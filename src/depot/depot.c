@@ -34,8 +34,6 @@ enum {
 	SWING_SIZE = 256,
 	/* Such a part of either is enough while another depot swings as far. */
 	SWING_ALONG = 32,
-	/* See count_flow(): of what there is in a magazine. */
-	FLOW_MAGAZINES = 16,
 	/* See earns_more(). */
 	PLENTY = 4,
 	BYTES_PER_MISS = 2,
@@ -194,47 +192,6 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
-/*
- * Whether a vCPU has brought many more than it took, and than wait now, of what is small enough to matter.
- * Hardened objects come back in no order anyway.  With the lock.
- */
-static bool flows_from(const struct depot *depot, int32_t brought, unsigned magazines)
-{
-	const struct slab_traits *traits = &depot->slabs.traits;
-	int64_t more = depot->level - depot->flow_level;
-
-	return traits->size < SWING_SIZE && !traits->hardened &&
-	       brought > (int32_t)(magazines * depot->capacity) && brought > 2 * more;
-}
-
-/* The first time since a look: whether it still does.  With the lock. */
-static __attribute__((noinline)) void begin_flow(struct depot *depot, uint8_t looks)
-{
-	bool flows = false;
-
-	for (unsigned i = 0; i < DEPOT_FLOWS; i++) {
-		flows |= flows_from(depot, depot->brought[i], FLOW_MAGAZINES / 2);
-		depot->brought[i] = 0;
-	}
-	__atomic_store_n(&depot->flows, flows, __ATOMIC_RELAXED);
-	depot->flow_level = depot->level;
-	depot->flow_look = looks;
-}
-
-/* This vCPU brings so many objects, or takes them.  With the lock. */
-static __attribute__((noinline)) void count_flow(struct depot *depot, int objects)
-{
-	uint8_t looks = __atomic_load_n(&depot->looks, __ATOMIC_RELAXED);
-
-	if (looks != depot->flow_look)
-		begin_flow(depot, looks);
-	int32_t *brought = &depot->brought[arch_id(vcpu_self) % DEPOT_FLOWS];
-
-	*brought += objects;
-	if (flows_from(depot, *brought, FLOW_MAGAZINES))
-		__atomic_store_n(&depot->flows, true, __ATOMIC_RELAXED);
-}
-
 /* By how much a depot may swing before it sorts. */
 static int64_t swing_allowed(const struct depot *depot)
 {
@@ -247,7 +204,6 @@ static int64_t swing_allowed(const struct depot *depot)
 static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 {
 	depot->level += magazine->count - magazine->marks;
-	count_flow(depot, magazine->count - magazine->marks);
 	if (depot->level - depot->level_low > depot->swing)
 		depot->swing = depot->level - depot->level_low;
 	if (depot->swing > swing_allowed(depot))
@@ -260,7 +216,6 @@ static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 static void count_departures(struct depot *depot, unsigned objects)
 {
 	depot->level -= objects;
-	count_flow(depot, -(int)objects);
 	if (depot->level < depot->level_low)
 		depot->level_low = depot->level;
 }
@@ -289,7 +244,6 @@ static void look_at_swing(struct depot *depot)
 {
 	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&depot->looks, (uint8_t)(depot->looks + 1), __ATOMIC_RELAXED);
 	if (swing <= depot->swing_most / 2)
 		forget_far(depot);
 	if (depot->sorts && swing <= swing_allowed(depot) / 2)
@@ -389,8 +343,7 @@ static bool has_room(const struct depot *depot, const struct magazine *magazine)
 {
 	if (depot_is_stale(depot, magazine))
 		return false;
-	return !magazine->count ||
-	       (!depot->sorts && !depot->flows && depot->filled_count < depot->filled_most);
+	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
 }
 
 /* Leaves objects alone in the slots. */

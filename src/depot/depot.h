@@ -27,12 +27,6 @@
  * along that swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as
  * far between two looks.
  *
- * Nor does anything small wait where objects flow from vCPU to vCPU, as in a chain of threads: where one
- * brings many more than it takes, and than the level rises by.  Who has them next reads and writes lines that
- * another CPU has, and then it counts how many lines they are, and that a processor can fetch ahead: by way
- * of the slabs they come in order of address.  These magazines go there one by one, since nothing is saved by
- * waiting, and it takes memory.
- *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
  * so often that it takes time (earns_more).  It loses them again when it hardly misses any more.  So a
@@ -79,8 +73,6 @@ struct depot_tunables {
 	uint32_t sharedfactor; /* the depot holds so many times batchcount objects, in whole magazines */
 };
 
-enum { DEPOT_FLOWS = 8 };
-
 struct depot {
 	struct slab_cache slabs;
 
@@ -92,9 +84,6 @@ struct depot {
 	bool departs;        /* what leaves is due to go, a portion at a time */
 	bool ebbs;           /* so is what is more than may stay, and spare slabs */
 	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
-	bool flows;          /* from vCPU to vCPU: so they do as well */
-	uint8_t looks;       /* so many, by the last of them; without the lock */
-	uint8_t flow_look;   /* the one that brought[] is since */
 	struct magazine *filled, *empty;
 	struct magazine *leaving; /* for the slabs, and for the metadata where they are empty */
 	uint32_t filled_count, empty_count;
@@ -112,8 +101,6 @@ struct depot {
 	int64_t level_low;                      /* the least since the last look */
 	int64_t swing; /* by how much it rose at most since then, from the least before */
 	int64_t swing_most;
-	int64_t flow_level;           /* what the level was then */
-	int32_t brought[DEPOT_FLOWS]; /* objects, less those taken, by vCPUs of such a number modulo this */
 	uint64_t refills, drains, lock_acquires;
 	int64_t alone; /* objects that came past the level, less those that went so; without the lock */
 };

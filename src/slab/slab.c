@@ -2,7 +2,6 @@
 #include "slab/slab.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <string.h>
 
 #include "arch/probe.h"
@@ -532,67 +531,14 @@ static void note_need(struct slab_cache *cache, uint64_t allocated)
 		__atomic_store_n(&cache->needed, allocated, __ATOMIC_RELAXED);
 }
 
-/*
- * Whether a slab's free objects are taken in order of address, and not in that of its list: a few that lie
- * side by side are read and written by fewer cache lines, which a processor fetches ahead, too.  The order of
- * hardened slabs is random.
- */
-static bool takes_in_order(const struct slab_cache *cache, unsigned count, bool wide)
-{
-	return !wide && count > 1 && !cache->traits.hardened;
-}
-
-/* Of eight objects from `first` on, but below bump: the highest bit of a byte for each that is free. */
-static inline uint64_t free_of_eight(const struct slab *slab, unsigned first, unsigned bump)
-{
-	const uint64_t low = 0x7f7f7f7f7f7f7f7f;
-	uint64_t marks;
-
-	/* Blocks of metadata are a multiple of this. */
-	memcpy(&marks, &slab->index.narrow[first], sizeof marks);
-	uint64_t links = ~le64toh(marks), bits = (((links & low) + low) | links) & ~low;
-
-	return bump - first < 8 ? bits & ((UINT64_C(1) << 8 * (bump - first)) - 1) : bits;
-}
-
-/* Takes up to `count` objects below bump in order of address; the others are linked in that order. */
-static __attribute__((noinline)) unsigned take_in_order(const struct slab_cache *cache, struct slab *slab,
-							void **end, unsigned count)
+/* Takes up to `count` objects of a locked slab, filling `end` downwards. */
+static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
+			    bool wide)
 {
 	const size_t size = cache->traits.size;
 	char *base = slab->base;
-	const unsigned bump = slab->bump;
-	unsigned taken = 0, head = NO_INDEX, last = NO_INDEX;
-
-	for (unsigned first = 0; first < bump; first += 8)
-		for (uint64_t bits = free_of_eight(slab, first, bump); bits; bits &= bits - 1) {
-			unsigned i = first + (unsigned)__builtin_ctzll(bits) / 8;
-
-			if (taken < count) {
-				set_index(slab, i, SLAB_ALLOCATED_NARROW, false);
-				*--end = base + i * size;
-				taken++;
-				continue;
-			}
-			if (last == NO_INDEX)
-				head = i;
-			else
-				set_index(slab, last, i, false);
-			last = i;
-		}
-	if (last != NO_INDEX)
-		set_index(slab, last, last, false);
-	slab->head = (uint16_t)head;
-	return taken;
-}
-
-/* The same in the list's order. */
-static inline unsigned take_listed(const struct slab_cache *cache, struct slab *slab, void **end,
-				   unsigned count, bool wide)
-{
-	const size_t size = cache->traits.size;
-	char *base = slab->base;
-	unsigned taken = 0, head = slab->head;
+	/* In registers: what is written to the indexes might be any of these. */
+	unsigned taken = 0, head = slab->head, bump = slab->bump;
 
 	for (; taken < count && head != NO_INDEX; taken++) {
 		unsigned i = head;
@@ -602,22 +548,8 @@ static inline unsigned take_listed(const struct slab_cache *cache, struct slab *
 		*--end = base + i * size;
 	}
 	slab->head = (uint16_t)head;
-	return taken;
-}
 
-/* Takes up to `count` objects of a locked slab, filling `end` downwards. */
-static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
-			    bool wide)
-{
-	const size_t size = cache->traits.size;
-	char *base = slab->base;
-	/* In registers: what is written to the indexes might be any of these. */
-	const unsigned bump = slab->bump;
-	unsigned taken = takes_in_order(cache, count, wide) ? take_in_order(cache, slab, end, count)
-							    : take_listed(cache, slab, end, count, wide);
 	unsigned fresh = cache->objects - bump;
-
-	end -= taken;
 
 	if (fresh > count - taken)
 		fresh = count - taken;

@@ -12,8 +12,8 @@
  *
  * Objects from `bump` on were never handed out: neither they nor their indexes have been touched.
  *
- * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest address first, so that
- * sparse slabs drain.  One empty slab is kept for each cache, or more of them while its depot asks for it
+ * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest index first, so that sparse
+ * slabs drain.  One empty slab is kept for each cache, or more of them while its depot asks for it
  * (slab_cache_keep); the others return to the page room, unless the cache keeps its memory to its type: then
  * they count as the sparsest.
  *
