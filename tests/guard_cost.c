@@ -90,7 +90,7 @@ static bool turn(void)
 /* What the program's time pays for, with what was left: to the pick. */
 static void share_is_kept(void)
 {
-	char object[1];
+	static const char object[1];
 
 	begin(SHARE, 0);
 	CHECK(statistics().spent == COST, "the start is paid for, too");

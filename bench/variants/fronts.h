@@ -7,6 +7,8 @@
 #ifndef CPUSLAB_BENCH_FRONTS_H
 #define CPUSLAB_BENCH_FRONTS_H
 
+#include <string.h>
+
 #include "linked/slab.h"
 #include "os/os.h"
 
@@ -63,8 +65,12 @@ static inline bool front_open_areas(struct linked_cache *cache, uint16_t offset)
 
 	cpuslab_spin_lock(&front_lock);
 	for (unsigned id = 0; id < front_ids() && opened; id++) {
-		if (!front_areas.table[id])
-			front_areas.table[id] = (uintptr_t)metadata_alloc(PLACES * PLACE_BYTES);
+		if (!front_areas.table[id]) {
+			void *area = metadata_alloc(PLACES * PLACE_BYTES);
+
+			/* A small block may have been something else before. */
+			front_areas.table[id] = area ? (uintptr_t)memset(area, 0, PLACES * PLACE_BYTES) : 0;
+		}
 		opened = front_areas.table[id];
 	}
 	cpuslab_spin_unlock(&front_lock);

@@ -49,12 +49,22 @@ static size_t choose_slots(void)
 	return slots;
 }
 
+/* All zero: a small block may have been something else before. */
+static void *alloc_zeroed(size_t size)
+{
+	void *block = metadata_alloc(size);
+
+	if (block && size <= METADATA_REUSED_MOST)
+		memset(block, 0, size);
+	return block;
+}
+
 static void make_pool(size_t slots)
 {
 	char *start = os_reserve(NULL, pool_bytes(slots));
 
-	guard_slots = metadata_alloc(slots * sizeof *guard_slots);
-	ages = metadata_alloc(slots * sizeof *ages);
+	guard_slots = alloc_zeroed(slots * sizeof *guard_slots);
+	ages = alloc_zeroed(slots * sizeof *ages);
 	if (!start || !guard_slots || !ages) {
 		if (start)
 			os_unmap(start, pool_bytes(slots));

@@ -202,7 +202,10 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size));
 /* Blocks of more bytes than REUSED_MOST are never handed out again. */
 enum { METADATA_UNIT = 64, METADATA_REUSED_MOST = 64 * METADATA_UNIT };
 
-/* Zeroed the first time it is handed out, aligned to METADATA_UNIT; NULL when the system has no more. */
+/*
+ * Aligned to METADATA_UNIT; NULL when the system has no more.  Zeroed the first time it is handed out: blocks
+ * that are reused hold what whoever had them before has left, of whatever size it was.
+ */
 void *metadata_alloc(size_t bytes);
 /* The same, or NULL where that would have to wait for another thread. */
 void *metadata_try_alloc(size_t bytes);
