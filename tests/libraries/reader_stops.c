@@ -34,7 +34,7 @@ static void stop(void)
 static ssize_t read_some(pid_t pid, const struct iovec *local, unsigned long local_count,
 			 const struct iovec *remote, unsigned long remote_count)
 {
-	return syscall(SYS_process_vm_readv, pid, local, local_count, remote, remote_count, 0);
+	return syscall(SYS_process_vm_readv, pid, local, local_count, remote, remote_count, 0ul);
 }
 
 static bool is_zero(const char *bytes, size_t count)
