@@ -10,11 +10,9 @@
  */
 #include "check.h"
 
-#include <dlfcn.h>
-#include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
+#include "counted_calls.h"
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/page.h"
@@ -109,23 +107,13 @@ static bool refuses;
 static unsigned calls;
 
 /* As libc's, but that several stretches at once are refused. */
-long syscall(long number, ...)
+static long on_syscall(long number, const long argument[static 6])
 {
-	static long (*libc_syscall)(long, ...);
-	va_list list;
-	long argument[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		argument[i] = va_arg(list, long);
-	va_end(list);
-	if (!libc_syscall)
-		libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
 	if (number == SYS_process_madvise && refuses) {
 		errno = ENOSYS;
 		return -1;
 	}
-	return libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-			    argument[5]);
+	return libc_syscall(number, argument);
 }
 
 int madvise(void *address, size_t bytes, int advice)
