@@ -10,6 +10,7 @@
 #include "check/corruption.h"
 #include "guard/guard.h"
 #include "linked/linked.h"
+#include "malloc/fast.h"
 #include "malloc/large.h"
 #include "malloc/large_checks.h"
 #include "malloc/process.h"
@@ -255,22 +256,9 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 
 ARCH_FAST_PATH EXPORT void *malloc(size_t size)
 {
-	if (likely(size < malloc_front.small_limit)) {
-		void *object =
-			magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
+	void *object = malloc_fast(size);
 
-		if (likely(object))
-			return object;
-	}
-	return malloc_slow(size);
-}
-
-/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
-static inline __attribute__((always_inline)) bool free_fast(void *object)
-{
-	uintptr_t page = page_of(object);
-
-	return likely(page < page_front.limit) && likely(magazine_free(&page_front.map[page], object));
+	return likely(object) ? object : malloc_slow(size);
 }
 
 ARCH_FAST_PATH EXPORT void free(void *object)

@@ -12,6 +12,8 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "arch/arch.h"
+#include "malloc/fast.h"
 #include "malloc/operators.h"
 
 typedef void (*new_handler)(void);
@@ -39,50 +41,93 @@ void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 	}
 }
 
-#define NEW(name, allocate, failed, ...)                                                                     \
-	EXPORT void *name(__VA_ARGS__);                                                                      \
-	EXPORT void *name(__VA_ARGS__)                                                                       \
+/*
+ * A hit of malloc's is made here: a call, and a test of what it returned, make a pair of new and delete a
+ * sixth slower.
+ */
+static __attribute__((noinline)) void *new_missed(size_t size)
+{
+	void *object = malloc(size);
+
+	return __builtin_expect(!object, 0) ? operators_new_again(size, 0, false) : object;
+}
+
+static __attribute__((noinline)) void *new_nothrow_missed(size_t size)
+{
+	void *object = malloc(size);
+
+	return __builtin_expect(!object, 0) ? operators_new_nothrow(size, 0) : object;
+}
+
+#define OPERATOR(result, name, ...)                                                                          \
+	EXPORT result name(__VA_ARGS__);                                                                     \
+	EXPORT result name(__VA_ARGS__)
+#define SAME_AS(function, name) extern EXPORT __typeof__(function)(name) __attribute__((alias(#function)))
+#define UNUSED                  __attribute__((unused))
+
+/* operator new and new[]: plain; nothrow; aligned; aligned and nothrow. */
+ARCH_FAST_PATH OPERATOR(void *, _Znwm, size_t size)
+{
+	void *object = malloc_fast(size);
+
+	return __builtin_expect(object != NULL, 1) ? object : new_missed(size);
+}
+SAME_AS(_Znwm, _Znam);
+
+ARCH_FAST_PATH OPERATOR(void *, _ZnwmRKSt9nothrow_t, size_t size, const void *tag UNUSED)
+{
+	void *object = malloc_fast(size);
+
+	return __builtin_expect(object != NULL, 1) ? object : new_nothrow_missed(size);
+}
+SAME_AS(_ZnwmRKSt9nothrow_t, _ZnamRKSt9nothrow_t);
+
+OPERATOR(void *, _ZnwmSt11align_val_t, size_t size, size_t alignment)
+{
+	void *object = malloc_aligned(alignment, size);
+
+	return __builtin_expect(!object, 0) ? operators_new_again(size, alignment, false) : object;
+}
+SAME_AS(_ZnwmSt11align_val_t, _ZnamSt11align_val_t);
+
+OPERATOR(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment, const void *tag UNUSED)
+{
+	void *object = malloc_aligned(alignment, size);
+
+	return __builtin_expect(!object, 0) ? operators_new_nothrow(size, alignment) : object;
+}
+SAME_AS(_ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t);
+
+/*
+ * operator delete and delete[]: plain, aligned, nothrow, aligned and nothrow; sized, sized and aligned.  Each
+ * is a jump, which costs nothing that can be measured.
+ */
+OPERATOR(void, _ZdlPv, void *object)
+{
+	free(object);
+}
+SAME_AS(_ZdlPv, _ZdaPv);
+
+#define DELETE(name, ...)                                                                                    \
+	OPERATOR(void, name, void *object, __VA_ARGS__)                                                      \
 	{                                                                                                    \
-		void *object = allocate;                                                                     \
-                                                                                                             \
-		return __builtin_expect(!object, 0) ? failed : object;                                       \
+		free(object);                                                                                \
 	}
-
-#define THROW(alignment)   operators_new_again(size, alignment, false)
-#define NOTHROW(alignment) operators_new_nothrow(size, alignment)
-
-/* operator new(size_t), new[](size_t), and their nothrow and aligned forms */
-NEW(_Znwm, malloc(size), THROW(0), size_t size)
-NEW(_Znam, malloc(size), THROW(0), size_t size)
-NEW(_ZnwmRKSt9nothrow_t, malloc(size), NOTHROW(0), size_t size, const void *tag __attribute__((unused)))
-NEW(_ZnamRKSt9nothrow_t, malloc(size), NOTHROW(0), size_t size, const void *tag __attribute__((unused)))
-NEW(_ZnwmSt11align_val_t, malloc_aligned(alignment, size), THROW(alignment), size_t size, size_t alignment)
-NEW(_ZnamSt11align_val_t, malloc_aligned(alignment, size), THROW(alignment), size_t size, size_t alignment)
-NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW(alignment), size_t size,
-    size_t alignment, const void *tag __attribute__((unused)))
-NEW(_ZnamSt11align_val_tRKSt9nothrow_t, malloc_aligned(alignment, size), NOTHROW(alignment), size_t size,
-    size_t alignment, const void *tag __attribute__((unused)))
-
-#define DELETE(name, ...)       DELETE_BY(free(object), name, ##__VA_ARGS__)
-#define DELETE_SIZED(name, ...) DELETE_BY(free_sized(object, size), name, size_t size, ##__VA_ARGS__)
-#define DELETE_BY(release, name, ...)                                                                        \
-	EXPORT void name(void *object, ##__VA_ARGS__);                                                       \
-	EXPORT void name(void *object, ##__VA_ARGS__)                                                        \
-	{                                                                                                    \
-		release;                                                                                     \
-	}
-
-/* operator delete and delete[], plain, sized, aligned, sized and aligned, nothrow, nothrow and aligned */
-#define UNUSED __attribute__((unused))
-DELETE(_ZdlPv)
-DELETE(_ZdaPv)
-DELETE_SIZED(_ZdlPvm)
-DELETE_SIZED(_ZdaPvm)
 DELETE(_ZdlPvSt11align_val_t, size_t alignment UNUSED)
-DELETE(_ZdaPvSt11align_val_t, size_t alignment UNUSED)
-DELETE_SIZED(_ZdlPvmSt11align_val_t, size_t alignment UNUSED)
-DELETE_SIZED(_ZdaPvmSt11align_val_t, size_t alignment UNUSED)
 DELETE(_ZdlPvRKSt9nothrow_t, const void *tag UNUSED)
-DELETE(_ZdaPvRKSt9nothrow_t, const void *tag UNUSED)
 DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t alignment UNUSED, const void *tag UNUSED)
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t alignment UNUSED, const void *tag UNUSED)
+SAME_AS(_ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t);
+SAME_AS(_ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t);
+SAME_AS(_ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t);
+
+OPERATOR(void, _ZdlPvm, void *object, size_t size)
+{
+	free_sized(object, size);
+}
+SAME_AS(_ZdlPvm, _ZdaPvm);
+
+OPERATOR(void, _ZdlPvmSt11align_val_t, void *object, size_t size, size_t alignment UNUSED)
+{
+	free_sized(object, size);
+}
+SAME_AS(_ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t);

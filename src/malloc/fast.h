@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fast: a hit of malloc and of free, for the functions that programs call: malloc.c's and operators.c's.
+ *
+ * A miss changes nothing: whoever misses may ask again.  At the start of the process, and in hardened mode,
+ * each call misses.
+ */
+#ifndef CPUSLAB_FAST_H
+#define CPUSLAB_FAST_H
+
+#include "magazine/magazine.h"
+#include "malloc/size_class.h"
+#include "page/page.h"
+
+static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
+{
+	if (__builtin_expect(size >= malloc_front.small_limit, 0))
+		return NULL;
+	return magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
+}
+
+/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
+static inline __attribute__((always_inline)) bool free_fast(void *object)
+{
+	uintptr_t page = page_of(object);
+
+	return __builtin_expect(page < page_front.limit, 1) &&
+	       __builtin_expect(magazine_free(&page_front.map[page], object), 1);
+}
+
+#endif
