@@ -355,6 +355,24 @@ static void odd_alignments_are_refused(void)
 	CHECK(!object && (errno == EINVAL || errno == ENOMEM));
 }
 
+static void every_small_size_has_every_alignment(void)
+{
+	for (size_t alignment = 32; alignment <= 2048; alignment *= 2)
+		for (size_t size = 0; size <= 2048; size += 1 + size / 256) {
+			void *objects[3] = {aligned_alloc(alignment, size), memalign(alignment, size)};
+			CHECK(posix_memalign(&objects[2], alignment, size) == 0);
+			for (unsigned i = 0; i < 3; i++) {
+				check_aligned(objects[i], alignment, size);
+				CHECK(malloc_usable_size(objects[i]) >= size);
+				check_stamp(objects[i], size, i);
+			}
+			for (unsigned i = 0; i < 3; i++) {
+				CHECK_STAMP(objects[i], size, i);
+				free(objects[i]);
+			}
+		}
+}
+
 static void every_alignment_works(void)
 {
 	static const size_t sizes[] = {0, 1, 16, 100, 1000, 4096, 5000, 70000, 300000, MIB + 1, 3 * MIB};
@@ -732,6 +750,7 @@ int main(void)
 	realloc_keeps_content_across_borders();
 	large_reallocs_respect_neighbours();
 	odd_alignments_are_refused();
+	every_small_size_has_every_alignment();
 	every_alignment_works();
 	page_allocations();
 	free_keeps_errno();

@@ -19,6 +19,18 @@ static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
 	return magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
 }
 
+/*
+ * Aligned to a power of two.  Up to SIZE_CLASS_SMALL the class of a multiple of the alignment is aligned to
+ * it: where classes lie closer together than that, the multiple is a class itself, and else all of them there
+ * are aligned.
+ */
+static inline __attribute__((always_inline)) void *malloc_aligned_fast(size_t alignment, size_t size)
+{
+	if (__builtin_expect((alignment | size) > SIZE_CLASS_SMALL, 0))
+		return NULL;
+	return malloc_fast(((size ? size : 1) + alignment - 1) & -alignment);
+}
+
 /* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
 static inline __attribute__((always_inline)) bool free_fast(void *object)
 {

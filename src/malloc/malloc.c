@@ -562,7 +562,7 @@ static void *aligned_hardened(size_t alignment, size_t size)
 	return object ? object : out_of_memory();
 }
 
-void *malloc_aligned(size_t alignment, size_t size)
+static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, size_t size)
 {
 	if (alignment <= SIZE_CLASS_STEP)
 		return malloc(size);
@@ -582,6 +582,13 @@ void *malloc_aligned(size_t alignment, size_t size)
 	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
 
 	return object ? object : out_of_memory();
+}
+
+void *malloc_aligned(size_t alignment, size_t size)
+{
+	void *object = malloc_aligned_fast(alignment, size);
+
+	return likely(object) ? object : malloc_aligned_usual(alignment, size);
 }
 
 static bool is_power_of_two(size_t x)
@@ -617,12 +624,16 @@ EXPORT int posix_memalign(void **object, size_t alignment, size_t size)
 	if (!is_power_of_two(alignment) || alignment % sizeof(void *))
 		return EINVAL;
 
-	int saved = errno;
-	void *aligned = malloc_aligned(alignment, size);
+	void *aligned = malloc_aligned_fast(alignment, size);
 
-	errno = saved; /* POSIX: the result tells, errno need not */
-	if (!aligned)
-		return ENOMEM;
+	if (unlikely(!aligned)) {
+		int saved = errno;
+
+		aligned = malloc_aligned_usual(alignment, size);
+		errno = saved; /* POSIX: the result tells, errno need not */
+		if (!aligned)
+			return ENOMEM;
+	}
 	*object = aligned;
 	return 0;
 }

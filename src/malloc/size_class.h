@@ -91,7 +91,7 @@ static inline unsigned size_class_aligned(size_t alignment, size_t size)
 		return SIZE_CLASSES;
 	unsigned index = size_class_index(wanted);
 
-	while (size_class_bytes(index) % alignment)
+	while (size_class_bytes(index) & (alignment - 1))
 		index++;
 	return index;
 }
