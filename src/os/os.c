@@ -151,6 +151,7 @@ unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 {
 	struct iovec vector[OS_RANGES];
 	unsigned done = 0;
+	bool refused = false;
 
 	if (count > 1 && os_purges_several()) {
 		size_t bytes = 0;
@@ -164,11 +165,13 @@ unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 
 		if (advised == (long)bytes)
 			return count;
-		if (advised < 0)
-			__atomic_store_n(&one_by_one, true, __ATOMIC_RELAXED);
+		refused = advised < 0;
 	}
 	while (done < count && os_purge(ranges[done].address, ranges[done].bytes) == 0)
 		done++;
+	/* The call, not one of the ranges: locked memory is refused by either. */
+	if (refused && done == count)
+		__atomic_store_n(&one_by_one, true, __ATOMIC_RELAXED);
 	return done;
 }
 
