@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-enum { MIB = 1 << 20, THREADS = 2, BYTES = 16 * MIB, MOST = 1 << 16, BOUND = 8 * MIB };
+enum { MIB = 1 << 20, THREADS = 2, BYTES = 16 * MIB, MOST = 1 << 16, BOUND = 3 * MIB };
 
 /* Kept outside the heap, so that the book-keeping is no part of the measurement. */
 static struct book {
