@@ -226,6 +226,7 @@ void bench_rounds_of(struct bench *bench, const struct cell *cell, unsigned roun
 bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, struct cell *cell,
 			   const struct launch *launch)
 {
+	const struct peer *p = &bench->peers.list[peer];
 	struct usage usage;
 	if (!launch_run(launch, &usage))
 		return false;
@@ -243,7 +244,7 @@ bool bench_measure_process(struct bench *bench, unsigned peer, bool warm_up, str
 	for (unsigned i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
 		cell->metric = metrics[i].metric;
 		cell->unit = metrics[i].unit;
-		results_add(&bench->results, cell, bench->peers.list[peer].name, ROLE_MEASURED,
+		results_add(&bench->results, cell, p->name, p->bound ? ROLE_FLOOR : ROLE_MEASURED,
 			    metrics[i].value);
 	}
 	return true;

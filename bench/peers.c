@@ -12,20 +12,25 @@
 
 struct known {
 	const char *name, *library, *environment, *text;
+	bool bound;
 };
 
 static const struct known known[] = {
-#define PEER(name, library, environment, text) {#name, library, environment, text},
+#define PEER(name, library, environment, text) {#name, library, environment, text, false},
 #define HARDENED(name, library, environment, text)
+#define BOUND(name, library, environment, text) {#name, library, environment, text, true},
 #include "peers.def"
+#undef BOUND
 #undef HARDENED
 #undef PEER
 };
 
 static const struct known hardened[] = {
 #define PEER(name, library, environment, text)
-#define HARDENED(name, library, environment, text) {name, library, environment, text},
+#define HARDENED(name, library, environment, text) {name, library, environment, text, false},
+#define BOUND(name, library, environment, text)
 #include "peers.def"
+#undef BOUND
 #undef HARDENED
 #undef PEER
 };
@@ -141,6 +146,7 @@ static bool add(struct peers *peers, struct results *results, const char *name, 
 	snprintf(peer->name, sizeof(peer->name), "%s", name);
 	snprintf(peer->library, sizeof(peer->library), "%s", library);
 	peer->environment = environment;
+	peer->bound = false;
 	char version[64], text[200];
 	if (!identify(peer, version))
 		return false;
@@ -161,6 +167,15 @@ static bool add_known(struct peers *peers, struct results *results, const struct
 	static const char *const folders[] = {"", "peers/", "../lib/"};
 	char beside[PATH_MAX];
 	const char *self = launch_self(), *slash = strrchr(self, '/');
+
+	if (peer->bound) {
+		bool found = launch_beside(peer->library, beside) &&
+			     add(peers, results, peer->name, beside, peer->environment);
+
+		if (found)
+			peers->list[peers->count - 1].bound = true;
+		return found;
+	}
 	for (unsigned i = 0; *peer->library && i < sizeof(folders) / sizeof(folders[0]); i++)
 		if (snprintf(beside, sizeof(beside), "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
 			     folders[i], peer->library) < (int)sizeof(beside) &&
@@ -203,7 +218,7 @@ bool peers_find(struct peers *peers, const char *selection, struct results *resu
 		char missing[200] = "";
 		unsigned few = strcmp(selection, "none") == 0 ? 2 : KNOWN_COUNT;
 		for (unsigned i = 0; i < few; i++)
-			if (!add_known(peers, results, &known[i])) {
+			if (!known[i].bound && !add_known(peers, results, &known[i])) {
 				size_t length = strlen(missing);
 				snprintf(missing + length, sizeof(missing) - length, "%s%s",
 					 length ? ", " : "", known[i].name);

@@ -17,6 +17,7 @@ struct peer {
 	char name[RESULTS_NAME];
 	char library[PATH_MAX];  /* for LD_PRELOAD; "" for the system's malloc */
 	const char *environment; /* KEY=VALUE that it needs; NULL: nothing */
+	bool bound;              /* not one of the allocators, and for programs of one thread */
 };
 
 enum { PEERS_MAX = 24 };

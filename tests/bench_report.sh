@@ -144,6 +144,17 @@ for line in open(sys.argv[2]):
 assert lines == 2 * (1 + 1 + 2), lines
 END
 
+# The least that malloc and free must do stands beside the allocators where one thread is enough, and is none of them.
+for program in nbody chain; do
+	"$command" bench programs --only $program --peers glibc,least --reps 2 --out "$work/$program" >"$work/table"
+done
+python3 - "$work/nbody/results.json" "$work/chain/results.json" <<'END'
+import json, sys
+nbody, chain = ([s for s in json.load(open(file))['series'] if s['allocator'] == 'least'] for file in sys.argv[1:])
+assert {s['metric'] for s in nbody} == {'wall', 'cpu', 'peak resident', 'page faults'} and not chain, (nbody, chain)
+assert all(s['role'] == 'floor' and len(s['samples']) == 2 for s in nbody), nbody
+END
+
 expect_refusal() {
 	status=0
 	"$command" bench "$@" >"$work/out" 2>&1 || status=$?
