@@ -36,10 +36,13 @@ static void test_due(void)
 	CHECK(ebb_is_due() && !ebb_goes_alone(), "half has");
 
 	/* From its beginning frees go alone, until something goes out. */
-	CHECK(begins() && ebb_goes_alone());
+	CHECK(begins() && ebb_goes_alone() && !ebb_is_far());
 	ebb_count_in(HIGH / 4);
 	CHECK(ebb_goes_alone() && begins() && ebb_goes_alone(), "half of the rest has");
-	ebb_count_out(1);
+	CHECK(!ebb_is_far());
+	ebb_count_in(HIGH / 8);
+	CHECK(begins() && ebb_is_far(), "an eighth is left");
+	ebb_count_out(HIGH / 8 + 1);
 	CHECK(!ebb_goes_alone());
 	ebb_count_in(1);
 	CHECK(!begins());

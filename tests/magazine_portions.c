@@ -2,7 +2,8 @@
 /*
  * magazine_portions: a program that frees all that it has pays for what goes back in portions.  However much
  * its depots hold, no single free gives more than some of it to the slabs, nor makes more than a few system
- * calls; most do neither; and when the last one is done everything has gone back.
+ * calls; most do neither; and when the last one is done everything has gone back.  One that keeps a few of
+ * them, far apart, and never calls again keeps the pages that these lie in, not all that lie between them.
  *
  * The system calls are counted here: madvise and syscall are this program's.
  */
@@ -14,11 +15,13 @@
 #include "depot/depot.h"
 #include "depot/ebb.h"
 #include "magazine/magazine.h"
+#include "page/block.h"
 #include "page/page.h"
 
 enum { MIB = 1 << 20, OBJECTS = 200000, LARGEST = 512 };
 
-static unsigned calls;
+/* The compiler does not expect free to change it. */
+static volatile unsigned calls;
 
 int madvise(void *address, size_t bytes, int advice)
 {
@@ -85,10 +88,52 @@ static void free_all(uint64_t *random)
 	 * itself brought. */
 	CHECK(most <= 2 * DEPOT_PORTION + OBJECTS / 64 + 4 * DEPOT_CAPACITY_MAX, "%llu objects",
 	      (unsigned long long)most);
-	/* Where the system does not take several stretches at once, they are as many calls. */
-	CHECK(most_calls <= (os_purges_several() ? 6 : 6 + PAGE_PURGE_MOST / PAGE_PURGE_RUN),
+	/*
+	 * Where the system does not take several stretches at once, they are as many calls.  And each huge
+	 * page of the heap may be taken apart, once.
+	 */
+	CHECK(most_calls <= (os_purges_several() ? 10 : 10 + PAGE_PURGE_MOST / PAGE_PURGE_RUN) +
+				    page_heap_pages() / BLOCK_PAGES,
 	      "%u system calls", most_calls);
 	CHECK(costly <= OBJECTS / 200, "%u calls did much", costly);
+}
+
+static size_t resident(void)
+{
+	static unsigned char present[1 << 20];
+	size_t pages = page_heap_pages(), count = 0;
+	CHECK(pages <= sizeof present &&
+	      mincore((void *)(page_front.heap_page << PAGE_SHIFT), pages << PAGE_SHIFT, present) == 0);
+	for (size_t i = 0; i < pages; i++)
+		count += present[i] & 1;
+	return count;
+}
+
+static void test_few_stay(uint64_t *random)
+{
+	enum { LARGE = 4096, COUNT = OBJECTS / 10, KEPT = COUNT / 50 };
+	unsigned most = 0;
+	for (unsigned i = 0; i < COUNT; i++) {
+		size_t size = LARGE / 16 + check_below(random, LARGE);
+		CHECK((objects[i] = malloc(size)));
+		memset(objects[i], 1, size);
+	}
+	size_t full = resident();
+	for (unsigned left = COUNT; left > KEPT; left--) {
+		unsigned i = (unsigned)check_below(random, left);
+		calls = 0;
+		free(objects[i]);
+		objects[i] = objects[left - 1];
+		most = calls > most ? calls : most;
+	}
+	size_t rest = resident();
+	printf("%zu pages resident of %zu, for %u objects; at most %u system calls by one free\n", rest, full,
+	       (unsigned)KEPT, most);
+	CHECK(rest < full / 4, "%zu pages of %zu stay for one object in fifty", rest, full);
+	for (unsigned i = 0; i < KEPT; i++) {
+		CHECK(check_all_bytes(objects[i], LARGE / 16, 1));
+		free(objects[i]);
+	}
 }
 
 int main(void)
@@ -110,5 +155,6 @@ int main(void)
 		for (int i = 0; i < 20 * 64; i++)
 			ebb_forget();
 	}
+	test_few_stay(&random);
 	return 0;
 }

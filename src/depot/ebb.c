@@ -44,6 +44,11 @@ bool ebb_begin(void)
 	return GET(bytes) <= EBB_LOW;
 }
 
+bool ebb_is_far(void)
+{
+	return GET(bytes) <= GET(tide.from) / EBB_FAR;
+}
+
 bool ebb_goes_alone(void)
 {
 	return __builtin_expect(GET(alone), 0);

@@ -16,6 +16,10 @@
  * hold so much of what is out that the next ebb never came. When little is left a call does more at once, as
  * it may be the last.
  *
+ * Where no more than an eighth is left, which may lie in every slab there is, pages of these that no object
+ * lies in follow, by portions as well.  What goes on to be freed pays for that; from an eighth on no program
+ * was seen to take longer by it.
+ *
  * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain 63 are passed
  * over, and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
  *
@@ -40,6 +44,7 @@ enum {
 	EBB_PASSED_LOG = 6, /* these powers of two less one, see tide.h */
 	EBB_MORE_LOG = 2,
 	EBB_MOST_LOG = 8,
+	EBB_FAR = 8,         /* this part of what was out before the fall */
 	EBB_LOW = 512 << 10, /* so few bytes out are little */
 };
 
@@ -53,6 +58,9 @@ void ebb_count_in(uint64_t bytes);
  */
 bool ebb_is_due(void);
 bool ebb_begin(void);
+
+/* Whether nearly all has come back. */
+bool ebb_is_far(void);
 
 /* Whether a free that met a void word goes to the slabs, where its cache is scarce. */
 bool ebb_goes_alone(void);

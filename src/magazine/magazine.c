@@ -517,14 +517,35 @@ static void tick_depots(void)
 
 /*
  * What leaves since a tick or an ebb goes by portions, lest somebody's free wait for all of it: each call
- * that comes to a depot gives some to the slabs.  With the census lock, but for a glance at `due`.
+ * that comes to a depot gives some to the slabs.  Then, in an ebb that has come far, some pages that these
+ * still have but no object lies in go to the system: what is left may stay for good, and nobody come here
+ * again.  With the census lock, but for a glance at `due`.
  */
-enum { PORTIONS = 64 }; /* more of them than this only where they are as small as can be */
+enum {
+	PORTIONS = 64,       /* more of them than this only where they are as small as can be */
+	HOLLOW_PORTION = 512 /* pages, as slab_hollow counts them */
+};
 static struct {
-	bool due;
-	unsigned next;    /* number of a cache */
-	uint64_t portion; /* objects */
+	bool due, hollows;
+	unsigned next, next_hollow; /* numbers of caches */
+	uint64_t portion;           /* objects */
 } departure;
+
+/* Of pages.  Whether that was the last. */
+static __attribute__((noinline)) bool hollow_portion(void)
+{
+	size_t left = HOLLOW_PORTION;
+
+	for (; departure.next_hollow < cache_count; departure.next_hollow++) {
+		struct cache *cache = caches[departure.next_hollow];
+		size_t given = cache ? slab_hollow(&cache->depot.slabs, SLAB_HOLLOW_EBB, left) : 0;
+
+		if (given >= left)
+			return false;
+		left -= given;
+	}
+	return true;
+}
 
 /* The next portion.  With the census lock. */
 static void see_off_portion(void)
@@ -534,6 +555,9 @@ static void see_off_portion(void)
 	for (; departure.next < cache_count; departure.next++)
 		if (caches[departure.next] && !(left = depot_depart(&caches[departure.next]->depot, left)))
 			return;
+	if (departure.hollows && !hollow_portion())
+		return;
+	departure.hollows = false;
 	__atomic_store_n(&departure.due, false, __ATOMIC_RELAXED);
 }
 
@@ -574,6 +598,8 @@ static __attribute__((noinline)) void follow_ebb(void)
 			if (follows_ebbs(caches[number]))
 				leaving += depot_ebb(&caches[number]->depot);
 		begin_departure(leaving);
+		departure.hollows = ebb_is_far();
+		departure.next_hollow = FIRST_CACHE;
 		if (low)
 			see_off_portion();
 		corruption_end_walk(&census_lock);

@@ -124,10 +124,11 @@ void page_free(void *run, size_t pages);
 void page_retire(void *run, size_t pages, bool forbidden);
 
 /*
- * Gives pages of a run that is in use back to the system: they read as zero then, and stay the caller's.
- * False where the system does not take them.
+ * Gives pages of runs that are in use back to the system, of OS_RANGES ranges at most: they read as zero
+ * then, and stay the caller's.  Returns how many ranges, in their order; fewer where the system does not take
+ * them.
  */
-bool page_hollow(void *first, size_t pages);
+unsigned page_hollow(const struct os_range *ranges, unsigned count);
 /* By how many there are more of them, or fewer: they count as used, but take no memory until touched. */
 void page_count_hollow(long more);
 

@@ -1088,16 +1088,24 @@ void page_retire(void *address, size_t length, bool forbidden)
 	purge_marks(first, first + pages);
 }
 
-bool page_hollow(void *address, size_t pages)
+unsigned page_hollow(const struct os_range *ranges, unsigned count)
 {
-	block_purge(number_of(address), (uint32_t)pages);
-	ARCH_PROBE("purge", (uintptr_t)address, (uint64_t)pages << PAGE_SHIFT);
-	if (os_purge(address, pages << PAGE_SHIFT) != 0)
-		return false;
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		block_purge(number_of(ranges[i].address), (uint32_t)(ranges[i].bytes >> PAGE_SHIFT));
+		ARCH_PROBE("purge", (uintptr_t)ranges[i].address, ranges[i].bytes);
+	}
+	count = os_purge_several(ranges, count);
+	for (unsigned i = 0; i < count; i++)
+		pages += ranges[i].bytes >> PAGE_SHIFT;
 	lock_pages();
 	purged_total += pages;
+	/* With less in use fewer free pages may stay in an ebb. */
+	if (ebbing)
+		__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
 	unlock_pages();
-	return true;
+	return count;
 }
 
 void page_count_hollow(long more)

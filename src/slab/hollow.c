@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab/hollow.h"
 
+#include <assert.h>
+
+#include "os/os.h"
 #include "page/page.h"
 #include "slab/descriptor.h"
 
@@ -52,17 +55,27 @@ static void set_hollow(struct slab_cache *cache, struct slab *slab, uint32_t pag
 		page_count_hollow(more);
 }
 
-unsigned hollow_give_back(struct slab_cache *cache, struct slab *slab, uint32_t *pages)
+uint32_t hollow_first_row(uint32_t *pages)
 {
-	unsigned first = (unsigned)__builtin_ctz(*pages);
 	/* Adding to the lowest of a row clears the row, and carries behind it. */
-	uint32_t row = *pages & ~(*pages + (1u << first));
-	unsigned count = (unsigned)__builtin_popcount(row);
+	uint32_t row = *pages & ~(*pages + (*pages & -*pages));
 
-	if (!page_hollow(slab->base + (size_t)first * PAGE_BYTES, count))
-		return 0;
-	set_hollow(cache, slab, slab->hollow | row);
 	*pages &= ~row;
+	return row;
+}
+
+unsigned hollow_give_back(struct slab_cache *cache, const struct hollow_row *rows, unsigned count)
+{
+	struct os_range ranges[OS_RANGES];
+
+	assert(count <= OS_RANGES);
+	for (unsigned i = 0; i < count; i++)
+		ranges[i] = (struct os_range){rows[i].slab->base +
+						      (size_t)__builtin_ctz(rows[i].pages) * PAGE_BYTES,
+					      (size_t)__builtin_popcount(rows[i].pages) * PAGE_BYTES};
+	count = page_hollow(ranges, count);
+	for (unsigned i = 0; i < count; i++)
+		set_hollow(cache, rows[i].slab, rows[i].slab->hollow | rows[i].pages);
 	return count;
 }
 

@@ -18,8 +18,8 @@
 
 #include "slab/slab.h"
 
-/* Pages' worth of free objects that are worth a walk. */
-enum { HOLLOW_LEAST = 32 };
+/* Pages' worth of free objects that are worth a walk; and objects in a page, with which few have none. */
+enum { HOLLOW_LEAST = 32, HOLLOW_SHARING = 2 };
 
 /*
  * Whether slabs of a cache may have such pages: more than one, nothing in free objects that must be found
@@ -28,8 +28,18 @@ enum { HOLLOW_LEAST = 32 };
 bool hollow_is_for(const struct slab_cache *cache);
 /* A bit for each page of a slab that would free memory. */
 uint32_t hollow_pages(const struct slab_cache *cache, const struct slab *slab);
-/* Gives the first of these back that lie in a row; returns how many, 0 where the system refuses. */
-unsigned hollow_give_back(struct slab_cache *cache, struct slab *slab, uint32_t *pages);
+/* Pages of one slab that lie in a row. */
+struct hollow_row {
+	struct slab *slab;
+	uint32_t pages;
+};
+/* Takes the first row off these pages. */
+uint32_t hollow_first_row(uint32_t *pages);
+/*
+ * Gives rows back, OS_RANGES of them at most, by one system call where the system lets.  Returns how many, in
+ * their order; fewer where it refuses.
+ */
+unsigned hollow_give_back(struct slab_cache *cache, const struct hollow_row *rows, unsigned count);
 /* After objects were allocated from a slab: what they lie in will be touched. */
 void hollow_fill(struct slab_cache *cache, struct slab *slab, void *const *objects, unsigned count);
 /* Before a slab leaves its cache. */

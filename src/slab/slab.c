@@ -1055,15 +1055,52 @@ static size_t less(size_t from, size_t what)
 	return from > what ? from - what : 0;
 }
 
-static void hollow_slab(struct slab_cache *cache, struct hollowing *walk, struct hollow_part part)
+/* What a row counts as. */
+static size_t cost_of(unsigned pages)
 {
-	while (part.pages && !is_over(walk)) {
-		unsigned count = hollow_give_back(cache, part.slab, &part.pages);
+	unsigned least = os_purges_several() ? SLAB_HOLLOW_PART : SLAB_HOLLOW_RUN;
 
-		walk->refused = !count;
-		walk->wanted = less(walk->wanted, count);
-		walk->left = less(walk->left, count > SLAB_HOLLOW_RUN ? count : SLAB_HOLLOW_RUN);
+	return pages > least ? pages : least;
+}
+
+/* Gives back rows that together count as no more than is left, or few more. */
+static void give_back(struct slab_cache *cache, struct hollowing *walk, const struct hollow_row *rows,
+		      unsigned count)
+{
+	unsigned done = hollow_give_back(cache, rows, count);
+
+	for (unsigned i = 0; i < count; i++) {
+		unsigned pages = (unsigned)__builtin_popcount(rows[i].pages);
+
+		walk->left = less(walk->left, cost_of(pages));
+		if (i < done)
+			walk->wanted = less(walk->wanted, pages);
 	}
+	walk->refused = done < count;
+}
+
+/* Rows of the slabs that are locked, as many as go by one system call. */
+static void hollow_parts(struct slab_cache *cache, struct hollowing *walk)
+{
+	struct hollow_row rows[OS_RANGES];
+	size_t pages = 0, cost = 0;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < walk->count && !is_over(walk); i++)
+		while (walk->parts[i].pages && !is_over(walk)) {
+			rows[count] = (struct hollow_row){walk->parts[i].slab,
+							  hollow_first_row(&walk->parts[i].pages)};
+			unsigned own = (unsigned)__builtin_popcount(rows[count++].pages);
+
+			pages += own;
+			cost += cost_of(own);
+			if (count < OS_RANGES && pages < walk->wanted && cost < walk->left)
+				continue;
+			give_back(cache, walk, rows, count);
+			pages = cost = count = 0;
+		}
+	if (count)
+		give_back(cache, walk, rows, count);
 }
 
 /* Seldom worth it, and far from the code of each tick. */
@@ -1076,15 +1113,30 @@ static __attribute__((noinline)) void hollow_walk(struct slab_cache *cache, stru
 		lock_cache(cache);
 		more = gather(cache, walk);
 		cpuslab_spin_unlock(&cache->lock);
-		for (unsigned i = 0; i < walk->count; i++) {
-			hollow_slab(cache, walk, walk->parts[i]);
+		hollow_parts(cache, walk);
+		for (unsigned i = 0; i < walk->count; i++)
 			if (walk->parts[i].slab != walk->last)
 				cpuslab_pagelock_unlock(&walk->parts[i].slab->lock);
-		}
 	}
 	if (walk->last)
 		cpuslab_pagelock_unlock(&walk->last->lock);
 	end_unlocked(cache);
+}
+
+/*
+ * Pages' worth of free objects that are more than those allocated, as far as they may take memory.  Where the
+ * allocated ones are so many that they lie in most pages, none: what is freed next makes it more.
+ */
+static size_t look_at_ebb(const struct slab_cache *cache)
+{
+	const uint64_t size = cache->traits.size;
+	uint64_t allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED);
+	uint64_t there = (uint64_t)__atomic_load_n(&cache->slabs, __ATOMIC_RELAXED) * cache->objects;
+	size_t hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED);
+
+	if (there < 2 * allocated || there * size < allocated * PAGE_BYTES / HOLLOW_SHARING)
+		return 0;
+	return less((there - 2 * allocated) * size >> PAGE_SHIFT, hollow);
 }
 
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most)
@@ -1094,7 +1146,7 @@ size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t m
 	if (!hollow_is_for(cache))
 		return 0;
 	if (which != SLAB_HOLLOW_ALL) {
-		size_t unneeded = look_at_need(cache);
+		size_t unneeded = which == SLAB_HOLLOW_EBB ? look_at_ebb(cache) : look_at_need(cache);
 
 		if (!is_worth_a_walk(cache, unneeded))
 			return 0;

@@ -157,14 +157,16 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
 /*
  * Gives pages in which no object is allocated back to the system, and leaves them to their slabs: `most` of
  * them and few more, where each run of them counts as SLAB_HOLLOW_RUN at least, so that the system calls have
- * a bound, too.  Returns what counts.  One thread at a time.
+ * a bound, too, or where one call does for many as SLAB_HOLLOW_PART.  Returns what counts.  One thread at a
+ * time.
  *
  *   SLAB_HOLLOW_UNNEEDED  for objects that nobody has needed since the last look, when there are many;
  *                         sparse slabs first
+ *   SLAB_HOLLOW_EBB       for free objects that are more than those allocated, when there are many
  *   SLAB_HOLLOW_ALL       all there are
  */
-enum { SLAB_HOLLOW_RUN = 8 };
-enum slab_hollowing { SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_ALL };
+enum { SLAB_HOLLOW_RUN = 8, SLAB_HOLLOW_PART = 2 };
+enum slab_hollowing { SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_EBB, SLAB_HOLLOW_ALL };
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most);
 
 /*
