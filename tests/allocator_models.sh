@@ -34,6 +34,7 @@ check_plants portions 'TAKEN HEAD UNREPAIRED HELD' $parted
 
 batch='-DBATCH=2 -DHOME=1 -DCALLS=2 -DOBJECTS=2'
 hollow='-DHOLLOW=1 -DSPARES=1 -DCALLS=2 -DOBJECTS=2'
+alone='-DALONE=1 -DBATCH=2 -DCALLS=2 -DOBJECTS=2'
 check slab 0
 check slab 0 -DCONSTRUCT=0
 check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE NO_LOCK EARLY UNSETTLED WAIT'
@@ -43,6 +44,8 @@ check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE NO_LOCK EARLY UNSETTLED WAIT'
 	check_plants slab 'ORDER REFUSED' $batch
 	check slab 0 $hollow
 	check_plants slab 'UNLOCKED LAST' $hollow
+	check slab 0 $alone
+	check_plants slab 'ALONE COUNTED' $alone
 }
 
 check linked 0
@@ -73,6 +76,8 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check portions 0 -DFORK=1 -DCALLS=1 -DWAITING=1 -DMAGAZINES=2 -DOBJECTS=2
 	# shellcheck disable=SC2086
 	check slab 0 $batch -DSPARES=1 -DHOLLOW=1
+	# shellcheck disable=SC2086
+	check slab 0 $alone -DHOLLOW=1
 	check slab 0 -DTHREADS=3 -DCALLS=2 -DOBJECTS=2
 	check linked 0 -DTHREADS=3 -DCALLS=2
 	check linked 0 -DCALLS=4

@@ -7,6 +7,8 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include "page/page.h"
 #include "slab/slab.h"
@@ -223,6 +225,71 @@ static void test_slab_lock_held(void)
 	CHECK(slab_cache_close(&cache) == 0 && cache.slabs == 0);
 }
 
+static void *free_some(void *argument)
+{
+	void **objects = argument;
+	unsigned count = 0;
+
+	while (objects[count])
+		count++;
+	slab_free_batch(&cache, objects, count);
+	return NULL;
+}
+
+/* Starts a thread that frees these objects, up to NULL, and sees that it is counted and waits. */
+static pthread_t start_waiting(void **objects, uint32_t unlocked)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, free_some, objects) == 0);
+	while (__atomic_load_n(&cache.unlocked, __ATOMIC_ACQUIRE) != unlocked)
+		sched_yield();
+	usleep(20000);
+	CHECK(slab_is_object(&cache, objects[0]), "freed by who should have waited");
+	return thread;
+}
+
+/*
+ * A batch has all slabs where nobody else is at the cache, and then takes no slab's lock: it does not even
+ * see that this one is held.  Where somebody is, it takes it; and while a batch has all slabs nobody else
+ * touches one.
+ */
+static void test_alone(void)
+{
+	enum { ALL = 60, FIRST = 30, SECOND = 20 };
+	void *objects[ALL + 1], *rest[ALL - FIRST - SECOND + 1] = {NULL};
+	pthread_t thread;
+
+	slab_cache_init(&cache, &(struct slab_traits){.name = "test", .size = 16, .id = vcpu_offset(ID)});
+	CHECK(slab_alloc_batch(&cache, objects, ALL) == ALL);
+	char *slab = metadata_block(page_front.slab_of[page_of(objects[0])]);
+	struct cpuslab_pagelock *lock = (struct cpuslab_pagelock *)(slab + lock_offset);
+
+	cpuslab_pagelock_lock(lock);
+	slab_free_batch(&cache, objects, FIRST);
+	CHECK(cache.allocated == ALL - FIRST && !cache.unlocked && !cpuslab_spin_is_locked(&cache.lock));
+
+	/* Somebody is counted. */
+	memcpy(rest, &objects[FIRST + SECOND], sizeof rest - sizeof *rest);
+	objects[FIRST + SECOND] = NULL;
+	cache.unlocked = 1;
+	thread = start_waiting(&objects[FIRST], 2);
+	cpuslab_pagelock_unlock(lock);
+	pthread_join(thread, NULL);
+	CHECK(cache.allocated == ALL - FIRST - SECOND && cache.unlocked == 1);
+
+	/* Somebody has all slabs. */
+	cpuslab_spin_lock(&cache.lock);
+	cache.unlocked = 1 | SLAB_ALONE;
+	thread = start_waiting(rest, 2 | SLAB_ALONE);
+	__atomic_fetch_and(&cache.unlocked, ~SLAB_ALONE, __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&cache.lock);
+	pthread_join(thread, NULL);
+	CHECK(cache.allocated == 0 && cache.unlocked == 1);
+	cache.unlocked = 0;
+	CHECK(slab_cache_close(&cache) == 0 && cache.slabs == 0);
+}
+
 int main(void)
 {
 	static const uint32_t sizes[] = {16, 512, 2048, 20480};
@@ -234,6 +301,7 @@ int main(void)
 		for (int type_stable = 0; type_stable < 2; type_stable++)
 			race(sizes[i], type_stable);
 	test_slab_lock_held();
+	test_alone();
 	test_made_aside(64);
 	test_made_aside(12288);
 	count_locks();

@@ -360,10 +360,13 @@ static void purge_empty(struct slab_cache *cache)
 
 /* ---- slabs that come and go ---------------------------------------------------------------------------- */
 
-/* Around changes to slabs and counts without the cache's lock: a forked child must know of them. */
-static void begin_unlocked(struct slab_cache *cache)
+/*
+ * Around changes to slabs and counts without the cache's lock: a forked child must know of them.  Returns
+ * whether another has all slabs (begin_alone): then none may be locked before the cache's lock was free.
+ */
+static bool begin_unlocked(struct slab_cache *cache)
 {
-	__atomic_fetch_add(&cache->unlocked, 1, __ATOMIC_ACQ_REL);
+	return __atomic_fetch_add(&cache->unlocked, 1, __ATOMIC_ACQ_REL) & SLAB_ALONE;
 }
 
 static void end_unlocked(struct slab_cache *cache)
@@ -760,7 +763,45 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 struct freeing {
 	struct slab *slab, *surplus;
 	bool was_full, cache_is_locked;
+	bool alone; /* with the cache's lock: all slabs are this thread's, and none is locked */
 };
+
+/* Of a batch: for fewer it is not worth to be alone, and for more at a time others would wait too long. */
+enum { ALONE_LEAST = 8, ALONE_MOST = 128 };
+
+/*
+ * Tries to have all slabs, with the cache's lock: their own locks would take longer than all else.  Whoever
+ * locks a slab without the cache's lock is counted before it looks for SLAB_ALONE.  So either it is seen
+ * here, or it sees that, and waits for the cache's lock.  Here nobody is waited for: one who is counted may
+ * be waiting for the lock that this thread has just taken.
+ */
+static bool begin_alone(struct slab_cache *cache, struct freeing *freeing)
+{
+	uint32_t self = 1;
+
+	if (__atomic_load_n(&cache->unlocked, __ATOMIC_RELAXED) != self ||
+	    (!freeing->cache_is_locked && !try_lock_cache(cache)))
+		return false;
+	freeing->cache_is_locked = true;
+	return __atomic_compare_exchange_n(&cache->unlocked, &self, self | SLAB_ALONE, false,
+					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) void end_alone(struct slab_cache *cache, struct freeing *freeing)
+{
+	__atomic_fetch_and(&cache->unlocked, ~(uint32_t)SLAB_ALONE, __ATOMIC_RELEASE);
+	cpuslab_spin_unlock(&cache->lock);
+	freeing->alone = freeing->cache_is_locked = false;
+}
+
+/* Gives others a chance, and tries to be alone for the next of so many objects. */
+static __attribute__((noinline)) void begin_part(struct slab_cache *cache, unsigned count,
+						 struct freeing *freeing)
+{
+	if (freeing->alone)
+		end_alone(cache, freeing);
+	freeing->alone = count >= ALONE_LEAST && !cache->traits.checks && begin_alone(cache, freeing);
+}
 
 /*
  * A slab's lock before its cache's, and one slab at a time.  With the cache's lock a slab may only be tried:
@@ -768,15 +809,17 @@ struct freeing {
  */
 static void lock_slab(struct slab_cache *cache, struct slab *slab, struct freeing *freeing)
 {
-	uint8_t flags = cpuslab_pagelock_flags(&slab->lock);
+	if (!freeing->alone) {
+		uint8_t flags = cpuslab_pagelock_flags(&slab->lock);
 
-	freeing->slab = slab;
-	if (freeing->cache_is_locked && !cpuslab_pagelock_trylock_expecting(&slab->lock, flags)) {
-		cpuslab_spin_unlock(&cache->lock);
-		freeing->cache_is_locked = false;
+		if (freeing->cache_is_locked && !cpuslab_pagelock_trylock_expecting(&slab->lock, flags)) {
+			cpuslab_spin_unlock(&cache->lock);
+			freeing->cache_is_locked = false;
+		}
+		if (!freeing->cache_is_locked)
+			cpuslab_pagelock_lock_expecting(&slab->lock, flags);
 	}
-	if (!freeing->cache_is_locked)
-		cpuslab_pagelock_lock_expecting(&slab->lock, flags);
+	freeing->slab = slab;
 	freeing->was_full = slab->in_use == cache->objects;
 }
 
@@ -800,7 +843,10 @@ static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 		if (!slab->in_use && !keeps_slabs(cache))
 			leave(cache, slab, &freeing->surplus);
 	}
-	cpuslab_pagelock_unlock_flip(&slab->lock, changed);
+	if (!freeing->alone)
+		cpuslab_pagelock_unlock_flip(&slab->lock, changed);
+	else if (changed)
+		cpuslab_pagelock_flip_flags(&slab->lock, changed);
 }
 
 /* Fetches the slabs of the objects up to `end`; returns where to go on. */
@@ -811,12 +857,27 @@ static unsigned fetch_slabs(void *const *objects, unsigned from, unsigned end)
 	return from;
 }
 
+/* The same of the marks of objects whose slabs were fetched before. */
+static unsigned fetch_marks(const struct slab_cache *cache, void *const *objects, unsigned from, unsigned end)
+{
+	for (; from < end; from++) {
+		const struct slab *slab = slab_of_object(objects[from]);
+
+		if (slab) {
+			unsigned i = slab_index(cache, slab, objects[from]);
+
+			__builtin_prefetch(&slab->index.narrow[cache->wide ? 2 * i : i], 1);
+		}
+	}
+	return from;
+}
+
 /*
  * Stops the program for an object that cannot be freed.  With nothing locked: what the program does when it
  * is aborted may allocate.
  */
 static __attribute__((noinline, cold, noreturn)) void
-refuse(struct slab_cache *cache, const struct slab *slab, const void *object, const struct freeing *freeing)
+refuse(struct slab_cache *cache, const struct slab *slab, const void *object, struct freeing *freeing)
 {
 	const char *what = "free of an object that is already free";
 
@@ -831,6 +892,8 @@ refuse(struct slab_cache *cache, const struct slab *slab, const void *object, co
 		else if (i >= slab->bump)
 			what = "free of an object that was never allocated";
 	}
+	if (freeing->alone)
+		end_alone(cache, freeing);
 	if (freeing->cache_is_locked)
 		cpuslab_spin_unlock(&cache->lock);
 	end_unlocked(cache);
@@ -841,36 +904,47 @@ static void free_objects(struct slab_cache *cache, void *const *objects, unsigne
 			 struct freeing *freeing)
 {
 	enum { AHEAD = 8 };
-	unsigned fetched = 0;
+	unsigned slabs = 0, marks = 0, part = 0, marked = 0;
 
-	for (unsigned n = 0; n < count;) {
+	for (unsigned n = 0; n < count; n += marked) {
 		struct slab *slab = slab_of_object(objects[n]);
+		unsigned near = n + AHEAD < count ? n + AHEAD : count;
+		unsigned far = near + AHEAD < count ? near + AHEAD : count;
 
-		fetched = fetch_slabs(objects, fetched > n ? fetched : n + 1,
-				      n + AHEAD < count ? n + AHEAD : count);
+		if (n >= part && count >= ALONE_LEAST) {
+			begin_part(cache, count - n, freeing);
+			part = n + ALONE_MOST;
+		}
+		/* After several of one slab the next ones are likely to be of it, too. */
+		if (marked < AHEAD / 2) {
+			slabs = fetch_slabs(objects, slabs > n ? slabs : n + 1, far);
+			marks = fetch_marks(cache, objects, marks > n ? marks : n + 1, near);
+		}
 		if (!slab || slab->cache != cache)
 			refuse(cache, slab, objects[n], freeing);
 		lock_slab(cache, slab, freeing);
-		unsigned marked = cache->wide ? mark_free(cache, slab, objects + n, count - n, true)
-					      : mark_free(cache, slab, objects + n, count - n, false);
-
+		marked = cache->wide ? mark_free(cache, slab, objects + n, count - n, true)
+				     : mark_free(cache, slab, objects + n, count - n, false);
 		if (__builtin_expect(!marked, 0)) {
-			cpuslab_pagelock_unlock(&slab->lock);
+			if (!freeing->alone)
+				cpuslab_pagelock_unlock(&slab->lock);
 			refuse(cache, slab, objects[n], freeing);
 		}
-		n += marked;
 		unlock_slab(cache, freeing);
 	}
+	if (freeing->alone)
+		end_alone(cache, freeing);
 }
 
 unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigned count)
 {
-	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
-	struct freeing freeing = {.cache_is_locked = cache->traits.checks};
+	struct freeing freeing = {0};
 
-	begin_unlocked(cache);
-	if (freeing.cache_is_locked)
+	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
+	if (begin_unlocked(cache) || cache->traits.checks) {
 		lock_cache(cache);
+		freeing.cache_is_locked = true;
+	}
 	free_objects(cache, objects, count, &freeing);
 	count_allocated(cache, -(uint64_t)count);
 	if (freeing.cache_is_locked)

@@ -47,7 +47,8 @@
  * list and what counts with it; slab_cache.lock for lists and for which list a slab is in, which the byte's
  * user flags tell; under that the page room's locks.  A slab's lock comes before its cache's; with the
  * cache's a slab is only tried.  Objects are taken from a slab with both locks, and given back with its own
- * alone, as long as it stays in its bin.  Lock-free: slab_of_object() and the index arithmetic, for an object
+ * alone, as long as it stays in its bin; many at once with the cache's lock alone, where nobody else is at
+ * its slabs (SLAB_ALONE).  Lock-free: slab_of_object() and the index arithmetic, for an object
  * that the caller holds allocated; slab_cache_of() likewise; and pushing a slab on `made`.  Before anyone can
  * free an object of such a slab the slab is on that stack, so that whoever finds it in no bin, and locks the
  * cache, has taken it over by then.
@@ -66,6 +67,8 @@
 #include "cpuslab/lock.h"
 
 enum { SLAB_BINS = 8 };
+/* In slab_cache.unlocked: one of those that are counted has all slabs, together with the cache's lock. */
+#define SLAB_ALONE (1u << 31)
 enum slab_mark { SLAB_NEVER_OUT, SLAB_BACK };
 
 struct slab;
@@ -109,7 +112,7 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab *empty;                  /* those that are kept, the last one first */
 	uint32_t slabs, full_slabs, kept_empty;
 	uint32_t spares;    /* so many are kept besides one; without the lock */
-	uint32_t unlocked;  /* calls under way that change slabs without the lock */
+	uint32_t unlocked;  /* calls under way that change slabs without the lock; and SLAB_ALONE */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t needed;    /* the most of them at once since the last look at what is not */
 	uint64_t hollow;    /* pages of its slabs that were given back; changed by single additions */

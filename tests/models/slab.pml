@@ -3,8 +3,8 @@
  * A model of a cache's slabs, for spin: freeing against refilling against shrinking, against pages that go back
  * while their slab stays, and against allocations that wait for nobody.  It mirrors src/slab/slab.c: lock_cache,
  * try_lock_cache, adopt_made, slab_alloc_batch, lock_slab_with_free_object, take_and_unlock,
- * make_constructed_slab, slab_try_alloc, push_made, slab_free_batch, free_objects, lock_slab, unlock_slab, settle,
- * leave, slab_cache_shrink, keep_spares, take_empty, release_slabs, gather, hollow_walk.
+ * make_constructed_slab, slab_try_alloc, push_made, slab_free_batch, free_objects, begin_unlocked, begin_alone,
+ * end_alone, begin_part, lock_slab, unlock_slab, settle, leave, slab_cache_shrink, keep_spares, take_empty, release_slabs, gather, hollow_walk.
  *
  * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump.  They and in_use
  * change with the slab's own lock, in steps, since only that lock makes them one; `place` is what bin and flags
@@ -15,6 +15,7 @@
  *   CONSTRUCT  1: slabs are made without the lock (1)  BATCH  objects that are freed at once, 1 or 2 (1)
  *   SPARES  empty slabs that may be kept besides one (0)  HOME  1: slabs are passed over (0)
  *   HOLLOW  1: pages without an object go back, of one slab after the other (0)
+ *   ALONE  1: frees may have all slabs with the cache's lock, for each object anew (0)
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_PUSH_LATE   slab_try_alloc hands its object out before the slab is on the stack `made`
@@ -25,11 +26,13 @@
  *   PLANT_EARLY       frees give up the slab's lock before they take the cache's
  *   PLANT_UNSETTLED   frees leave a slab that was full where it was
  *   PLANT_WAIT        with the cache's lock an allocation waits for a slab's
- * and with BATCH, HOME or HOLLOW:
+ * and with BATCH, HOME, HOLLOW or ALONE:
  *   PLANT_ORDER       with the cache's lock a batch of frees waits for a slab's
  *   PLANT_REFUSED     an allocation that can make no slab does not look again at those that it has passed over
  *   PLANT_UNLOCKED    hollow_walk gives pages back when it has given up their slab's lock
  *   PLANT_LAST        hollow_walk goes on from a slab that it has unlocked
+ *   PLANT_ALONE       begin_alone looks whether others are counted before it has the cache's lock, not again
+ *   PLANT_COUNTED     slab_free_batch is counted, but does not look whether somebody has all slabs
  *
  * Checked: no object is handed out twice or out of a slab that was given back, and no page goes back that has one;
  * an allocation is refused only if no slab has an object for it; the count of slabs is right
@@ -65,6 +68,10 @@
 #define HOLLOW 0
 #endif
 
+#ifndef ALONE
+#define ALONE 0
+#endif
+
 #define NONE	255
 
 mtype = { GONE, MAKING, MADE, PARTIAL, FULL, EMPTY, KEPT, SURPLUS };	/* where a slab is */
@@ -81,6 +88,15 @@ byte kept, spares, slabs, allocated, finished;
 bool walking;				/* one thread at a time */
 #endif
 bool locked;				/* the cache */
+#if ALONE
+byte counted;				/* unlocked, and whether somebody has all slabs */
+bool had;
+#define begin_unlocked()	counted++
+#define end_unlocked()	counted--
+#else
+#define begin_unlocked()	skip
+#define end_unlocked()	skip
+#endif
 bool busy[SLABS];			/* a slab's own lock */
 
 #define is_marked(s, i)	(marks[s] & (1 << (i)))
@@ -347,6 +363,7 @@ inline try_alloc()
 		make_slab(s);
 		if
 		:: s != NONE ->
+			begin_unlocked();
 			take(s);
 			allocated++;
 #ifdef PLANT_PUSH_LATE
@@ -354,8 +371,9 @@ inline try_alloc()
 			push_made(s);
 			object = NONE
 #else
-			push_made(s)
+			push_made(s);
 #endif
+			end_unlocked()
 		:: else
 		fi
 	:: else
@@ -474,6 +492,41 @@ inline unlock_slab(s)
 	fi
 }
 
+#if ALONE
+/* The next objects of a batch: with all slabs, or not. */
+inline begin_part()
+{
+	if
+	:: own -> atomic { had = false; own = false }; unlock(); has_cache = false
+	:: else
+	fi;
+	if
+	:: counted == 1 ->
+		if
+		:: has_cache
+		:: !has_cache ->
+			if
+			:: atomic { !locked -> locked = true }
+				adopt_made();
+				has_cache = true
+			:: skip
+			fi
+		fi;
+		atomic {
+			if
+#ifdef PLANT_ALONE
+			:: has_cache -> own = true; had = true
+#else
+			:: has_cache && counted == 1 -> assert(!had); own = true; had = true
+#endif
+			:: else
+			fi
+		}
+	:: skip
+	fi
+}
+#endif
+
 /* What is to be freed is known before the first lock is taken. */
 inline give()
 {
@@ -484,12 +537,28 @@ inline give()
 	:: else
 	fi;
 #endif
+#if ALONE
+	atomic { counted++; held = had }
+#ifdef PLANT_COUNTED
+	held = false;
+#endif
+	if
+	:: held -> held = false; lock(); has_cache = true
+	:: else
+	fi;
+#endif
 	do
 	:: object != NONE ->
 		taken++;
 		s = object / OBJECTS;
+#if ALONE
+		begin_part();
+#endif
 #ifndef PLANT_NO_LOCK
-		lock_slab(s);
+		if
+		:: own
+		:: else -> lock_slab(s)
+		fi;
 #endif
 		atomic {
 			i = object % OBJECTS;
@@ -503,6 +572,12 @@ inline give()
 		unlock_slab(s)
 	:: else -> break
 	od;
+#if ALONE
+	if
+	:: own -> atomic { had = false; own = false }
+	:: else
+	fi;
+#endif
 	allocated = allocated - taken;
 	if
 	:: has_cache ->
@@ -515,6 +590,7 @@ inline give()
 	fi;
 	has_cache = false;
 	release();
+	end_unlocked();
 #ifdef PLANT_RELEASE
 	if
 	:: uncounted > 0 -> lock(); slabs = slabs - uncounted; uncounted = 0; unlock()
@@ -542,8 +618,10 @@ inline unlock_and_release(keep, most)
 		:: else -> break
 		od
 	}
+	begin_unlocked();
 	unlock();
-	release()
+	release();
+	end_unlocked()
 }
 
 inline shrink()
@@ -600,6 +678,7 @@ inline pages_go(s)
 inline hollow_walk()
 {
 	first = NONE;
+	begin_unlocked();
 	do
 	:: lock();
 		atomic {
@@ -639,7 +718,8 @@ inline hollow_walk()
 		:: busy[first] = false; break	/* enough */
 		fi
 	od;
-	first = NONE
+	first = NONE;
+	end_unlocked()
 }
 #endif
 
@@ -647,7 +727,7 @@ active [THREADS] proctype thread()
 {
 	byte calls = 0, t = _pid, s = NONE, object = NONE, first = NONE, taken = 0;
 	byte i = 0, n = 0, m = NONE, next = NONE, used = 0;
-	bool alone = false, has_cache = false, held = false;
+	bool alone = false, has_cache = false, held = false, own = false;
 #ifdef PLANT_RELEASE
 	byte uncounted = 0;
 #endif
@@ -689,6 +769,9 @@ active [THREADS] proctype thread()
 				assert(place[i] != GONE || n == 0);
 				allocated = allocated - n
 			}
+#if ALONE
+			assert(counted == 0 && !had);
+#endif
 			assert(allocated == 0 && next == kept)
 		:: else
 		fi
