@@ -611,11 +611,13 @@ static void test_growth_by_misses(void)
 /* A program that has many objects earns them as soon as it misses at all. */
 static void test_growth_by_plenty(void)
 {
-	start(512);
-	while (depot.capacity < 251) {
-		unsigned before = depot.capacity, next = 2 * before + 5;
+	start(64);
+	while (depot.capacity < 500) {
+		unsigned before = depot.capacity, next = before < 251 ? 2 * before + 5 : 500;
 		uint64_t taken = 0;
-		while (taken < 4u * next * vcpu_areas()) {
+		/* The last step needs twice as many. */
+		while (taken < (next < 500 ? 4u : 8u) * next * vcpu_areas()) {
+			count_misses(1);
 			expect_capacity(before);
 			CHECK(!depot_take_filled(&depot, NULL));
 			taken += depot.batch;
@@ -626,7 +628,53 @@ static void test_growth_by_plenty(void)
 		depot.level = depot.level_low = 0;
 	}
 	count_misses(10000);
-	expect_capacity(251);
+	expect_capacity(500);
+	depot_empty(&depot);
+}
+
+/*
+ * With the largest magazines no more of the program's objects count as few, and no refill takes more of them,
+ * than with the largest that a cache begins with.
+ */
+static void test_the_largest_counts_as_the_first(void)
+{
+	static void *objects[1 << 15];
+	start(64);
+	count_misses(10000);
+	expect_capacity(500);
+	unsigned many = DEPOT_SCARCE * 251 * vcpu_areas();
+	CHECK(many <= sizeof(objects) / sizeof(objects[0]));
+	for (unsigned i = 0; i < many; i++)
+		CHECK(objects[i] = depot_alloc_one(&depot));
+	depot_ebb(&depot);
+	CHECK(!depot.scarce);
+	depot_free_one(&depot, objects[--many]);
+	depot_ebb(&depot);
+	CHECK(depot.scarce);
+	while (many)
+		depot_free_one(&depot, objects[--many]);
+
+	depot.sorts = true;
+	struct magazine *magazine = new_empty();
+	CHECK(magazine->capacity == 500 && depot_refill(&depot, magazine) && magazine->count == 251);
+	depot_dissolve(&depot, magazine);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
+/* From the largest down by the steps that led up, to what the cache began with. */
+static void test_shrinking_from_the_largest(void)
+{
+	static const unsigned steps[] = {500, 251, 123};
+	start(64);
+	count_misses(10000);
+	for (unsigned i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+		expect_capacity(steps[i]);
+		for (int tick = 0; tick < 50 && !depot.shrunk; tick++)
+			depot_tick(&depot);
+		age(false);
+	}
+	expect_capacity(steps[2]);
 	depot_empty(&depot);
 }
 
@@ -755,6 +803,8 @@ int main(void)
 	test_growth_by_plenty();
 	test_plenty_alone();
 	test_shrinking();
+	test_the_largest_counts_as_the_first();
+	test_shrinking_from_the_largest();
 	test_one_capacity();
 	return 0;
 }

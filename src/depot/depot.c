@@ -14,7 +14,8 @@
 /* Blocks of powers of two, of which the header and the two sentinels take five words. */
 enum {
 	SMALLEST_BLOCK = 64,
-	LARGEST_BLOCK = 2048,
+	FIRST_BLOCK = 2048, /* the largest that a cache begins with */
+	LARGEST_BLOCK = 4096,
 	OVERHEAD_WORDS = 5,
 	/* Of the objects in a magazine: as a cache begins, and at most. */
 	FIRST_BYTES = 8 << 10,
@@ -36,6 +37,7 @@ enum {
 	SWING_ALONG = 32,
 	/* See earns_more(). */
 	PLENTY = 4,
+	PLENTY_BEYOND_FIRST = 8,
 	BYTES_PER_MISS = 2,
 	/* More than one, since a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
@@ -55,16 +57,22 @@ static size_t block_bytes(unsigned capacity)
 	return options.hardened ? (bytes + APART_BYTES - 1) & -(size_t)APART_BYTES : bytes;
 }
 
+/* The largest block is not quite filled: the most objects are a number for people. */
 static unsigned capacity_of(size_t block)
 {
-	return (unsigned)(block / sizeof(void *) - OVERHEAD_WORDS);
+	unsigned capacity = (unsigned)(block / sizeof(void *) - OVERHEAD_WORDS);
+
+	return capacity < DEPOT_CAPACITY_MAX ? capacity : DEPOT_CAPACITY_MAX;
 }
 
-/* As many objects as make up so many bytes, but 3 at least: a magazine of one block or another. */
-static uint16_t choose_capacity(uint32_t size, size_t bytes)
+static size_t block_of(unsigned capacity)
 {
-	size_t block = LARGEST_BLOCK;
+	return ((capacity + OVERHEAD_WORDS) * sizeof(void *) + SMALLEST_BLOCK - 1) & -(size_t)SMALLEST_BLOCK;
+}
 
+/* As many objects as make up so many bytes, but 3 at least: a magazine of this block or a smaller one. */
+static uint16_t choose_capacity(uint32_t size, size_t bytes, size_t block)
+{
 	while (block > SMALLEST_BLOCK && (size_t)capacity_of(block) * size > bytes)
 		block /= 2;
 	return (uint16_t)capacity_of(block);
@@ -258,6 +266,17 @@ static bool is_sorting(const struct depot *depot)
 	return __atomic_load_n(&depot->sorts, __ATOMIC_RELAXED);
 }
 
+/*
+ * What counts in magazines counts in such as a cache may begin with: larger ones are for misses to be rarer,
+ * and neither keep a program from having many objects nor make a call take longer.
+ */
+static unsigned usual_capacity(const struct depot *depot)
+{
+	unsigned capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
+
+	return capacity < capacity_of(FIRST_BLOCK) ? capacity : capacity_of(FIRST_BLOCK);
+}
+
 /* How many of a whole magazine's slots are left to the marks of guarded sampling. */
 static unsigned marks_most(const struct depot *depot, unsigned capacity)
 {
@@ -274,8 +293,7 @@ static unsigned choose_refill(const struct depot *depot)
 
 	if (!is_sorting(depot) || profile_is_on())
 		return batch;
-	unsigned capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
-	unsigned marks = marks_most(depot, capacity);
+	unsigned capacity = usual_capacity(depot), marks = marks_most(depot, capacity);
 
 	return capacity > batch + marks ? capacity - marks : batch;
 }
@@ -289,12 +307,12 @@ static void let_empty_leave(struct depot *depot, uint32_t keep)
 
 static uint16_t larger(unsigned capacity)
 {
-	return (uint16_t)(2 * (capacity + OVERHEAD_WORDS) - OVERHEAD_WORDS);
+	return (uint16_t)capacity_of(2 * block_of(capacity));
 }
 
 static uint16_t smaller(unsigned capacity)
 {
-	return (uint16_t)((capacity + OVERHEAD_WORDS) / 2 - OVERHEAD_WORDS);
+	return (uint16_t)capacity_of(block_of(capacity) / 2);
 }
 
 /* One of those that block sizes give.  With the lock, or before anybody else knows the depot. */
@@ -321,15 +339,20 @@ static size_t at_most_part(size_t bytes, unsigned part)
 	return bytes < most ? bytes : most;
 }
 
-/* A hardened cache's magazines are what keeps an object from its next use: they are as large as can be. */
+/*
+ * A hardened cache's magazines are what keeps an object from its next use: they are as large as a cache's can
+ * be that begins.
+ */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
 	assert(capacity <= DEPOT_CAPACITY_MAX);
-	uint16_t most =
-		capacity ? capacity : choose_capacity(traits->size, at_most_part(MOST_BYTES, MOST_PART));
-	uint16_t least = capacity || traits->hardened
-				 ? most
-				 : choose_capacity(traits->size, at_most_part(FIRST_BYTES, FIRST_PART));
+	size_t bytes = at_most_part(MOST_BYTES, MOST_PART),
+	       first_bytes = at_most_part(FIRST_BYTES, FIRST_PART);
+	uint16_t most = capacity ? capacity
+				 : choose_capacity(traits->size, bytes,
+						   traits->hardened ? FIRST_BLOCK : LARGEST_BLOCK);
+	uint16_t least =
+		capacity || traits->hardened ? most : choose_capacity(traits->size, first_bytes, FIRST_BLOCK);
 
 	*depot = (struct depot){.capacity_least = least, .capacity_most = most};
 	depot->swing_most = swing_most(traits->size);
@@ -686,7 +709,8 @@ struct depot_tunables depot_tunables(struct depot *depot)
 
 /*
  * Larger magazines make misses rarer, and hold more objects that nobody uses.  They are earned in two ways:
- * by a program that has so many objects that what all vCPUs' magazines hold is but a part of them; or by so
+ * by a program that has so many objects that what all vCPUs' magazines hold is but a part of them, a smaller
+ * one where the magazine is larger than any that a cache begins with; or by so
  * many misses since the last ticks that they take a share of the time, which for twice as many bytes must be
  * twice as large.
  */
@@ -696,8 +720,9 @@ static bool earns_more(const struct depot *depot)
 		return false;
 	uint32_t next = larger(depot->capacity);
 	uint64_t bytes = (uint64_t)next * depot->slabs.traits.size;
+	int64_t plenty = next > capacity_of(FIRST_BLOCK) ? PLENTY_BEYOND_FIRST : PLENTY;
 
-	return most_in_use(depot) >= (int64_t)PLENTY * next * vcpu_areas() ||
+	return most_in_use(depot) >= plenty * next * vcpu_areas() ||
 	       (uint64_t)depot->misses * DEPOT_MISSES * BYTES_PER_MISS >= bytes;
 }
 
@@ -778,7 +803,7 @@ uint64_t depot_ebb(struct depot *depot)
 	uint64_t allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
 	uint64_t objects = depot->objects, elsewhere = allocated > objects ? allocated - objects : 0;
 
-	depot->scarce = elsewhere < (uint64_t)DEPOT_SCARCE * depot->capacity * vcpu_areas();
+	depot->scarce = elsewhere < (uint64_t)DEPOT_SCARCE * usual_capacity(depot) * vcpu_areas();
 	depot->stay = depot->scarce ? 0 : elsewhere;
 	depot->departs = depot->ebbs = true;
 	cpuslab_spin_unlock(&depot->lock);
