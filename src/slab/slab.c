@@ -324,7 +324,7 @@ static void shuffle(struct slab_cache *cache, struct slab *slab)
 }
 
 /* Before anyone knows the slab. */
-static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
+static __attribute__((noinline)) void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 {
 	if (!zeroed && !cache->traits.untouchable)
 		memset(slab->base, 0, object_bytes(cache));
@@ -335,7 +335,7 @@ static void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
  * Once a repair can find it: pages of a slab that nobody knows become a free run in a forked child, which
  * must be able to write to them.
  */
-static void forbid(const struct slab_cache *cache, struct slab *slab)
+static __attribute__((noinline)) void forbid(const struct slab_cache *cache, struct slab *slab)
 {
 	if (cache->traits.untouchable)
 		(void)os_forbid(slab->base, object_bytes(cache));
