@@ -456,15 +456,21 @@ static struct magazine *drain_leaving(struct depot *depot, uint64_t *most)
 }
 
 /* All of it, and all magazines to the metadata. */
-static void see_off(struct depot *depot)
+static __attribute__((noinline)) void see_off_leaving(struct depot *depot)
 {
 	struct magazine *magazine;
 
-	while (has_leaving(depot) && (magazine = pop_leaving(depot, NULL))) {
+	while ((magazine = pop_leaving(depot, NULL))) {
 		if (magazine->count)
 			(void)depot_drain(depot, magazine);
 		free_magazine(magazine);
 	}
+}
+
+static void see_off(struct depot *depot)
+{
+	if (has_leaving(depot))
+		see_off_leaving(depot);
 }
 
 /* While nothing waits, slabs that come to be empty are kept: the next rise of the level fills them again. */
@@ -785,7 +791,7 @@ uint64_t depot_age(struct depot *depot, bool pages_wanted)
 	let_leave(depot, unneeded, depot->shrunk ? 0 : 1);
 	uint64_t leaving = depot->leaving_objects;
 
-	if (!pages_wanted)
+	if (!pages_wanted && has_leaving(depot))
 		depot->departs = true;
 	depot->shrunk = false;
 	look_at_swing(depot);

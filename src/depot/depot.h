@@ -81,7 +81,7 @@ struct depot {
 	bool served;         /* a magazine, or a miss, since the last look; without the lock */
 	bool shrunk;         /* since the last look: what is of the size before is to leave the words, too */
 	bool scarce;         /* the program had but a few times what the words can hold, at the last ebb */
-	bool departs;        /* what leaves is due to go, a portion at a time */
+	bool departs;        /* something leaves, and is due to go, a portion at a time */
 	bool ebbs;           /* so is what is more than may stay, and spare slabs */
 	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
 	struct magazine *filled, *empty;

@@ -624,17 +624,21 @@ static void reclaim(bool by_tick)
 	if (by_tick)
 		tick_depots();
 	uint64_t leaving = 0;
+	bool departs = false;
 
 	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (caches[number])
+		if (caches[number]) {
 			leaving += depot_age(&caches[number]->depot, !by_tick);
-	if (by_tick)
+			departs |= caches[number]->depot.departs;
+		}
+	if (by_tick && departs)
 		begin_departure(leaving);
 	hollow_by_age();
 	purge_hardened();
 	corruption_end_walk(&census_lock);
-	follow_ebb();
+	if (ebb_is_due())
+		follow_ebb();
 	linked_reclaim(false);
 }
 

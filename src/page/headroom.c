@@ -84,6 +84,15 @@ bool headroom_is_empty(unsigned place)
 	return !filled[place];
 }
 
+bool headroom_is_kept(void)
+{
+	bool any = false;
+
+	for (unsigned place = 0; place < HEADROOM_PLACES; place++)
+		any |= filled[place];
+	return any;
+}
+
 /* What a word of a place says. */
 static bool account(unsigned place, uint64_t word, struct headroom *headroom)
 {

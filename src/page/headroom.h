@@ -38,6 +38,8 @@ unsigned headroom_place(uint32_t run);
 /* Keeps pages, which the caller has marked, in an empty place. */
 void headroom_put(unsigned place, struct headroom headroom);
 bool headroom_is_empty(unsigned place);
+/* Whether any place is not. */
+bool headroom_is_kept(void);
 /*
  * What is in a place, of which all may be the run's by now.  False where there is nothing, or just now
  * somebody grows into it: then it is not empty.

@@ -449,6 +449,11 @@ bool metadata_is_behind(void)
 	return surplus() > gathered;
 }
 
+bool metadata_is_due(void)
+{
+	return surplus() > 0;
+}
+
 void metadata_ebb(void)
 {
 	cpuslab_spin_lock(&metadata_lock);

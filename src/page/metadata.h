@@ -36,6 +36,8 @@ bool metadata_provide(size_t heap_bytes);
  */
 void metadata_purge(bool all);
 bool metadata_is_behind(void);
+/* Whether any page is to go, be it too few to be worth a call before the next tick.  Without a lock. */
+bool metadata_is_due(void);
 void metadata_ebb(void);
 void metadata_tick(void);
 

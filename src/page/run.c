@@ -454,8 +454,8 @@ static bool recall_headroom(unsigned place)
 	return true;
 }
 
-/* All of it, or what is dirty. */
-static bool recall_all_headroom(bool clean)
+/* All of it, or what is dirty.  Out of line: most programs never have any. */
+static __attribute__((noinline)) bool recall_all_headroom(bool clean)
 {
 	struct headroom headroom;
 	bool any = false;
@@ -502,14 +502,15 @@ static bool recall_dirty(void)
 {
 	bool standby = recall_standby();
 
-	return recall_all_headroom(false) || standby;
+	return (headroom_is_kept() && recall_all_headroom(false)) || standby;
 }
 
 /* All that waits for somebody. */
 static void recall(void)
 {
 	(void)recall_standby();
-	(void)recall_all_headroom(true);
+	if (headroom_is_kept())
+		(void)recall_all_headroom(true);
 }
 
 /* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
@@ -1214,15 +1215,21 @@ void page_purge(bool all)
 		give_back_records();
 }
 
+/* What gives pages back is called where there are some alone: it lies where a small program has no pages. */
 void page_tick(void)
 {
 	lock_pages();
 	fade();
 	recall();
 	standby_forget();
+	bool due = is_overdue(os_milliseconds());
+
 	unlock_pages();
 	metadata_tick();
-	page_purge(false);
+	if (due || page_is_behind() || metadata_is_due())
+		page_purge(false);
+	else
+		huge_purge(false);
 }
 
 void page_ebb(bool low)

@@ -1017,24 +1017,30 @@ static unsigned unlock_and_release(struct slab_cache *cache, struct slab *surplu
 	return released;
 }
 
-/* Keeps so many besides one; `most` of the others go. */
-static unsigned keep_spares(struct slab_cache *cache, uint32_t spares, uint32_t most)
+/* Keeps so many besides one; whether there are more. */
+static bool set_spares(struct slab_cache *cache, uint32_t spares)
 {
 	__atomic_store_n(&cache->spares, spares, __ATOMIC_RELAXED);
-	if (__atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) <= spares + 1)
-		return 0;
+	return __atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) > spares + 1;
+}
+
+/* `most` of those that are more go.  Out of line: few programs come to have any. */
+static __attribute__((noinline)) unsigned release_spares(struct slab_cache *cache, uint32_t spares,
+							 uint32_t most)
+{
 	lock_cache(cache);
 	return unlock_and_release(cache, take_empty(cache, spares + 1, most));
 }
 
 void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
 {
-	(void)keep_spares(cache, spares, UINT32_MAX);
+	if (set_spares(cache, spares))
+		(void)release_spares(cache, spares, UINT32_MAX);
 }
 
 uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
 {
-	return keep_spares(cache, 0, most);
+	return set_spares(cache, 0) ? release_spares(cache, 0, most) : 0;
 }
 
 void slab_cache_shrink(struct slab_cache *cache)
