@@ -19,6 +19,8 @@ static void start(uint32_t size)
 {
 	depot = (struct depot){.capacity = 0};
 	depot_init(&depot, &(struct slab_traits){.name = "test", .size = size, .id = vcpu_offset(ID)}, 0);
+	/* As many objects as there are may wait, but where a test says that none have been earned yet. */
+	depot.earned = UINT64_MAX / 2;
 }
 
 static struct depot_statistics statistics(void)
@@ -561,6 +563,73 @@ static void count_misses(unsigned times)
 		depot_count_misses(&depot);
 }
 
+/* Takes so many magazines of objects, and then leaves all.  Returns how many objects wait then. */
+static uint64_t fall(unsigned count)
+{
+	static struct magazine *magazines[1024];
+	CHECK(count <= sizeof magazines / sizeof *magazines);
+	for (unsigned i = 0; i < count; i++) {
+		magazines[i] = depot_take_filled(&depot, NULL);
+		if (!magazines[i])
+			magazines[i] = new_filled();
+	}
+	/* What was at hand is not: each that comes back has another made in return, as a free does. */
+	depot_age(&depot, true);
+	while (count) {
+		struct magazine *empty = depot_take_empty(&depot, magazines[--count]);
+		CHECK(empty && !empty->count);
+		depot_dissolve(&depot, empty);
+	}
+	return statistics().objects;
+}
+
+/*
+ * Of small objects a part of what there is may wait at first; a program that asks for the others again earns
+ * that they wait the next time, and one that does not, nothing.
+ */
+static void test_earning(void)
+{
+	enum { MANY = 100 }; /* twice as many swing by less than what ends all waiting */
+	start(32);
+	depot.earned = 0;
+	struct magazine *magazine = new_filled();
+	uint64_t all = (uint64_t)MANY * magazine->count, waiting;
+	depot_dissolve(&depot, magazine);
+
+	waiting = fall(MANY);
+	CHECK(waiting && waiting <= all / 4 && allocated() == waiting, "%llu of %llu",
+	      (unsigned long long)waiting, (unsigned long long)all);
+	/* As many again, and so all of them. */
+	CHECK(fall(MANY) == all && allocated() == all);
+	CHECK(fall(MANY) == all);
+	/* Twice as many: those that are new have earned nothing. */
+	waiting = fall(2 * MANY);
+	CHECK(waiting >= all && waiting <= all + all / 4);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+
+	/* Of large ones the magazines take little. */
+	start(512);
+	depot.earned = 0;
+	magazine = new_filled();
+	all = (uint64_t)MANY * magazine->count;
+	depot_dissolve(&depot, magazine);
+	CHECK(fall(MANY) == all);
+	depot_empty(&depot);
+
+	/* Somebody who says how many may wait gets that. */
+	start(32);
+	depot.earned = 0;
+	struct depot_tunables tunables = depot_tunables(&depot);
+	tunables.sharedfactor = MANY * 2;
+	depot_tune(&depot, &tunables);
+	magazine = new_filled();
+	all = (uint64_t)MANY * magazine->count;
+	depot_dissolve(&depot, magazine);
+	CHECK(fall(MANY) == all);
+	depot_empty(&depot);
+}
+
 /* A program that has few objects earns larger magazines by its misses alone: twice as many for twice the
  * size. */
 static void test_growth_by_misses(void)
@@ -799,6 +868,7 @@ int main(void)
 	test_swing();
 	test_swing_along();
 	test_spare_slabs();
+	test_earning();
 	test_growth_by_misses();
 	test_growth_by_plenty();
 	test_plenty_alone();

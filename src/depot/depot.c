@@ -33,6 +33,10 @@ enum {
 	SPARE_BYTES = 4 << 20,
 	/* Of objects as large as this it does not matter much what lies beside them. */
 	SWING_SIZE = 256,
+	/* Of objects as large as this what waits takes little besides. */
+	BULKY = 256,
+	/* See "How much may wait here?" */
+	WAITING_PART = 8,
 	/* Such a part of either is enough while another depot swings as far. */
 	SWING_ALONG = 32,
 	/* See earns_more(). */
@@ -361,6 +365,30 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 	set_capacity(depot, least);
 }
 
+/* Whether a filled magazine may wait where another has to be made in return.  With the lock. */
+static bool waits_for_more(struct depot *depot)
+{
+	uint64_t objects = depot->objects,
+		 allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
+
+	if (depot->slabs.traits.size >= BULKY || depot->slabs.traits.hardened ||
+	    depot->sharedfactor != DEPOT_SHAREDFACTOR_MAX)
+		return true;
+	if (objects < depot->earned || objects <= allocated / WAITING_PART)
+		return true;
+	depot->earned = objects;
+	return false;
+}
+
+/* So many objects come from the slabs, of which some might have waited here.  With the lock. */
+static void count_missed(struct depot *depot, uint64_t objects)
+{
+	if (objects > depot->refused)
+		objects = depot->refused;
+	depot->refused -= objects;
+	depot->earned += objects;
+}
+
 /* Whether a magazine may wait here.  With the lock. */
 static bool has_room(const struct depot *depot, const struct magazine *magazine)
 {
@@ -494,15 +522,17 @@ enum arrival {
 static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 {
 	count_arrivals(depot, magazine);
-	if (has_room(depot, magazine)) {
+	if (has_room(depot, magazine) && (!magazine->count || depot->empty || waits_for_more(depot))) {
 		if (magazine->count)
 			push_filled(depot, magazine);
 		else
 			push_empty(depot, magazine);
 		return KEPT;
 	}
-	if (!magazine->count || depot_is_stale(depot, magazine) || !depot->sorts)
+	if (!magazine->count || depot_is_stale(depot, magazine) || !depot->sorts) {
+		depot->refused += magazine->count - magazine->marks;
 		return REFUSED;
+	}
 	depot->objects += magazine->count - magazine->marks;
 	push_leaving(depot, magazine);
 	return depot->leaving_objects + depot->capacity > DEPOT_PORTION ? PLENTY_GATHERED : GATHERED;
@@ -516,12 +546,16 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 
 	__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
 	/* Where there is none, a refill from the slabs follows. */
-	count_departures(depot, filled ? (unsigned)filled->count - filled->marks : choose_refill(depot));
+	unsigned objects = filled ? (unsigned)filled->count - filled->marks : choose_refill(depot);
+
+	count_departures(depot, objects);
+	if (!filled)
+		count_missed(depot, objects);
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
 	if (filled)
-		count_out(depot, filled->count - filled->marks);
+		count_out(depot, objects);
 	if (filled && empty && !kept)
 		free_magazine(empty);
 	return filled;

@@ -15,6 +15,11 @@
  * program still has of it. At a tick and in an ebb it goes in portions (depot_depart), lest somebody's free
  * wait for all of it.
  *
+ * What waits takes a pointer for each object besides, which of small ones is a part of them: a program that
+ * frees what it had would grow by that.  So of these no more wait at first than a part of those that there
+ * are (WAITING_PART), but as many as the magazines at hand can hold.  The others go to the slabs, and as many
+ * as the program then has to take from the slabs again may wait the next time: it has earned them.
+ *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
  * and nothing is cheaper.  But each round of frees and allocations mixes the order of the objects a little,
  * for ever, and a working set that is larger than those caches needs its neighbours.  So a depot counts by
@@ -101,6 +106,8 @@ struct depot {
 	int64_t level_low;                      /* the least since the last look */
 	int64_t swing; /* by how much it rose at most since then, from the least before */
 	int64_t swing_most;
+	uint64_t earned;  /* so many objects may wait in any case: see "How much may wait here?" */
+	uint64_t refused; /* objects that went to the slabs instead, and were not asked for since */
 	uint64_t refills, drains, lock_acquires;
 	int64_t alone; /* objects that came past the level, less those that went so; without the lock */
 };
