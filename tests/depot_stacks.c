@@ -747,6 +747,23 @@ static void test_shrinking_from_the_largest(void)
 	depot_empty(&depot);
 }
 
+/* Eleven objects of up to 64 KiB, however many bytes they are; of larger ones as few as there can be. */
+static void test_large_objects(void)
+{
+	static const struct {
+		uint32_t size;
+		uint16_t most;
+	} expected[] = {{8192, 11}, {16384, 11}, {65536, 11}, {81920, 3}, {262144, 3}};
+	for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+		start(expected[i].size);
+		expect_capacity(3);
+		while (depot.capacity < depot.capacity_most)
+			count_misses(1000);
+		expect_capacity(expected[i].most);
+		depot_empty(&depot);
+	}
+}
+
 /* What comes and goes alone is in use as well, or no more: to the object. */
 static void test_plenty_alone(void)
 {
@@ -871,6 +888,7 @@ int main(void)
 	test_earning();
 	test_growth_by_misses();
 	test_growth_by_plenty();
+	test_large_objects();
 	test_plenty_alone();
 	test_shrinking();
 	test_the_largest_counts_as_the_first();

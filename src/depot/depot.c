@@ -20,6 +20,10 @@ enum {
 	/* Of the objects in a magazine: as a cache begins, and at most. */
 	FIRST_BYTES = 8 << 10,
 	MOST_BYTES = 128 << 10,
+	/* But so many objects while they take no more than this: with three there is a miss for every third.
+	 */
+	MOST_LARGE = 11,
+	MOST_LARGE_BYTES = MOST_LARGE * (64 << 10),
 	/* Both at most such parts of what the heap can become: each thread slot keeps two of each class. */
 	FIRST_PART = 4096,
 	MOST_PART = 1024,
@@ -82,6 +86,13 @@ static uint16_t choose_capacity(uint32_t size, size_t bytes, size_t block)
 	return (uint16_t)capacity_of(block);
 }
 
+static size_t most_bytes(uint32_t size)
+{
+	size_t large = (size_t)MOST_LARGE * size;
+
+	return large > MOST_BYTES && large <= MOST_LARGE_BYTES ? large : MOST_BYTES;
+}
+
 /* Half of a magazine, but not much more memory at once than the program is likely to want soon. */
 static uint16_t choose_batch(uint32_t size, unsigned capacity)
 {
@@ -125,24 +136,57 @@ static void lock_depot(struct depot *depot)
 }
 
 /* One store of the head each way: whatever instant a fork catches, the stack is whole. */
-static void stack_push(struct magazine **head, struct magazine *magazine)
+static struct magazine *magazine_of(uint32_t reference)
 {
-	magazine->next = *head;
-	__atomic_store_n(head, magazine, __ATOMIC_RELEASE);
+	return reference ? metadata_block(reference) : NULL;
 }
 
-static struct magazine *stack_pop(struct magazine **head)
+static void stack_push(uint32_t *head, struct magazine *magazine)
 {
-	struct magazine *magazine = *head;
+	magazine->next = *head;
+	__atomic_store_n(head, metadata_reference(magazine), __ATOMIC_RELEASE);
+}
+
+static struct magazine *stack_pop(uint32_t *head)
+{
+	struct magazine *magazine = magazine_of(*head);
 
 	if (magazine)
 		__atomic_store_n(head, magazine->next, __ATOMIC_RELEASE);
 	return magazine;
 }
 
+/* Where this vCPU leaves magazines.  The thread may come to another one meanwhile, which does no harm. */
+static unsigned home_here(void)
+{
+	return (uint16_t)arch_id(vcpu_self) % DEPOT_HOMES;
+}
+
+/* That stack, or another one if it is empty and that is not. */
+static uint32_t *nearest(uint32_t *stacks)
+{
+	unsigned home = home_here();
+
+	for (unsigned i = 0; !stacks[home] && i < DEPOT_HOMES; i++)
+		if (stacks[i])
+			return &stacks[i];
+	return &stacks[home];
+}
+
+/* Out of line, as several need it whose code every program has. */
+static __attribute__((noinline)) struct magazine *pop_near(uint32_t *stacks)
+{
+	return stack_pop(nearest(stacks));
+}
+
+static __attribute__((noinline)) void push_near(uint32_t *stacks, struct magazine *magazine)
+{
+	stack_push(&stacks[home_here()], magazine);
+}
+
 static void push_filled(struct depot *depot, struct magazine *magazine)
 {
-	stack_push(&depot->filled, magazine);
+	push_near(depot->filled, magazine);
 	depot->filled_count++;
 	depot->objects += magazine->count - magazine->marks;
 }
@@ -154,10 +198,8 @@ static void push_leaving(struct depot *depot, struct magazine *magazine)
 	depot->leaving_objects += magazine->count - magazine->marks;
 }
 
-static struct magazine *pop_filled(struct depot *depot)
+static struct magazine *count_popped(struct depot *depot, struct magazine *magazine)
 {
-	struct magazine *magazine = stack_pop(&depot->filled);
-
 	if (!magazine)
 		return NULL;
 	depot->objects -= magazine->count - magazine->marks;
@@ -166,9 +208,14 @@ static struct magazine *pop_filled(struct depot *depot)
 	return magazine;
 }
 
+static __attribute__((noinline)) struct magazine *pop_filled(struct depot *depot)
+{
+	return count_popped(depot, pop_near(depot->filled));
+}
+
 static struct magazine *pop_empty(struct depot *depot)
 {
-	struct magazine *magazine = stack_pop(&depot->empty);
+	struct magazine *magazine = pop_near(depot->empty);
 
 	if (magazine)
 		depot->empty_count--;
@@ -177,7 +224,7 @@ static struct magazine *pop_empty(struct depot *depot)
 
 static void push_empty(struct depot *depot, struct magazine *magazine)
 {
-	stack_push(&depot->empty, magazine);
+	push_near(depot->empty, magazine);
 	depot->empty_count++;
 }
 
@@ -212,15 +259,23 @@ static int64_t swing_allowed(const struct depot *depot)
 	return far && far != depot ? depot->swing_most / SWING_ALONG : depot->swing_most;
 }
 
+/* Whether the level has swung by more than so many objects for each vCPU, which has caches of its own. */
+static __attribute__((noinline)) bool swings_by(const struct depot *depot, int64_t most)
+{
+	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
+
+	return swing > most && swing > most * vcpu_areas();
+}
+
 /* The program has no need of a magazine's objects.  With the lock. */
 static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 {
 	depot->level += magazine->count - magazine->marks;
 	if (depot->level - depot->level_low > depot->swing)
 		depot->swing = depot->level - depot->level_low;
-	if (depot->swing > swing_allowed(depot))
+	if (swings_by(depot, swing_allowed(depot)))
 		depot->sorts = true;
-	if (depot->swing > depot->swing_most && !__atomic_load_n(&swings_far, __ATOMIC_RELAXED))
+	if (swings_by(depot, depot->swing_most) && !__atomic_load_n(&swings_far, __ATOMIC_RELAXED))
 		__atomic_store_n(&swings_far, depot, __ATOMIC_RELAXED);
 }
 
@@ -254,11 +309,9 @@ static void forget_far(const struct depot *depot)
 /* From now on.  Without the lock, too: who counts at this instant may undo it until the next look. */
 static void look_at_swing(struct depot *depot)
 {
-	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
-
-	if (swing <= depot->swing_most / 2)
+	if (!swings_by(depot, depot->swing_most / 2))
 		forget_far(depot);
-	if (depot->sorts && swing <= swing_allowed(depot) / 2)
+	if (depot->sorts && !swings_by(depot, swing_allowed(depot) / 2))
 		depot->sorts = false;
 	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
@@ -350,7 +403,7 @@ static size_t at_most_part(size_t bytes, unsigned part)
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
 	assert(capacity <= DEPOT_CAPACITY_MAX);
-	size_t bytes = at_most_part(MOST_BYTES, MOST_PART),
+	size_t bytes = at_most_part(most_bytes(traits->size), MOST_PART),
 	       first_bytes = at_most_part(FIRST_BYTES, FIRST_PART);
 	uint16_t most = capacity ? capacity
 				 : choose_capacity(traits->size, bytes,
@@ -522,7 +575,7 @@ enum arrival {
 static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 {
 	count_arrivals(depot, magazine);
-	if (has_room(depot, magazine) && (!magazine->count || depot->empty || waits_for_more(depot))) {
+	if (has_room(depot, magazine) && (!magazine->count || depot->empty_count || waits_for_more(depot))) {
 		if (magazine->count)
 			push_filled(depot, magazine);
 		else
@@ -544,7 +597,8 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
-	__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
+	if (!__atomic_load_n(&depot->served, __ATOMIC_RELAXED))
+		__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
 	/* Where there is none, a refill from the slabs follows. */
 	unsigned objects = filled ? (unsigned)filled->count - filled->marks : choose_refill(depot);
 
@@ -631,7 +685,8 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
  * not sampled. */
 static void *pop_object(struct depot *depot)
 {
-	struct magazine *magazine = depot->filled;
+	uint32_t *stack = nearest(depot->filled);
+	struct magazine *magazine = magazine_of(*stack);
 
 	if (!magazine)
 		return NULL;
@@ -644,7 +699,7 @@ static void *pop_object(struct depot *depot)
 	depot->objects--;
 	if (magazine->count)
 		return object;
-	pop_filled(depot);
+	(void)count_popped(depot, stack_pop(stack));
 	if (depot_is_stale(depot, magazine))
 		push_leaving(depot, magazine);
 	else
@@ -706,8 +761,8 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 /* Lets `filled` filled magazines and all empty ones but `keep` leave.  With the lock. */
 static void let_leave(struct depot *depot, uint32_t filled, uint32_t keep)
 {
-	for (; filled > 0 && depot->filled; filled--) {
-		push_leaving(depot, stack_pop(&depot->filled));
+	for (; filled > 0 && depot->filled_count; filled--) {
+		push_leaving(depot, pop_near(depot->filled));
 		depot->filled_count--;
 	}
 	let_empty_leave(depot, keep);
@@ -915,11 +970,11 @@ void depot_statistics(struct depot *depot, struct depot_statistics *statistics)
 	cpuslab_spin_unlock(&depot->lock);
 }
 
-static uint64_t objects_on_stack(const struct magazine *magazine, uint32_t *count)
+static uint64_t objects_on_stack(uint32_t head, uint32_t *count)
 {
 	uint64_t objects = 0;
 
-	for (*count = 0; magazine; magazine = magazine->next) {
+	for (struct magazine *magazine; (magazine = magazine_of(head)); head = magazine->next) {
 		++*count;
 		objects += magazine->count - magazine->marks;
 	}
@@ -928,13 +983,16 @@ static uint64_t objects_on_stack(const struct magazine *magazine, uint32_t *coun
 
 void depot_repair(struct depot *depot, bool all)
 {
-	uint32_t leaving;
+	uint32_t leaving = 0;
 
 	if (!cpuslab_spin_is_locked(&depot->lock) && !all)
 		return;
 	cpuslab_spin_reset(&depot->lock);
 	depot->filled_low = 0;
-	depot->leaving_objects = objects_on_stack(depot->leaving, &leaving);
-	depot->objects = objects_on_stack(depot->filled, &depot->filled_count) + depot->leaving_objects;
-	(void)objects_on_stack(depot->empty, &depot->empty_count);
+	depot->filled_count = depot->empty_count = 0;
+	depot->objects = depot->leaving_objects = objects_on_stack(depot->leaving, &leaving);
+	for (unsigned home = 0; home < DEPOT_HOMES; home++) {
+		depot->objects += objects_on_stack(depot->filled[home], &depot->filled_count);
+		(void)objects_on_stack(depot->empty[home], &depot->empty_count);
+	}
 }

@@ -21,16 +21,20 @@
  * as the program then has to take from the slabs again may wait the next time: it has earned them.
  *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
- * and nothing is cheaper.  But each round of frees and allocations mixes the order of the objects a little,
- * for ever, and a working set that is larger than those caches needs its neighbours.  So a depot counts by
- * how much its level swings: the objects that the program gives and takes, wherever they are kept.  Where
- * small objects swing by more than SWING_BYTES, or more of them than SWING_OBJECTS, whose magazines take half
- * as much as the smallest of them do, nothing waits: full magazines go to the slabs, a few at a time so that
- * one call in a few takes long, and what comes from there lies together, by whole magazines.  Slabs that come
- * to be empty are kept for the next rise, a few MiB of them, unless pages are wanted elsewhere or an ebb is
- * followed.  While one depot swings so far, all together need more than those caches hold, and others go
- * along that swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as
- * far between two looks.
+ * and nothing is cheaper.  A vCPU first takes what was left here by itself, or by one of those whose ids
+ * differ by a multiple of DEPOT_HOMES, and only then what others did: they have written to these objects, and
+ * to the magazine, last.
+ *
+ * But each round of frees and allocations mixes the order of the objects a little, for ever, and a working
+ * set that is larger than those caches needs its neighbours.  So a depot counts by how much its level swings:
+ * the objects that the program gives and takes, wherever they are kept.  Where small objects swing by more
+ * than SWING_BYTES for each vCPU, or more of them than SWING_OBJECTS, whose magazines take half as much as
+ * the smallest of them do, nothing waits: full magazines go to the slabs, a few at a time so that one call in
+ * a few takes long, and what comes from there lies together, by whole magazines.  Slabs that come to be empty
+ * are kept for the next rise, a few MiB of them, unless pages are wanted elsewhere or an ebb is followed.
+ * While one depot swings so far, all together need more than those caches hold, and others go along that
+ * swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as far between
+ * two looks.
  *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
@@ -62,7 +66,7 @@
  *   slow path which magazine a word points into.
  */
 struct magazine {
-	struct magazine *next; /* in a depot's stack */
+	uint32_t next; /* in a depot's stack: metadata_reference, 0 for none */
 	uint16_t capacity;
 	uint16_t count;  /* true only while the magazine is in hand or in a depot */
 	uint16_t marks;  /* of the slots up to `count`, those that hold NULL: see "Watched objects" */
@@ -78,38 +82,49 @@ struct depot_tunables {
 	uint32_t sharedfactor; /* the depot holds so many times batchcount objects, in whole magazines */
 };
 
+/* As many as the depot's first line has room for. */
+enum { DEPOT_HOMES = 3 };
+
 struct depot {
 	struct slab_cache slabs;
 
+	/*
+	 * All that each exchange of a magazine writes, on one line: with large objects there is one for every
+	 * few of them, and what it takes is to get its lines from another CPU.
+	 */
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
-	uint16_t idle_ticks; /* without a miss counted, one after the other */
-	bool served;         /* a magazine, or a miss, since the last look; without the lock */
-	bool shrunk;         /* since the last look: what is of the size before is to leave the words, too */
-	bool scarce;         /* the program had but a few times what the words can hold, at the last ebb */
-	bool departs;        /* something leaves, and is due to go, a portion at a time */
-	bool ebbs;           /* so is what is more than may stay, and spare slabs */
-	bool sorts;          /* the level rose by more than swing_most: full magazines go to the slabs */
-	struct magazine *filled, *empty;
-	struct magazine *leaving; /* for the slabs, and for the metadata where they are empty */
 	uint32_t filled_count, empty_count;
-	uint32_t filled_low;  /* the fewest since the last look */
-	uint32_t filled_most; /* what the tunables let wait here */
-	uint32_t sharedfactor;
-	uint32_t misses;   /* lately, by DEPOT_MISSES; half of them are forgotten at each tick */
+	uint32_t filled[DEPOT_HOMES], empty[DEPOT_HOMES]; /* metadata_reference; 0 for none */
+	uint64_t lock_acquires;
+	uint64_t objects; /* in the filled magazines and those that leave */
+	int64_t level;    /* objects that came, less those that went */
+
+	/* What is mostly read. */
+	uint16_t idle_ticks __attribute__((aligned(64))); /* without a miss counted, one after the other */
+	bool served;       /* a magazine, or a miss, since the last look; without the lock */
+	bool shrunk;       /* since the last look: what is of the size before is to leave the words, too */
+	bool scarce;       /* the program had but a few times what the words can hold, at the last ebb */
+	bool departs;      /* something leaves, and is due to go, a portion at a time */
+	bool ebbs;         /* so is what is more than may stay, and spare slabs */
+	bool sorts;        /* the level rose by more than swing_most: full magazines go to the slabs */
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
 	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
-	uint64_t objects;                       /* in the filled magazines and those that leave */
-	uint64_t leaving_objects;               /* in those that leave */
-	uint64_t stay;                          /* so many of them may, while it ebbs */
-	int64_t level;                          /* objects that came, less those that went */
-	int64_t level_low;                      /* the least since the last look */
-	int64_t swing; /* by how much it rose at most since then, from the least before */
+	uint32_t filled_low;                    /* the fewest since the last look */
+	uint32_t filled_most;                   /* what the tunables let wait here */
+	uint32_t sharedfactor;
+	uint32_t leaving;  /* for the slabs, and for the metadata where they are empty; as `filled` */
+	int64_t level_low; /* the least since the last look */
+	int64_t swing;     /* by how much it rose at most since then, from the least before */
 	int64_t swing_most;
-	uint64_t earned;  /* so many objects may wait in any case: see "How much may wait here?" */
-	uint64_t refused; /* objects that went to the slabs instead, and were not asked for since */
-	uint64_t refills, drains, lock_acquires;
-	int64_t alone; /* objects that came past the level, less those that went so; without the lock */
+
+	uint64_t leaving_objects; /* in those that leave */
+	uint64_t stay;            /* so many of them may, while it ebbs */
+	uint64_t earned;          /* so many objects may wait in any case: see "How much may wait here?" */
+	uint64_t refused;         /* objects that went to the slabs instead, and were not asked for since */
+	uint64_t refills, drains;
+	uint32_t misses; /* lately, by DEPOT_MISSES; half of them are forgotten at each tick */
+	int64_t alone;   /* objects that came past the level, less those that went so; without the lock */
 };
 
 /* Magazines of at most this many objects: larger blocks of metadata are not reused. */
