@@ -353,7 +353,8 @@ static void test_gathering(void)
 		CHECK(depot.leaving_objects <= (uint64_t)DEPOT_PORTION);
 		depot_put(&depot, empty);
 	}
-	CHECK(draining > 0 && draining <= CALLS / (DEPOT_PORTION / depot.capacity), "%u of %d calls drain",
+	/* Slabs that become empty count in a portion as well: now and then it leaves something for the next. */
+	CHECK(draining > 0 && draining <= CALLS * depot.capacity / DEPOT_PORTION + 1, "%u of %d calls drain",
 	      draining, CALLS);
 	depot_empty(&depot);
 	check_stacks(0, 0, 0);

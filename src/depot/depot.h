@@ -131,7 +131,7 @@ struct depot {
 enum {
 	DEPOT_CAPACITY_MAX = 500,
 	DEPOT_MISSES = 64,    /* of a vCPU, that count at once */
-	DEPOT_PORTION = 1280, /* objects that go to the slabs at a time, and little more */
+	DEPOT_PORTION = 2600, /* objects that go to the slabs at a time, and little more */
 	DEPOT_SLAB_COST = 32, /* a slab that this gives to the page room takes as long as so many */
 	DEPOT_SCARCE = 16,    /* magazines on each vCPU: of fewer objects in use, see scarce */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
