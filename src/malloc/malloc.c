@@ -131,7 +131,7 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 	return malloc_large(size);
 }
 
-static __attribute__((noinline)) void *malloc_slow(size_t size)
+ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
 	/* First, and as if it were likely: in hardened mode each call comes here. */
 	if (likely(options.hardened))
@@ -222,7 +222,7 @@ static __attribute__((noinline)) void free_sized_hardened(void *object, size_t s
 	free_hardened(object, size);
 }
 
-static __attribute__((noinline)) void free_slow(void *object)
+ARCH_FAST_PATH static __attribute__((noinline)) void free_slow(void *object)
 {
 	/* As in malloc_slow. */
 	if (likely(options.hardened)) {
