@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -521,8 +521,8 @@ static void tick_depots(void)
  * still have but no object lies in go to the system: what is left may stay for good, and nobody come here
  * again.  With the census lock, but for a glance at `due`.
  *
- * Small portions are many: it is better that one call in two thousand takes 20 microseconds than that one in
- * a thousand takes 10.
+ * Small portions are many: it is better that one call in some thousands takes twice as long than that twice
+ * as many are long.
  */
 enum {
 	PORTION_LEAST = 2 * DEPOT_PORTION,
