@@ -7,13 +7,14 @@
  *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
  * and after they were freed
  *   start   page faults of a program's first allocations, which start the library
- *   code    resident pages of the library's code that a small program which runs for a while has no need of
- *   survivors  resident bytes for a few objects that many others left behind, scattered, after a trim
- *   drift   resident bytes at most while objects of other sizes take the place of older ones
- *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
- *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
- *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
- *           only starts and ends, counted from outside
+ *   classes  page faults of a few objects of each size up to 1 KiB, and of more of one size than fit beside
+ * others code    resident pages of the library's code that a small program which runs for a while has no need
+ * of survivors  resident bytes for a few objects that many others left behind, scattered, after a trim drift
+ * resident bytes at most while objects of other sizes take the place of older ones vector  moves and page
+ * faults of a vector that grows to a MiB by tenths, with other objects in between child   page faults of a
+ * forked child's first slow path, which looks for locks that nobody holds any more system  system calls of a
+ * process that starts, runs the first script and ends, beyond those of one that only starts and ends, counted
+ * from outside
  *
  * Each bound is a quarter or more above what was counted when it was set: a change that costs something
  * unseen by a clock of a few per cent is seen here.  Who makes one of them better sets it anew.
@@ -36,6 +37,7 @@ enum {
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
 	START_FAULTS = 72,  /* 54 to 59 */
+	FEW_FAULTS = 24,    /* 19; 41 with a class for each size from the beginning */
 	SURVIVORS = 220,    /* 160, with the test's own pages */
 	DRIFT = 300,        /* 242; 374 when only growth brought hoards back */
 	VECTOR_MOVES = 32,  /* 23 */
@@ -222,6 +224,25 @@ static void start(void)
 	}
 	free_all();
 	expect_at_most("faults of the first allocations", page_faults() - faults, START_FAULTS);
+}
+
+static void classes(void)
+{
+	enum { STEP = 16, MOST = 1024, FEW = 2, MANY = 4000 };
+	unsigned few = 0;
+	free(malloc(1));
+	double faults = page_faults();
+	for (size_t size = STEP; size <= MOST; size += STEP * (size < 256 ? 1 : size < 512 ? 2 : 4))
+		for (unsigned i = 0; i < FEW; i++) {
+			CHECK((objects[few] = malloc(size)));
+			memset(objects[few++], 1, size);
+		}
+	expect_at_most("faults of a few objects of each size", page_faults() - faults, FEW_FAULTS);
+	/* Who has many of a size has them in a class of their own. */
+	for (unsigned i = few; i < few + MANY; i++)
+		CHECK((objects[i] = malloc(80)));
+	CHECK(malloc_usable_size(objects[few + MANY - 1]) == 80);
+	free_all();
 }
 
 /*
@@ -481,6 +502,8 @@ int main(int argc, char **argv)
 		memory();
 	else if (strcmp(variant, "start") == 0)
 		start();
+	else if (strcmp(variant, "classes") == 0)
+		classes();
 	else if (strcmp(variant, "code") == 0)
 		code(argv);
 	else if (strcmp(variant, "survivors") == 0)

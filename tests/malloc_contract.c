@@ -113,6 +113,21 @@ static void usable_bytes_are_usable(void)
 	}
 }
 
+/* A program that has more than a few objects of a size up to 1 KiB gets the class that suits it. */
+static void waste_of_many(size_t size)
+{
+	enum { MANY = 1200, BYTES = 128 * KIB };
+	static void *objects[MANY];
+	unsigned many = 0;
+	while (many < MANY && many * size < BYTES)
+		CHECK((objects[many++] = malloc(size)));
+	size_t usable = malloc_usable_size(objects[many - 1]);
+	CHECK(size <= 128 ? usable <= (size + 15) / 16 * 16 : (usable - size) * 8 <= size,
+	      "%zu bytes take %zu", size, usable);
+	while (many)
+		free(objects[--many]);
+}
+
 static void waste_is_at_most_an_eighth(void)
 {
 	if (!check_cpuslab())
@@ -120,15 +135,11 @@ static void waste_is_at_most_an_eighth(void)
 	for (size_t size = 129; size <= 256 * KIB; size += check_valgrind() ? 61 : 1) {
 		void *object = malloc(size);
 		size_t usable = malloc_usable_size(object);
-		CHECK((usable - size) * 8 <= size, "%zu bytes take %zu", size, usable);
+		CHECK((usable - size) * (size > 1024 ? 8 : 2) <= size, "%zu bytes take %zu", size, usable);
 		free(object);
 	}
-	for (size_t size = 1; size <= 128; size++) {
-		void *object = malloc(size);
-		CHECK(malloc_usable_size(object) <= (size + 15) / 16 * 16, "%zu bytes take %zu", size,
-		      malloc_usable_size(object));
-		free(object);
-	}
+	for (size_t size = 1; size <= 1024; size += size < 128 ? 1 : 16)
+		waste_of_many(size);
 }
 
 static void calloc_is_zero_over_dirty_memory(void)

@@ -95,7 +95,10 @@ CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
  */
 CPUSLAB_API void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size);
 
-/* How many bytes malloc(size) would give, if there is memory; 0 for a size above PTRDIFF_MAX. */
+/*
+ * How many bytes malloc(size) would give, if there is memory; 0 for a size above PTRDIFF_MAX.  Up to 1 KiB it
+ * gives more as long as the program has few objects of that size: malloc_usable_size() tells of each.
+ */
 CPUSLAB_API size_t cpuslab_malloc_size(size_t size);
 
 /*

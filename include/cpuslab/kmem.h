@@ -120,7 +120,7 @@ static inline size_t ksize(const void *object)
 	return ZERO_OR_NULL_PTR(object) ? 0 : malloc_usable_size((void *)(uintptr_t)object);
 }
 
-/* What ksize() would say of kmalloc(size); sizes that kmalloc refuses come back as they are. */
+/* What ksize() would say of kmalloc(size) at least; sizes that kmalloc refuses come back as they are. */
 static inline size_t kmalloc_size_roundup(size_t size)
 {
 	return !size || size > KMALLOC_MAX_SIZE ? size : cpuslab_malloc_size(size);

@@ -24,11 +24,15 @@ bool kmem_tries_again(gfp_t flags)
 static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 {
 	/* calloc knows fresh pages from used ones, and aligns pages to pages. */
-	if (gfpflags_allow_blocking(flags) && alignment <= sizeof(void *))
-		return calloc(1, cpuslab_malloc_size(size));
-	void *object = cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
+	bool by_calloc = gfpflags_allow_blocking(flags) && alignment <= sizeof(void *);
+	size_t zeroed = by_calloc ? cpuslab_malloc_size(size) : 0;
+	char *object = by_calloc ? calloc(1, zeroed)
+				 : cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
 
-	return object ? memset(object, 0, malloc_usable_size(object)) : NULL;
+	/* It may be an object of a larger class. */
+	if (object)
+		memset(object + zeroed, 0, malloc_usable_size(object) - zeroed);
+	return object;
 }
 
 CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags)

@@ -116,9 +116,10 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 	if (unlikely(options.hardened))
 		return malloc_hardened(size);
 	if (likely(size <= SIZE_CLASS_MAX)) {
-		struct cache *cache = size_class(size_class_index(size));
+		unsigned index = size_class_index(size);
+		struct cache *cache = size_class_if_made(index);
 
-		if (unlikely(!cache))
+		if (unlikely(!cache) && unlikely(!(cache = size_class_serving(index))))
 			return out_of_memory();
 		void *object = magazine_alloc(&cache->offset);
 

@@ -11,7 +11,10 @@ struct cache *size_class_made[SIZE_CLASSES];
 struct cache size_class_nothing;
 struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
-enum { NAME_BYTES = sizeof "malloc-262144" };
+enum {
+	NAME_BYTES = sizeof "malloc-262144",
+	HOSTED_BYTES = 8 << 10 /* of a host's objects, those in magazines included, see "Hosts" */
+};
 
 static char names[SIZE_CLASSES][NAME_BYTES];
 static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
@@ -76,10 +79,22 @@ static void write_name(char *name, uint32_t bytes)
 		*--digit = (char)('0' + bytes % 10);
 }
 
+/* Where the sizes of one step find an object from now on: in the words of a class. */
+static void lead(unsigned step, unsigned index)
+{
+	__atomic_store_n(&malloc_front.offset[step], vcpu_offset(first_number + index), __ATOMIC_RELAXED);
+}
+
 static void enter(unsigned index, struct cache *cache)
 {
 	/* Whoever finds it may use it. */
 	__atomic_store_n(&size_class_made[index], cache, __ATOMIC_RELEASE);
+	if (options.hardened)
+		return;
+	/* A call that still finds its host gets what is large enough, and several threads store the same. */
+	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
+		if (size_class_index(step * SIZE_CLASS_STEP) == index)
+			lead(step, index);
 }
 
 struct cache *size_class_make(unsigned index, bool waits)
@@ -90,6 +105,40 @@ struct cache *size_class_make(unsigned index, bool waits)
 	if (cache)
 		enter(index, cache);
 	return cache;
+}
+
+static unsigned host_of(unsigned index)
+{
+	uint32_t bytes = size_class_bytes(index), part = bytes & -bytes;
+
+	if (bytes > SIZE_CLASS_SMALL)
+		return index;
+	/* To a power of two, or three of them. */
+	for (; bytes != part && bytes != 3 * part; part = bytes & -bytes)
+		bytes += part;
+	return size_class_index(bytes);
+}
+
+/* Whether a class may serve others' sizes, too: it is not debugged, and there is little of it yet. */
+static bool is_host(const struct cache *cache)
+{
+	const struct slab_cache *slabs = &cache->depot.slabs;
+	uint64_t objects = __atomic_load_n(&slabs->allocated, __ATOMIC_RELAXED);
+
+	return !magazine_is_checked(cache) && objects * slabs->traits.size < HOSTED_BYTES;
+}
+
+struct cache *size_class_serving(unsigned index)
+{
+	unsigned host = host_of(index);
+
+	if (host != index) {
+		struct cache *cache = size_class(host);
+
+		if (cache && is_host(cache))
+			return cache;
+	}
+	return size_class(index);
 }
 
 void size_class_make_all(void)
@@ -150,9 +199,12 @@ void size_class_init(void)
 	for (unsigned index = 0; index < SIZE_CLASSES; index++)
 		if (check_request_flags(names[index], 0))
 			create_checked(index);
-	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
-		malloc_front.offset[step] =
-			vcpu_offset(first_number + size_class_index(step * SIZE_CLASS_STEP));
+	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
+		unsigned index = size_class_index(step * SIZE_CLASS_STEP), host = host_of(index);
+
+		/* Those that are made by now are debugged. */
+		lead(step, size_class_made[index] || size_class_made[host] ? index : host);
+	}
 }
 
 static void open_hardened(void)

@@ -7,6 +7,12 @@
  * to 1, 2 or 4 KiB, for which the next of these classes is nearly an eighth too large: so behind each there
  * is a narrow class, as large as it can be with one object fewer in 64 KiB.  All of it follows from
  * size_class_bytes(); the table that the fast path reads is made from it at start.
+ *
+ * Hosts.  A class has a page at least, with a few objects in it where a program has few of that size, and
+ * these pages are a part of what a small program needs.  So up to SIZE_CLASS_SMALL a class is made when it is
+ * worth that: until then its sizes are served by a host, the next class of a power of two or of three.  A
+ * miss of a size that finds 8 KiB of its host's objects allocated makes its own class (size_class_serving),
+ * and the table leads there from then on.  Objects of the host stay what they are: free goes by the page.
  */
 #ifndef CPUSLAB_SIZE_CLASS_H
 #define CPUSLAB_SIZE_CLASS_H
@@ -32,7 +38,7 @@ struct malloc_front {
 	uint16_t offset[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 };
 extern ARCH_INTERNAL struct malloc_front malloc_front;
-/* NULL where a class was not needed yet: in hardened mode, or debugged, all are there from the start. */
+/* NULL where a class is not made yet: in hardened mode, or debugged, all are there from the start. */
 extern ARCH_INTERNAL struct cache *size_class_made[SIZE_CLASSES];
 /* In hardened mode: objects of no bytes, at addresses that nobody may access. */
 extern ARCH_INTERNAL struct cache size_class_nothing;
@@ -118,6 +124,9 @@ static inline struct cache *size_class(unsigned index)
 
 	return __builtin_expect(cache != NULL, 1) ? cache : size_class_make(index, true);
 }
+
+/* The class that serves the sizes of one for now: its own, or its host.  NULL when there is no memory. */
+struct cache *size_class_serving(unsigned index);
 
 static inline bool size_class_is_checked(unsigned index)
 {
