@@ -306,7 +306,10 @@ static void forget_far(const struct depot *depot)
 	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* From now on.  Without the lock, too: who counts at this instant may undo it until the next look. */
+/*
+ * From now on.  At ticks alone, which lie far enough apart for a swing to be seen whole: as the heap grows
+ * levels fall.  Without the lock, too: who counts at this instant may undo it until the next look.
+ */
 static void look_at_swing(struct depot *depot)
 {
 	if (!swings_by(depot, depot->swing_most / 2))
@@ -873,7 +876,8 @@ uint64_t depot_age(struct depot *depot, bool pages_wanted)
 	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
-		look_at_swing(depot);
+		if (!pages_wanted)
+			look_at_swing(depot);
 		return 0;
 	}
 	lock_depot(depot);
@@ -883,7 +887,8 @@ uint64_t depot_age(struct depot *depot, bool pages_wanted)
 	if (!pages_wanted && has_leaving(depot))
 		depot->departs = true;
 	depot->shrunk = false;
-	look_at_swing(depot);
+	if (!pages_wanted)
+		look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	if (pages_wanted)
 		see_off(depot);

@@ -34,7 +34,7 @@
  * are kept for the next rise, a few MiB of them, unless pages are wanted elsewhere or an ebb is followed.
  * While one depot swings so far, all together need more than those caches hold, and others go along that
  * swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as far between
- * two looks.
+ * two ticks.
  *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
