@@ -361,6 +361,44 @@ static void test_gathering(void)
 	CHECK(allocated() == 0);
 }
 
+/*
+ * Of many small objects those that have not earned to wait gather, too; no more than a part of all wait for
+ * it, whatever has gathered and however many magazines that leaves at hand.
+ */
+static void test_gathering_of_the_refused(void)
+{
+	enum { MANY = 1 << 17, BACK = 28 << 10, MOST = 1024 };
+	static void *objects[MANY];
+	static struct magazine *magazines[MOST];
+	unsigned count = 0, calls = 0, draining = 0;
+	start(64);
+	depot.earned = 0;
+	for (uint64_t back = 0; back < BACK; back += magazines[count++]->count)
+		magazines[count] = new_filled();
+	for (int i = 0; i < MANY; i++)
+		CHECK(objects[i] = depot_alloc_one(&depot));
+	uint64_t part = allocated() / 8;
+	while (count) {
+		uint64_t before = allocated();
+		struct magazine *empty = depot_take_empty(&depot, magazines[--count]);
+		uint64_t drained = before - allocated();
+		CHECK(empty && !empty->count && !depot.sorts);
+		depot_dissolve(&depot, empty);
+		CHECK(drained <= (uint64_t)DEPOT_PORTION + depot.capacity);
+		draining += drained > 0;
+		calls++;
+		CHECK(depot.leaving_objects <= (uint64_t)DEPOT_PORTION);
+		CHECK(statistics().objects - depot.leaving_objects <= part + depot.capacity, "%llu of %llu",
+		      (unsigned long long)statistics().objects, (unsigned long long)part);
+	}
+	CHECK(draining > 0 && draining <= (BACK - part) / DEPOT_PORTION + 1, "%u of %u calls drain", draining,
+	      calls);
+	for (int i = 0; i < MANY; i++)
+		depot_free_one(&depot, objects[i]);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
 /* A depot's lock held at a fork: its counts are made anew from the stacks. */
 static void test_repair(void)
 {
@@ -886,6 +924,7 @@ int main(void)
 	test_ebb();
 	test_portions();
 	test_gathering();
+	test_gathering_of_the_refused();
 	test_aging();
 	test_try_alloc();
 	test_repair();

@@ -2,6 +2,7 @@
 #include "depot/depot.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "arch/probe.h"
 #include "depot/ebb.h"
@@ -41,6 +42,7 @@ enum {
 	BULKY = 256,
 	/* See "How much may wait here?" */
 	WAITING_PART = 8,
+	GATHERING_PART = 16,
 	/* Such a part of either is enough while another depot swings as far. */
 	SWING_ALONG = 32,
 	/* See earns_more(). */
@@ -241,8 +243,7 @@ static struct magazine *new_magazine(const struct depot *depot)
 	magazine->slot[0] = NULL;
 	magazine->slot[capacity + 1] = (void *)magazine_end_mark(magazine);
 	/* A fresh block reads as zero, a reused one holds anything: no end mark may stand in the slots. */
-	for (unsigned i = 1; i <= capacity; i++)
-		magazine->slot[i] = NULL;
+	memset(&magazine->slot[1], 0, capacity * sizeof magazine->slot[1]);
 	return magazine;
 }
 
@@ -421,10 +422,21 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 	set_capacity(depot, least);
 }
 
+/*
+ * Whether what cannot wait gathers, so that one call in a few takes it all to the slabs: where nothing waits,
+ * and where a portion is but a small part of the objects that there are.
+ */
+static bool gathers(const struct depot *depot)
+{
+	return depot->sorts || (depot->sharedfactor == DEPOT_SHAREDFACTOR_MAX &&
+				__atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED) >=
+					(uint64_t)GATHERING_PART * DEPOT_PORTION);
+}
+
 /* Whether a filled magazine may wait where another has to be made in return.  With the lock. */
 static bool waits_for_more(struct depot *depot)
 {
-	uint64_t objects = depot->objects,
+	uint64_t objects = depot->objects - depot->leaving_objects,
 		 allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
 
 	if (depot->slabs.traits.size >= BULKY || depot->slabs.traits.hardened ||
@@ -485,7 +497,7 @@ static bool has_leaving(const struct depot *depot)
 /* Whether an emptied magazine may wait for the next full one that comes, which takes it in return. */
 static bool is_of_use(const struct depot *depot, const struct magazine *emptied)
 {
-	return (depot->sorts || depot->ebbs) && !depot_is_stale(depot, emptied) &&
+	return (gathers(depot) || depot->ebbs) && !depot_is_stale(depot, emptied) &&
 	       depot->empty_count < EMPTY_KEPT;
 }
 
@@ -569,26 +581,29 @@ static void keep_spares(struct depot *depot)
 /* What becomes of a magazine that comes back. */
 enum arrival {
 	KEPT,     /* it waits */
-	GATHERED, /* so does it where nothing else waits, for some others like it */
+	GATHERED, /* so does it, for some others like it with which it goes to the slabs */
 	PLENTY_GATHERED,
 	REFUSED /* it is still the caller's */
 };
 
-/* With the lock.  Where full magazines go to the slabs some gather, so that one call in a few takes long. */
+/* With the lock. */
 static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 {
 	count_arrivals(depot, magazine);
-	if (has_room(depot, magazine) && (!magazine->count || depot->empty_count || waits_for_more(depot))) {
+	if (has_room(depot, magazine) &&
+	    (!magazine->count || (depot->empty_count && !gathers(depot)) || waits_for_more(depot))) {
 		if (magazine->count)
 			push_filled(depot, magazine);
 		else
 			push_empty(depot, magazine);
 		return KEPT;
 	}
-	if (!magazine->count || depot_is_stale(depot, magazine) || !depot->sorts) {
+	bool gathered = magazine->count && !depot_is_stale(depot, magazine) && gathers(depot);
+
+	if (!gathered || !depot->sorts)
 		depot->refused += magazine->count - magazine->marks;
+	if (!gathered)
 		return REFUSED;
-	}
 	depot->objects += magazine->count - magazine->marks;
 	push_leaving(depot, magazine);
 	return depot->leaving_objects + depot->capacity > DEPOT_PORTION ? PLENTY_GATHERED : GATHERED;

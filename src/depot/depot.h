@@ -18,7 +18,9 @@
  * What waits takes a pointer for each object besides, which of small ones is a part of them: a program that
  * frees what it had would grow by that.  So of these no more wait at first than a part of those that there
  * are (WAITING_PART), but as many as the magazines at hand can hold.  The others go to the slabs, and as many
- * as the program then has to take from the slabs again may wait the next time: it has earned them.
+ * as the program then has to take from the slabs again may wait the next time: it has earned them.  Where
+ * there are many they gather on the way there, so that one call in a few takes long, and take the magazines
+ * at hand.
  *
  * In what order?  What was freed last is taken first: so a small working set stays in the processor's caches,
  * and nothing is cheaper.  A vCPU first takes what was left here by itself, or by one of those whose ids
@@ -131,9 +133,9 @@ struct depot {
 enum {
 	DEPOT_CAPACITY_MAX = 500,
 	DEPOT_MISSES = 64,    /* of a vCPU, that count at once */
-	DEPOT_PORTION = 2600, /* objects that go to the slabs at a time, and little more */
+	DEPOT_PORTION = 2000, /* objects that go to the slabs at a time, and little more */
 	DEPOT_SLAB_COST = 32, /* a slab that this gives to the page room takes as long as so many */
-	DEPOT_SCARCE = 16,    /* magazines on each vCPU: of fewer objects in use, see scarce */
+	DEPOT_SCARCE = 8,     /* magazines on each vCPU: of fewer objects in use, see scarce */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
 };
 

@@ -525,7 +525,7 @@ static void tick_depots(void)
  * as many are long.
  */
 enum {
-	PORTION_LEAST = 2 * DEPOT_PORTION,
+	PORTION_LEAST = DEPOT_PORTION,
 	PORTIONS = 64,       /* more of them than this only where they are as small as can be */
 	HOLLOW_PORTION = 512 /* pages, as slab_hollow counts them */
 };

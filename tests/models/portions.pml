@@ -253,12 +253,12 @@ inline pop_leaving()
 		lock();
 		pop_unneeded();
 		if
-		:: emptied != NONE && (sorts || ebbs) && empty_count < EMPTY_KEPT ->
+		:: emptied != NONE && empty_count < EMPTY_KEPT ->
 			push_empty(emptied);
 #ifndef PLANT_TWICE
 			emptied = NONE
 #endif
-		:: else
+		:: emptied == NONE || !(sorts || ebbs) || empty_count >= EMPTY_KEPT
 		fi;
 		unlock()
 	}
@@ -333,7 +333,8 @@ inline see_off()
 	drained = 0
 }
 
-/* With the lock; `hand` is where it belongs then.  `plenty`: enough has gathered. */
+/* With the lock; `hand` is where it belongs then.  Of many small objects some gather though others wait.  `plenty`:
+ * enough has gathered. */
 inline arrive()
 {
 	plenty = false;
@@ -346,7 +347,7 @@ inline arrive()
 		stack_push(FILLED, hand[t]);
 		filled_count++;
 		objects = objects + count[hand[t]]
-	:: count[hand[t]] > 0 && sorts ->
+	:: count[hand[t]] > 0 ->
 #ifndef PLANT_GATHERED
 		objects = objects + count[hand[t]];
 #endif
