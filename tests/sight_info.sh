@@ -193,6 +193,51 @@ else
 	echo "this command draws no PNG"
 fi
 
+# ---- magazines with any number of objects, slabs of both engines, and names that are no text -------------------------
+
+begin "$build/tests/target_odd"
+"$cpuslab" info "$pid" 'held_*' | awk '
+	NR > 1 { split($1, held, "_"); if ($2 != held[2]) { print; wrong = 1 } }
+	END { exit wrong || NR != 42 }' || fail "objects of held_N that are not N"
+# 4 MB of them: all of their pages are there, and in use.
+"$cpuslab" info -n "$pid" chained | awk 'NR == 3 && $2 >= 970 { found = 1 } END { exit !found }' || fail "chained has no pages"
+LC_ALL=C "$cpuslab" map "$pid" | awk 'NR > 1 { used += $2 * 20971.52 } END { exit used < 4000000 }' ||
+	fail "the map does not show what is in linked slabs: $(LC_ALL=C "$cpuslab" map "$pid")"
+"$cpuslab" info --json "$pid" >"$work/json" && $python -c 'import json, sys
+seen = json.load(open(sys.argv[1], encoding="utf-8"))
+assert seen["process"] == "odd ?(?[2J??", seen["process"]
+assert "odd_??[2J" in [cache["name"] for cache in seen["caches"]]' "$work/json" ||
+	fail "names in JSON"
+"$cpuslab" info --prometheus "$pid" | $python -c 'import sys; sys.stdin.buffer.read().decode("utf-8")' ||
+	fail "names in the text exposition format"
+"$cpuslab" info -T "$pid" | grep -q $'\e' && fail "the name of a process controls the terminal"
+
+# ---- what guarding does ------------------------------------------------------------------------------------------------
+
+CPUSLAB_OPTIONS=guard:1,guard_cost:0,guard_second:0 begin "$build/tests/target_crowd" 1 50
+"$cpuslab" info -T "$pid" | grep -q '^Guarded: [1-9][0-9]*, .* Live: [1-9][0-9]* in 512 slots, [1-9][0-9]* bytes$' ||
+	fail "guarded: $("$cpuslab" info -T "$pid")"
+"$cpuslab" info --json "$pid" | $python -c 'import json, sys
+guarded = json.load(sys.stdin)["guarded"]
+assert guarded["slots"] == 512 and guarded["picked"] >= guarded["live"] >= 1' || fail "guarded, in JSON"
+"$cpuslab" info --prometheus "$pid" | grep -q '^cpuslab_guarded_total{.*} [1-9]' || fail "guarded, for Prometheus"
+
+# ---- what goes wrong outside -------------------------------------------------------------------------------------------
+
+"$cpuslab" info "$pid" >/dev/full 2>"$work/error" && fail "nothing could be written"
+grep -q 'standard output: No space left on device' "$work/error" || fail "$(cat "$work/error")"
+for form in svg png; do
+	"$cpuslab" map --$form=/dev/full "$pid" 2>"$work/error" && fail "no $form could be written"
+	grep -q '/dev/full: \(No space left\|.*built without\|.*[wW]rit\)' "$work/error" || fail "$form: $(cat "$work/error")"
+	[ -c /dev/full ] || fail "it removed a device"
+	"$cpuslab" map --$form="$work/none/map" "$pid" 2>"$work/error" && fail "there is no such folder"
+	grep -q 'none/map: ' "$work/error" || fail "$form: $(cat "$work/error")"
+done
+"$cpuslab" info $((pid + (1 << 32))) 2>/dev/null && fail "a number that is no pid was taken for one"
+"$cpuslab" info -N many "$pid" >/dev/null 2>&1
+[ $? -eq 2 ] || fail "-N many was taken"
+kill -KILL "$pid"
+
 # ---- processes that do not stay ------------------------------------------------------------------------------------
 
 LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_changer" &

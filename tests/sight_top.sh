@@ -23,6 +23,10 @@ for key in o a c s n; do
 		{ last = value; any = 1 }' || fail "not sorted by $key"
 done
 
+# It neither waits for keys that never come nor draws where nobody looks.
+timeout 10 "$cpuslab" top "$pid" </dev/null >"$work/drawn" 2>"$work/error"
+[ $? -eq 1 ] && [ ! -s "$work/drawn" ] && grep -q 'no terminal; --once' "$work/error" || fail "$(cat "$work/error")"
+
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
 command -v tmux >/dev/null || { echo "there is no tmux: the screen was not tried" && exit 0; }
@@ -77,6 +81,10 @@ press Escape
 eventually shows 'CACHE SIZE'
 tmux resize-window -x 90 -y 20
 eventually eval '[ "$(screen | wc -l)" -eq 20 ] && screen | tail -n 2 | grep -q malloc-'
+# Lines that are too long end where the screen does, and leave the row below alone.
+tmux resize-window -x 40 -y 18
+eventually eval '[ "$(screen | wc -l)" -eq 18 ] && screen | sed -n 12p | grep -q "^  OBJS ACTIVE  USE OBJ SIZE "'
+screen | sed -n 11p | grep -q . && fail "what is too long goes on in the next row: $(screen)"
 tmux resize-window -x 40 -y 8
 sleep 0.5
 tmux resize-window -x 110 -y 30

@@ -2,6 +2,7 @@
 /* cpuslab info: the caches of a running process, in the ways of the kernel's slabinfo tool. */
 #include "commands.h"
 #include "inspect/view.h"
+#include "numbers.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -100,7 +101,8 @@ int command_info(int argc, char **argv)
 	enum form form = TABLE;
 	enum sorting sorting = SORT_NAME;
 	bool inverted = false, empty = false, bytes = false;
-	size_t lines = 0;
+	uint64_t lines = 0;
+	char *end;
 	struct target target;
 	struct census census;
 	struct view view = {.order = NULL};
@@ -137,7 +139,8 @@ int command_info(int argc, char **argv)
 			form = NUMA;
 			break;
 		case 'N':
-			lines = strtoul(optarg, NULL, 10);
+			if (!parse_count(optarg, &lines, &end) || *end)
+				return usage(stderr);
 			break;
 		case 'p':
 			form = PROMETHEUS;

@@ -23,6 +23,15 @@ static void print_help(FILE *to)
 			commands[i].text);
 }
 
+/* What was printed may still have to go out, and may not have found room. */
+static int finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	perror("cpuslab: standard output");
+	return status ? status : 1;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -31,13 +40,13 @@ int main(int argc, char **argv)
 	}
 	for (unsigned i = 0; i < COMMAND_COUNT; i++)
 		if (strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+			return finish(commands[i].run(argc - 1, argv + 1));
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		print_help(stdout);
-		return 0;
+		return finish(0);
 	}
 	if (strcmp(argv[1], "--version") == 0)
-		return command_version(argc - 1, argv + 1);
+		return finish(command_version(argc - 1, argv + 1));
 	fprintf(stderr, "cpuslab: no command '%s'\n\n", argv[1]);
 	print_help(stderr);
 	return 2;

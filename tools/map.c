@@ -16,7 +16,12 @@
 #include <png.h>
 #endif
 
-enum { BLOCK_PAGES = 512, CELLS = 64, CELL_PAGES = BLOCK_PAGES / CELLS, PAGES_AT_ONCE = 4096 };
+enum {
+	BLOCK_PAGES = 512,
+	CELLS = 64,
+	CELL_PAGES = BLOCK_PAGES / CELLS,
+	PAGES_AT_ONCE = CENSUS_PAGES_AT_ONCE
+};
 
 /* What a page is, from the page map; see src/page/page.h. */
 enum kind { PAGE_IS_FREE, PAGE_IS_LARGE, PAGE_IS_SLAB, KINDS };
@@ -92,41 +97,20 @@ static bool read_kinds(struct picture *picture, const struct census *census, con
 /* Adds what the objects of each slab take, spread evenly over its pages. */
 static bool read_slabs(struct picture *picture, const struct census *census, const struct target *target)
 {
-	const struct target_fields *at = &target->at;
-	uint64_t slab_of, metadata, first = census->heap_start / CENSUS_PAGE;
-	static uint32_t references[PAGES_AT_ONCE];
-	static char slabs[PAGES_AT_ONCE][128];
-	static struct target_piece pieces[PAGES_AT_ONCE];
+	static struct census_slab slabs[PAGES_AT_ONCE];
 
-	if (at->slab.size > sizeof(slabs[0]) ||
-	    !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, 8) ||
-	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata, 8))
-		return false;
 	for (uint64_t page = 0; page < census->heap_pages; page += PAGES_AT_ONCE) {
 		uint64_t count = census->heap_pages - page;
-		size_t asked = 0;
 
 		count = count < PAGES_AT_ONCE ? count : PAGES_AT_ONCE;
-		if (!target_read(target, slab_of + (first + page) * 4, references, count * 4))
+		if (!census_read_slabs(census, target, page, count, slabs))
 			return false;
-		for (uint64_t i = 0; i < count; i++)
-			if (references[i])
-				pieces[asked++] = (struct target_piece){metadata + references[i] * 64ul,
-									slabs[i], at->slab.size, false};
-		target_gather(target, pieces, asked);
 		for (uint64_t i = 0; i < count; i++) {
-			if (!references[i])
-				continue;
-			uint64_t cache = target_member(slabs[i], &at->slab_cache) - at->cache_slabs.value;
+			const struct census_cache *cache = slabs[i].cache;
 
-			for (size_t c = 0; c < census->cache_count; c++)
-				if (census->caches[c].address == cache && census->caches[c].pages_per_slab) {
-					picture->cells[(page + i) / CELL_PAGES].used +=
-						(uint32_t)(target_member(slabs[i], &at->slab_in_use) *
-							   census->caches[c].size /
-							   census->caches[c].pages_per_slab);
-					break;
-				}
+			if (cache)
+				picture->cells[(page + i) / CELL_PAGES].used +=
+					slabs[i].in_use * cache->size / cache->pages_per_slab;
 		}
 	}
 	return true;
@@ -236,7 +220,7 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 	FILE *to = fopen(file, "we");
 
 	if (!to) {
-		perror("cpuslab map");
+		fprintf(stderr, "cpuslab map: %s: %s\n", file, strerror(errno));
 		return false;
 	}
 	fprintf(to,
@@ -265,9 +249,12 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 		}
 	}
 	fputs("</svg>\n", to);
-	bool written = !ferror(to);
+	bool written = fflush(to) == 0 && !ferror(to);
 
-	return fclose(to) == 0 && written;
+	if (!written)
+		fprintf(stderr, "cpuslab map: %s: %s\n", file, strerror(errno));
+	fclose(to);
+	return written;
 }
 
 #ifdef CPUSLAB_HAS_PNG
@@ -282,22 +269,29 @@ static bool draw_png(const struct picture *picture, const char *file)
 		.format = PNG_FORMAT_RGB,
 	};
 	struct colour *pixels = malloc(PNG_IMAGE_SIZE(image));
-	bool written = false;
+	FILE *to = fopen(file, "we");
+	const char *trouble = pixels && to ? NULL : strerror(errno);
 
 	_Static_assert(sizeof(struct colour) == 3, "a pixel");
-	if (pixels) {
+	if (pixels && to) {
 		memset(pixels, 0xdd, PNG_IMAGE_SIZE(image));
 		for (size_t y = 0; y < picture->blocks * step; y++)
 			for (size_t x = 0; x < CELLS * step; x++)
 				if (x % step && y % step)
 					pixels[y * image.width + x] =
 						colour_of(&picture->cells[y / step * CELLS + x / step]);
-		written = png_image_write_to_file(&image, file, 0, pixels, 0, NULL);
+		/* Not png_image_write_to_file: that removes the file, whatever it was, if it cannot write. */
+		if (!png_image_write_to_stdio(&image, to, 0, pixels, 0, NULL))
+			trouble = image.message;
+		else if (fflush(to) != 0)
+			trouble = strerror(errno);
 	}
-	if (!written)
-		fprintf(stderr, "cpuslab map: %s: %s\n", file, pixels ? image.message : strerror(ENOMEM));
+	if (trouble)
+		fprintf(stderr, "cpuslab map: %s: %s\n", file, trouble);
+	if (to)
+		fclose(to);
 	free(pixels);
-	return written;
+	return !trouble;
 }
 #else
 static bool draw_png(const struct picture *picture, const char *file)
@@ -338,6 +332,12 @@ int command_map(int argc, char **argv)
 	picture.cells = calloc(picture.blocks * CELLS + 1, sizeof(*picture.cells));
 	bool done = picture.cells && read_kinds(&picture, &census, &target) &&
 		    read_slabs(&picture, &census, &target);
+
+	if (!done)
+		fprintf(stderr, "cpuslab map: process %d: %s\n", (int)target.pid,
+			!picture.cells                          ? strerror(ENOMEM)
+			: target_check(&target) == TARGET_READY ? "its memory cannot be made sense of"
+								: target.trouble);
 
 	if (done && !read_residents(&picture, &census, &target))
 		for (size_t c = 0; c < picture.blocks * CELLS; c++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab top: the caches of a running process, live, in the manner of slabtop(1). */
 #include "commands.h"
+#include "numbers.h"
 #include "top/screen.h"
 
 #include <errno.h>
@@ -84,7 +85,7 @@ struct watch {
 	unsigned now, taken;
 	struct view view;
 	struct rates rates;
-	struct history used, resident, live;
+	struct history used, live;
 	enum sorting sorting;
 	bool inverted, empty;
 	char notice[600];
@@ -184,7 +185,6 @@ static struct overview overview_of(const struct watch *watch)
 	return (struct overview){.view = &watch->view,
 				 .rates = &watch->rates,
 				 .used = &watch->used,
-				 .resident = &watch->resident,
 				 .chosen = SIZE_MAX,
 				 .notice = watch->notice[0] ? watch->notice : NULL};
 }
@@ -256,6 +256,19 @@ static void start_terminal(bool colour)
 	attributes[STYLE_FAINT] |= COLOR_PAIR(4);
 }
 
+/* As much of a line as the screen is wide: curses would go on with it in the row below. */
+static void show_text(int row, const char *text)
+{
+	static wchar_t letters[SCREEN_COLUMNS * 4];
+	size_t count = mbstowcs(letters, text, sizeof(letters) / sizeof(letters[0]));
+
+	/* What this locale knows no letters for goes out byte by byte. */
+	if (count == (size_t)-1)
+		mvaddnstr(row, 0, text, COLS);
+	else
+		mvaddnwstr(row, 0, letters, (int)count < COLS ? (int)count : COLS);
+}
+
 static void show(void)
 {
 	erase();
@@ -263,7 +276,7 @@ static void show(void)
 		const struct line *line = &screen.lines[i];
 
 		attrset(attributes[line->style]);
-		mvaddstr((int)i, 0, line->text);
+		show_text((int)i, line->text);
 		if (line->style == STYLE_HEAD)
 			for (int x = getcurx(stdscr); getcury(stdscr) == (int)i && x < COLS - 1; x++)
 				addch(' ');
@@ -459,6 +472,10 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 	static struct terminal terminal;
 	double next = now_seconds(CLOCK_MONOTONIC);
 
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		fputs("cpuslab top: this is no terminal; --once writes text\n", stderr);
+		return 1;
+	}
 	terminal.watch = watch;
 	screen.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	if (!watch->target.pid)
@@ -507,8 +524,7 @@ int command_top(int argc, char **argv)
 	for (int option; (option = getopt_long(argc, argv, "d:s:oeh", options, NULL)) != -1;)
 		switch (option) {
 		case 'd':
-			delay = strtod(optarg, NULL);
-			if (!(delay >= 0.05 && delay <= 3600))
+			if (!parse_seconds(optarg, &delay, 0.05, 3600))
 				return usage(stderr);
 			break;
 		case 's':

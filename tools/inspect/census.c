@@ -187,6 +187,7 @@ static void read_handles(struct census *census, const struct target *target)
 			handle->cache = c;
 			handle->size = (uint32_t)target_member(raw + c * bytes, &at->handle_size);
 			memcpy(handle->name, raw + c * bytes + head, CENSUS_NAME);
+			target_clean_name(handle->name);
 			next[c] = target_member(raw + c * bytes, &at->handle_next);
 		}
 	}
@@ -214,9 +215,7 @@ static void drop_strays(struct census *census)
 
 		if (!cache->size || !cache->per_slab || !cache->pages_per_slab)
 			continue;
-		for (char *c = cache->name; *c; c++)
-			if ((unsigned char)*c < ' ' || *c == 0x7f)
-				*c = '?';
+		target_clean_name(cache->name);
 		census->caches[kept++] = *cache;
 	}
 	census->cache_count = kept;
@@ -254,62 +253,123 @@ static int by_number(const void *one, const void *other)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-static struct census_cache *linked_at(struct census *census, size_t first, uint64_t address)
+/* Where a cache's structure lies, and its index. */
+struct place {
+	uint64_t address;
+	size_t cache;
+};
+
+static int by_place(const void *one, const void *other)
 {
-	for (size_t c = first; c < census->cache_count; c++)
-		if (census->caches[c].address == address)
-			return &census->caches[c];
-	return NULL;
+	const struct place *a = one, *b = other;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/*
+ * The two engines' descriptors differ, and the page map tells which one a page's is.  Of a slab that came or
+ * went meanwhile a descriptor may say anything, but not of which engine a cache is.
+ */
+bool census_read_slabs(const struct census *census, const struct target *target, uint64_t first, size_t count,
+		       struct census_slab *slabs)
+{
+	enum { DESCRIPTOR_MOST = 256 };
+	static uint16_t ids[CENSUS_PAGES_AT_ONCE];
+	static uint32_t references[CENSUS_PAGES_AT_ONCE];
+	static struct target_piece pieces[CENSUS_PAGES_AT_ONCE];
+	static char descriptors[CENSUS_PAGES_AT_ONCE][DESCRIPTOR_MOST];
+	const struct target_fields *at = &target->at;
+	uint64_t map, slab_of, metadata, page = census->heap_start / CENSUS_PAGE + first;
+	size_t asked = 0;
+
+	if (at->slab.size > DESCRIPTOR_MOST || at->linked_slab.size > DESCRIPTOR_MOST ||
+	    !target_read(target, at->page_front.value + at->front_map.value, &map, sizeof(map)) ||
+	    !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, sizeof(slab_of)) ||
+	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata,
+			 sizeof(metadata)) ||
+	    !target_read(target, map + page * sizeof(*ids), ids, count * sizeof(*ids)) ||
+	    !target_read(target, slab_of + page * sizeof(*references), references,
+			 count * sizeof(*references)))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (ids[i] >= at->page_id_slab.value && references[i])
+			pieces[asked++] = (struct target_piece){
+				metadata + references[i] * 64ul, descriptors[i],
+				ids[i] == at->page_id_linked.value ? at->linked_slab.size : at->slab.size,
+				false};
+	target_gather(target, pieces, asked);
+
+	struct place *places = array(NULL, census->cache_count, sizeof(*places));
+
+	for (size_t c = 0; c < census->cache_count; c++)
+		places[c] = (struct place){census->caches[c].address, c};
+	qsort(places, census->cache_count, sizeof(*places), by_place);
+	memset(slabs, 0, count * sizeof(*slabs));
+	for (size_t p = 0; p < asked; p++) {
+		const char *raw = pieces[p].buffer;
+		size_t i = (size_t)(raw - descriptors[0]) / DESCRIPTOR_MOST;
+		bool linked = ids[i] == at->page_id_linked.value;
+		const struct place wanted = {linked ? target_member(raw, &at->linked_slab_cache)
+						    : target_member(raw, &at->slab_cache) -
+							      at->cache_slabs.value,
+					     0};
+		const struct place *place =
+			bsearch(&wanted, places, census->cache_count, sizeof(*places), by_place);
+
+		if (pieces[p].read && place && census->caches[place->cache].linked == linked)
+			slabs[i] = (struct census_slab){
+				&census->caches[place->cache],
+				target_member(raw, linked ? &at->linked_slab_base : &at->slab_base),
+				(uint32_t)target_member(raw,
+							linked ? &at->linked_slab_in_use : &at->slab_in_use)};
+	}
+	free(places);
+	return true;
+}
+
+/* Which page the heap begins with, and how many there are up to the highest ever used. */
+static bool read_heap(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	char regions[1024];
+
+	if (at->page_regions.size > sizeof(regions) ||
+	    !target_read(target, at->page_regions.value, regions, at->page_regions.size) ||
+	    !target_variable(target, &at->page_top, &census->heap_pages))
+		return false;
+	census->heap_start = target_member(regions + HEAP * at->region.size, &at->region_base);
+	return true;
 }
 
 /* What is in use stands in each slab, so that all slabs are looked at; what vCPUs have on their words is part
  * of it, and is counted with the words. */
-static void count_linked(struct census *census, const struct target *target, size_t first)
+static void count_linked(struct census *census, const struct target *target)
 {
-	enum { AT_ONCE = 4096 };
-	const struct target_fields *at = &target->at;
-	uint64_t slab_of = 0, metadata = 0, pages = 0, heap = 0;
-	char regions[1024], *slabs = array(NULL, AT_ONCE, at->linked_slab.size);
-	uint32_t *references = array(NULL, AT_ONCE, sizeof(*references));
-	struct target_piece *pieces = array(NULL, AT_ONCE, sizeof(*pieces));
+	struct census_slab *slabs = array(NULL, CENSUS_PAGES_AT_ONCE, sizeof(*slabs));
+	uint64_t count;
 
-	if (at->page_regions.size <= sizeof(regions) &&
-	    target_read(target, at->page_regions.value, regions, at->page_regions.size))
-		heap = target_member(regions + HEAP * at->region.size, &at->region_base);
-	if (!heap || !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, 8) ||
-	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata, 8) ||
-	    !target_variable(target, &at->page_top, &pages))
-		pages = 0;
-	for (uint64_t page = 0; page < pages; page += AT_ONCE) {
-		size_t asked = 0, count = pages - page < AT_ONCE ? pages - page : AT_ONCE;
-
-		if (!target_read(target, slab_of + (heap / CENSUS_PAGE + page) * 4, references, count * 4))
+	if (!read_heap(census, target))
+		census->heap_pages = 0;
+	for (uint64_t page = 0; page < census->heap_pages; page += count) {
+		count = census->heap_pages - page;
+		if (count > CENSUS_PAGES_AT_ONCE)
+			count = CENSUS_PAGES_AT_ONCE;
+		if (!census_read_slabs(census, target, page, count, slabs))
 			break;
-		for (size_t i = 0; i < count; i++)
-			if (references[i] && (!i || references[i] != references[i - 1]))
-				pieces[asked++] = (struct target_piece){metadata + references[i] * 64ul,
-									slabs + i * at->linked_slab.size,
-									at->linked_slab.size, false};
-		target_gather(target, pieces, asked);
-		for (size_t i = 0; i < asked; i++) {
-			const char *slab = pieces[i].buffer;
-			size_t index = (size_t)(slab - slabs) / at->linked_slab.size;
-			struct census_cache *cache =
-				linked_at(census, first, target_member(slab, &at->linked_slab_cache));
-			uint64_t in_use = target_member(slab, &at->linked_slab_in_use);
-
-			if (!pieces[i].read || !cache ||
-			    target_member(slab, &at->linked_slab_base) != heap + (page + index) * CENSUS_PAGE)
+		for (size_t i = 0; i < count; i++) {
+			/* Once for each slab: at its first page. */
+			if (!slabs[i].cache || !slabs[i].cache->linked ||
+			    slabs[i].start != census->heap_start + (page + i) * CENSUS_PAGE)
 				continue;
-			cache->allocated += in_use;
-			cache->full_slabs += in_use == cache->per_slab;
+			struct census_cache *cache = &census->caches[slabs[i].cache - census->caches];
+
+			cache->allocated += slabs[i].in_use;
+			cache->full_slabs += slabs[i].in_use == cache->per_slab;
 		}
 	}
-	for (size_t c = first; c < census->cache_count; c++)
-		if (census->caches[c].allocated > census->caches[c].objects)
+	for (size_t c = 0; c < census->cache_count; c++)
+		if (census->caches[c].linked && census->caches[c].allocated > census->caches[c].objects)
 			census->caches[c].allocated = census->caches[c].objects;
-	free(pieces);
-	free(references);
 	free(slabs);
 }
 
@@ -347,7 +407,7 @@ static void find_linked(struct census *census, const struct target *target)
 			census->cache_count++;
 	}
 	if (census->cache_count > first) {
-		count_linked(census, target, first);
+		count_linked(census, target);
 		drop_strays(census);
 		qsort(census->caches, census->cache_count, sizeof(*census->caches), by_number);
 	}
@@ -542,7 +602,7 @@ static void count_magazines(struct census *census, const struct target *target, 
 	for (size_t i = 0; i < loaded; i++) {
 		uint16_t *count = counts[first_loaded + i] = &pending[i].cell->loaded;
 
-		*count = slots_below(pending[i].slots, pending[i].cache->capacity, pending[i].word,
+		*count = slots_below(pending[i].slots, pending[i].cache->capacity + 2, pending[i].word,
 				     target->at.magazine_slot.value, &pieces[first_loaded + i].address);
 	}
 	subtract_marks(target, pieces, counts, first_loaded + loaded);
@@ -666,6 +726,22 @@ static bool read_headroom(struct census *census, const struct target *target)
 	return true;
 }
 
+/* The number of slots is a member of a variable, the rest are variables. */
+static bool read_guarded(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	const struct root_field slots = {.value = at->guard.value + at->guard_slots.value,
+					 .size = at->guard_slots.size};
+
+	return target_variable(target, &slots, &census->guarded.slots) &&
+	       target_variable(target, &at->guard_picked, &census->guarded.picked) &&
+	       target_variable(target, &at->guard_refused, &census->guarded.refused) &&
+	       target_variable(target, &at->guard_passed, &census->guarded.passed) &&
+	       target_variable(target, &at->guard_spent, &census->guarded.nanoseconds) &&
+	       target_variable(target, &at->guard_live, &census->guarded.live) &&
+	       target_variable(target, &at->guard_bytes, &census->guarded.bytes);
+}
+
 static bool read_pages(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -694,7 +770,7 @@ static bool read_pages(struct census *census, const struct target *target)
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];
 	census->purged *= CENSUS_PAGE;
-	if (!read_standby(census, target) || !read_headroom(census, target))
+	if (!read_standby(census, target) || !read_headroom(census, target) || !read_guarded(census, target))
 		return false;
 	uint64_t committed[REGIONS];
 

@@ -83,6 +83,12 @@ struct census {
 	uint64_t huge_bytes, huge_mappings, huge_cached;
 	uint64_t purged; /* returned so far */
 	uint64_t fences, aborts;
+
+	/* Of guarding (src/guard/guard.h): 0 slots where it is off. */
+	struct {
+		uint64_t slots, picked, refused, passed, nanoseconds, live, bytes;
+	} guarded;
+
 	uint64_t resident, resident_metadata, resident_huge; /* as census_residents found them */
 
 	/* Sums over the caches, bytes. */
@@ -110,6 +116,20 @@ struct census_part {
 };
 enum { CENSUS_PARTS = 14 };
 void census_parts(const struct census *census, struct census_part parts[static CENSUS_PARTS]);
+
+/* What lies in a page of the heap. */
+struct census_slab {
+	const struct census_cache *cache; /* NULL: no slab of a cache that is known */
+	uint64_t start;                   /* of the slab, an address */
+	uint32_t in_use;                  /* objects taken from it */
+};
+enum { CENSUS_PAGES_AT_ONCE = 4096 };
+/*
+ * The slabs that `count` pages of the heap belong to, CENSUS_PAGES_AT_ONCE at most, from the page of number
+ * `first` on: one for each page.
+ */
+bool census_read_slabs(const struct census *census, const struct target *target, uint64_t first, size_t count,
+		       struct census_slab *slabs);
 
 /* Bytes of a cache's slabs, and of those the bytes that no live object has. */
 uint64_t census_space(const struct census_cache *cache);

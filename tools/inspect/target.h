@@ -43,7 +43,7 @@ struct target {
 	uint64_t root_address;
 	struct root root;
 	struct target_fields at;
-	char name[64];     /* the kernel's name of the process */
+	char name[64];     /* the kernel's name of the process, fit to print */
 	char trouble[512]; /* after a status other than TARGET_READY: one sentence, without a full stop */
 	int memory;        /* /proc/PID/mem where process_vm_readv is missing, else -1 */
 };
@@ -64,6 +64,12 @@ struct target_piece {
 	bool read;
 };
 void target_gather(const struct target *target, struct target_piece *pieces, size_t count);
+
+/*
+ * Names in another process may be any bytes, and the kernel cuts a process's name off in the middle of a
+ * letter: what is no UTF-8, and what would control a terminal, becomes '?'.
+ */
+void target_clean_name(char *name);
 
 /* The number that a variable or, inside a copied structure, a member of 1, 2, 4 or 8 bytes holds. */
 uint64_t target_member(const void *structure, const struct root_field *field);

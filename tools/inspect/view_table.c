@@ -162,9 +162,18 @@ void view_print_totals(FILE *to, const struct view *view)
 		"Caches: %zu   Aliases: %lu   With slabs: %lu\n"
 		"Slabs: %lu   Partial: %lu   Objects: %lu   In use: %lu\n"
 		"Large runs: %lu   Mappings: %lu   Returned so far: %lu bytes   Fences: %lu   Aborts: "
-		"%lu\n\n",
+		"%lu\n",
 		census->cache_count, aliases, with_slabs, slabs, partial, objects, live, census->large_runs,
 		census->huge_mappings, census->purged, census->fences, census->aborts);
+	if (census->guarded.slots)
+		fprintf(to,
+			"Guarded: %lu, and %lu refused, %lu passed by in %lu us   Live: %lu in %lu slots, "
+			"%lu "
+			"bytes\n",
+			census->guarded.picked, census->guarded.refused, census->guarded.passed,
+			census->guarded.nanoseconds / 1000, census->guarded.live, census->guarded.slots,
+			census->guarded.bytes);
+	fputc('\n', to);
 	census_parts(census, parts);
 	for (const struct census_part *part = parts; part->name; part++)
 		print_bytes(to, part->name, part->bytes, part->text);
@@ -241,13 +250,13 @@ void view_print_report(FILE *to, const struct view *view)
 
 /* ---- NUMA ---------------------------------------------------------------------------------------------- */
 
-enum { NODES = 64, PAGES_AT_ONCE = 512 };
+enum { NODES = 64 };
 
 /* Asks the kernel where pages are, and counts them by owner (the caches in `of`) and node. */
 static bool count_nodes(const struct target *target, void **pages, const uint32_t *of, size_t count,
 			uint64_t (*nodes)[NODES])
 {
-	int status[PAGES_AT_ONCE];
+	static int status[CENSUS_PAGES_AT_ONCE];
 
 	if (syscall(SYS_move_pages, target->pid, count, pages, NULL, status, 0) != 0)
 		return false;
@@ -257,53 +266,25 @@ static bool count_nodes(const struct target *target, void **pages, const uint32_
 	return true;
 }
 
-/* The index of the cache whose slab a page is in, by the slab's descriptor; SIZE_MAX for none. */
-static bool read_slab_caches(const struct view *view, uint64_t first, size_t count, uint64_t *caches)
-{
-	const struct target_fields *at = &view->target->at;
-	uint64_t slab_of, metadata;
-	uint32_t references[PAGES_AT_ONCE];
-	struct target_piece pieces[PAGES_AT_ONCE];
-	size_t asked = 0;
-
-	if (!target_read(view->target, at->page_front.value + at->front_slab_of.value, &slab_of, 8) ||
-	    !target_read(view->target, at->page_front.value + at->front_metadata.value, &metadata, 8) ||
-	    !target_read(view->target, slab_of + (first + view->census->heap_start / CENSUS_PAGE) * 4,
-			 references, count * sizeof(*references)))
-		return false;
-	memset(caches, 0, count * sizeof(*caches));
-	for (size_t i = 0; i < count; i++)
-		if (references[i])
-			pieces[asked++] = (struct target_piece){
-				metadata + references[i] * 64ul + at->slab_cache.value, &caches[i], 8, false};
-	target_gather(view->target, pieces, asked);
-	return true;
-}
-
 bool view_print_numa(FILE *to, const struct view *view, size_t lines)
 {
+	static struct census_slab slabs[CENSUS_PAGES_AT_ONCE];
+	static void *pages[CENSUS_PAGES_AT_ONCE];
+	static uint32_t of[CENSUS_PAGES_AT_ONCE];
 	const struct census *census = view->census;
 	uint64_t(*nodes)[NODES] = calloc(census->cache_count + 1, sizeof(*nodes));
 	unsigned highest = 0;
 	bool counted = nodes;
 
-	for (uint64_t page = 0; counted && page < census->heap_pages; page += PAGES_AT_ONCE) {
-		uint64_t caches[PAGES_AT_ONCE];
-		void *pages[PAGES_AT_ONCE];
-		uint32_t of[PAGES_AT_ONCE];
+	for (uint64_t page = 0; counted && page < census->heap_pages; page += CENSUS_PAGES_AT_ONCE) {
 		size_t asked = 0, count = census->heap_pages - page;
 
-		count = count < PAGES_AT_ONCE ? count : PAGES_AT_ONCE;
-		counted = read_slab_caches(view, page, count, caches);
+		count = count < CENSUS_PAGES_AT_ONCE ? count : CENSUS_PAGES_AT_ONCE;
+		counted = census_read_slabs(census, view->target, page, count, slabs);
 		for (size_t i = 0; counted && i < count; i++) {
-			if (!caches[i])
+			if (!slabs[i].cache)
 				continue;
-			uint32_t c = 0;
-
-			while (c < census->cache_count &&
-			       census->caches[c].address + view->target->at.cache_slabs.value != caches[i])
-				c++;
-			of[asked] = c;
+			of[asked] = (uint32_t)(slabs[i].cache - census->caches);
 			pages[asked++] = (void *)(uintptr_t)(census->heap_start + (page + i) * CENSUS_PAGE);
 		}
 		counted = counted && (!asked || count_nodes(view->target, pages, of, asked, nodes));

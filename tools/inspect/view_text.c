@@ -119,6 +119,14 @@ void view_print_json(FILE *to, const struct view *view)
 	print_member(to, "purged_bytes", census->purged, false);
 	print_member(to, "fences", census->fences, false);
 	print_member(to, "section_aborts", census->aborts, true);
+	fputs("},\n  \"guarded\": {", to);
+	print_member(to, "slots", census->guarded.slots, false);
+	print_member(to, "picked", census->guarded.picked, false);
+	print_member(to, "refused", census->guarded.refused, false);
+	print_member(to, "passed", census->guarded.passed, false);
+	print_member(to, "nanoseconds", census->guarded.nanoseconds, false);
+	print_member(to, "live", census->guarded.live, false);
+	print_member(to, "bytes", census->guarded.bytes, true);
 	fputs("},\n  \"caches\": [", to);
 	for (size_t i = 0; i < view->count; i++) {
 		fputs(i ? ",\n" : "\n", to);
@@ -218,6 +226,24 @@ static const struct cache_metric cache_metrics[] = {
 	{"cpuslab_cache_drains_total", "counter", "Magazines emptied into slabs.", drains},
 };
 
+/* What a process has one of: a number in its census. */
+static const struct process_metric {
+	const char *name, *type, *help;
+	size_t offset;
+} process_metrics[] = {
+	{"cpuslab_purged_bytes_total", "counter", "Bytes returned to the system so far.",
+	 offsetof(struct census, purged)},
+	{"cpuslab_fences_total", "counter", "Drains of another vCPU.", offsetof(struct census, fences)},
+	{"cpuslab_guarded_total", "counter", "Allocations that were guarded.",
+	 offsetof(struct census, guarded.picked)},
+	{"cpuslab_guard_refused_total", "counter", "Picks without a place, or without memory.",
+	 offsetof(struct census, guarded.refused)},
+	{"cpuslab_guard_passed_total", "counter", "Picks passed by while guarding rests.",
+	 offsetof(struct census, guarded.passed)},
+	{"cpuslab_guarded_live_objects", "gauge", "Guarded objects in use.",
+	 offsetof(struct census, guarded.live)},
+};
+
 static void print_parts(FILE *to, const struct view *views, size_t count)
 {
 	print_head(to, "cpuslab_bytes", "gauge", "What the allocator has mapped, by what it is used for.");
@@ -237,13 +263,14 @@ static void print_parts(FILE *to, const struct view *views, size_t count)
 			     census->resident_metadata);
 		print_sample(to, "cpuslab_resident_bytes", &views[v], "part", "huge", census->resident_huge);
 	}
-	print_head(to, "cpuslab_purged_bytes_total", "counter", "Bytes returned to the system so far.");
-	for (size_t v = 0; v < count; v++)
-		print_sample(to, "cpuslab_purged_bytes_total", &views[v], NULL, NULL,
-			     views[v].census->purged);
-	print_head(to, "cpuslab_fences_total", "counter", "Drains of another vCPU.");
-	for (size_t v = 0; v < count; v++)
-		print_sample(to, "cpuslab_fences_total", &views[v], NULL, NULL, views[v].census->fences);
+	for (size_t m = 0; m < sizeof(process_metrics) / sizeof(process_metrics[0]); m++) {
+		const struct process_metric *metric = &process_metrics[m];
+
+		print_head(to, metric->name, metric->type, metric->help);
+		for (size_t v = 0; v < count; v++)
+			print_sample(to, metric->name, &views[v], NULL, NULL,
+				     *(const uint64_t *)((const char *)views[v].census + metric->offset));
+	}
 }
 
 void view_print_prometheus(FILE *to, const struct view *views, size_t count)

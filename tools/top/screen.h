@@ -48,7 +48,7 @@ const struct rate *rates_of(const struct rates *rates, uint32_t number);
 struct overview {
 	const struct view *view;
 	const struct rates *rates;
-	const struct history *used, *resident;
+	const struct history *used;
 	size_t first, chosen; /* rows of the table: the first that is shown, and the marked one */
 	const char *notice;   /* the last line, or NULL */
 };

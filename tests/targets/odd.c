@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * odd: what a reader from outside may get wrong: magazines with any number of objects in them, slabs of the
+ * linked engine, and names that are no text.
+ */
+#include "check.h"
+
+#include <sys/prctl.h>
+
+#include <cpuslab/cache.h>
+
+enum { MAGAZINE = 20, CACHES = 2 * MAGAZINE + 1, LINKED = 4000 };
+
+int main(void)
+{
+	struct cpuslab_cache_args args = {
+		.size = 200, .magazine_capacity = MAGAZINE, .flags = CPUSLAB_CACHE_NO_MERGE};
+	char name[32];
+
+	/* In the middle of a letter, as the kernel cuts a name off; and what would clear a terminal. */
+	prctl(PR_SET_NAME, "odd \xc3\x28\x1b[2J\xe2\x82");
+	args.name = "odd_\xff\x1b[2J";
+	CHECK(cpuslab_cache_alloc(cpuslab_cache_create(&args)));
+	/* Of the cache held_N there are N objects. */
+	args.name = name;
+	for (unsigned held = 1; held <= CACHES; held++) {
+		snprintf(name, sizeof name, "held_%u", held);
+		struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+
+		for (unsigned i = 0; i < held; i++)
+			CHECK(cpuslab_cache_alloc(cache));
+	}
+	struct cpuslab_cache *linked = cpuslab_cache_create(&(struct cpuslab_cache_args){
+		.name = "chained", .size = 1000, .engine = CPUSLAB_ENGINE_LINKED});
+
+	for (unsigned i = 0; i < LINKED; i++)
+		memset(cpuslab_cache_alloc(linked), 1, 1000);
+	dprintf(STDOUT_FILENO, "up\n");
+	pause();
+	return 0;
+}
