@@ -62,6 +62,38 @@ else
 fi
 kill -KILL "$pid"
 
+# ---- linked into the program --------------------------------------------------------------------------------------
+
+"$cpuslab" profile --seconds=soon "$pid" >/dev/null 2>&1
+[ $? -eq 2 ] || fail "--seconds=soon was taken"
+# A program may call its functions as the library calls its own.
+objcopy --redefine-sym parse_request=sample --redefine-sym append_to_log=alloc_slow "$build/tests/target_leak" renamed
+begin ./renamed
+"$cpuslab" profile --seconds=1 --interval=8K --total --format=folded --keep "$pid" >folded || fail "no profile: renamed"
+grep -q ';main;handle_request;sample [1-9][0-9]*$' folded || fail "no sample: $(cat folded)"
+"$cpuslab" profile --format=top "$pid" >top
+awk 'NR == 3 && $NF != "alloc_slow" { exit 1 }' top || fail "no alloc_slow: $(cat top)"
+kill -KILL "$pid"
+# The library's own frames are left out there too, and what remains is the program's.
+for way in object static; do
+	library='' begin "$build/tests/target_leak_$way"
+	"$cpuslab" profile --seconds=1 --interval=8K --format=folded --total --keep "$pid" >folded || fail "no profile: $way"
+	grep -q ';main;handle_request;parse_request [1-9][0-9]*$' folded || fail "$way: $(cat folded)"
+	grep -v ';handle_request;\(parse_request\|remember_session\|append_to_log\) [0-9]*$' folded && fail "$way: not the program's"
+	if [ -n "$go" ]; then
+		"$cpuslab" profile --seconds=0 --output=linked.pb "$pid" || fail "no profile: $way"
+		go tool pprof -top -sample_index=alloc_space linked.pb >pprof 2>/dev/null
+		grep -A 1 'flat%' pprof | grep -q ' parse_request$' || fail "pprof of $way shows: $(cat pprof)"
+	fi
+	kill -KILL "$pid"
+done
+# A static program without the table that stacks are found by says so.
+library='' begin "$build/tests/target_crowd_static" 2 100
+"$cpuslab" profile --seconds=1 --interval=8K --format=folded --total --keep "$pid" >folded || fail "no profile: static"
+grep -q '^(no_stack) [1-9][0-9]*$' folded || fail "without a table: $(cat folded)"
+"$cpuslab" profile --seconds=0 --format=top --total "$pid" | grep -q '(no stack)$' || fail "a table without (no stack)"
+kill -KILL "$pid"
+
 # ---- by options ---------------------------------------------------------------------------------------------------
 
 CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 1

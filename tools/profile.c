@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "inspect/symbols.h"
 #include "inspect/target.h"
+#include "numbers.h"
 #include "profile/format.h"
 
 #include <errno.h>
@@ -305,12 +306,10 @@ static void print_folded(const struct sampled *sampled, struct symbols *symbols,
 		if (value < 0.5)
 			continue;
 		char name[256];
-		unsigned last = 0;
+		unsigned last = symbols_own_frames(symbols, site->frames, site->frame_count);
 
-		while (last + 1 < site->frame_count &&
-		       symbols_is_allocator(
-			       symbols_name(symbols, site->frames[last] - 1, name, sizeof(name))))
-			last++;
+		if (!site->frame_count)
+			fputs("(no_stack)", to);
 		/* From the outermost in; what separates frames must not be in a name. */
 		for (unsigned f = site->frame_count; f-- > last;) {
 			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
@@ -350,29 +349,27 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 	for (size_t i = 0; functions && i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
 		double value = value_of(sampled, i, total);
-		bool own = true;
+		unsigned first = symbols_own_frames(symbols, site->frames, site->frame_count);
 
 		if (site->ready && site->interval > widest)
 			widest = site->interval;
 		sum += value;
-		for (unsigned f = 0; value > 0 && f < site->frame_count; f++) {
-			char name[128];
+		for (unsigned f = first; value > 0 && (f < site->frame_count || !f); f++) {
+			char name[128] = "(no stack)";
 			size_t n = 0;
 
-			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
-			if (symbols_is_allocator(name))
-				continue;
+			if (site->frame_count)
+				symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
 			while (n < count && strcmp(functions[n].name, name) != 0)
 				n++;
 			if (n == FUNCTIONS)
 				break;
 			if (n == count)
 				memcpy(functions[count++].name, name, sizeof(name));
-			functions[n].own += own ? value : 0;
+			functions[n].own += f == first ? value : 0;
 			if (functions[n].last_site != i + 1)
 				functions[n].with_callees += value;
 			functions[n].last_site = i + 1;
-			own = false;
 		}
 	}
 	if (functions)
@@ -414,18 +411,6 @@ static bool find_format(const char *text, enum format *format)
 			return true;
 		}
 	return false;
-}
-
-static bool parse_bytes(const char *text, uint64_t *bytes)
-{
-	char *end;
-
-	*bytes = strtoull(text, &end, 10);
-	if (*end == 'K' || *end == 'k')
-		*bytes <<= 10, end++;
-	else if (*end == 'M' || *end == 'm')
-		*bytes <<= 20, end++;
-	return !*end && end != text && *bytes;
 }
 
 static bool write_output(struct sampled *sampled, enum format format, const char *file, bool total)
@@ -520,11 +505,12 @@ int command_profile(int argc, char **argv)
 	for (int option; (option = getopt_long(argc, argv, "i:s:o:f:tkh", options, NULL)) != -1;)
 		switch (option) {
 		case 'i':
-			if (!parse_bytes(optarg, &interval))
+			if (!parse_bytes(optarg, &interval) || !interval)
 				return usage(stderr);
 			break;
 		case 's':
-			seconds = strtod(optarg, NULL);
+			if (!parse_seconds(optarg, &seconds, 0, 1e6))
+				return usage(stderr);
 			break;
 		case 'o':
 			file = optarg;
@@ -545,7 +531,7 @@ int command_profile(int argc, char **argv)
 		default:
 			return usage(stderr);
 		}
-	if (argc - optind != 1 || !(seconds >= 0 && seconds <= 1e6))
+	if (argc - optind != 1)
 		return usage(stderr);
 	const char *suffix = file ? strrchr(file, '.') : NULL;
 

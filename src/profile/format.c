@@ -198,12 +198,15 @@ enum string {
 };
 /*
  * Readers leave out functions whose whole name this fits, and what they call: a sample then ends in whoever
- * called the allocator.
+ * called the allocator.  Where the library is a file of its own it leaves them out itself (check/unwind.h);
+ * else these are what a program's call may lead to first, since calls in tail position leave no frame.
  */
 static const char allocators[] =
 	"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|"
 	"__libc_(malloc|calloc|realloc|memalign|p?valloc)|operator new.*|_Zn[wa]m.*|"
-	"cpuslab_cache_z?alloc(_bulk)?|malloc_slow|malloc_aligned|magazine_alloc_missed|large_alloc";
+	"cpuslab_(cache_z?alloc(_bulk|_nowait)?|kmem_.*)|malloc_(usual|slow|aligned.*)|realloc_(usual|"
+	"special|grown)|"
+	"new_(nothrow_)?missed|alloc_slow|magazine_alloc_.*|linked_alloc_.*|large_(alloc.*|grow|resize)";
 
 static const char *const strings[STRINGS] = {
 	[ALLOC_OBJECTS] = "alloc_objects",

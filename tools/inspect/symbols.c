@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,36 +171,37 @@ const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, 
 	return name;
 }
 
-bool symbols_is_allocator(const char *name)
+/* The functions by which an allocation comes to profile_allocated and its caller. */
+static bool is_allocator(const char *name)
 {
-	static const char *const names[] = {
-		"malloc",
-		"calloc",
-		"realloc",
-		"reallocarray",
-		"memalign",
-		"aligned_alloc",
-		"posix_memalign",
-		"valloc",
-		"pvalloc",
-		"malloc_slow",
-		"malloc_aligned",
-		"large_alloc",
-		"large_resize",
-		"sample",
-		"profile_stack",
-		"profile_allocated",
-		"magazine_alloc_missed",
-		"cpuslab_cache_alloc",
-		"cpuslab_cache_zalloc",
-		"cpuslab_cache_alloc_bulk",
-		"alloc_slow",
-		"_Znwm",
-		"_Znam",
+	static const char *const patterns[] = {
+		"malloc",     "malloc_usual",       "malloc_slow",  "malloc_aligned*", "calloc",
+		"realloc",    "realloc_*",          "reallocarray", "memalign",        "aligned_alloc",
+		"valloc",     "posix_memalign",     "pvalloc",      "_Zn[wa]*",        "new_missed",
+		"alloc_slow", "new_nothrow_missed", "alloc_small",  "alloc_large",     "large_alloc*",
+		"large_grow", "large_resize",       "magazine_*",   "linked_alloc*",   "cpuslab_*",
+		"__libc_*",
 	};
+	char whole[128];
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strncmp(name, names[i], strlen(names[i])) == 0 && strchr(".@", name[strlen(names[i])]))
+	/* Parts of a function that the compiler has made, "malloc_slow.cold", are called by its name. */
+	snprintf(whole, sizeof(whole), "%.*s", (int)strcspn(name, ".@"), name);
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (fnmatch(patterns[i], whole, 0) == 0)
 			return true;
 	return false;
+}
+
+unsigned symbols_own_frames(struct symbols *symbols, const uint64_t *frames, unsigned count)
+{
+	char name[128];
+	unsigned own = 2; /* who notes samples is the allocator's, and whoever calls that */
+
+	if (count <= own || strncmp(symbols_name(symbols, frames[0] - 1, name, sizeof(name)),
+				    "profile_allocated", strlen("profile_allocated")) != 0)
+		return 0;
+	/* The outermost is the program's, whatever it is called. */
+	while (own + 1 < count && is_allocator(symbols_name(symbols, frames[own] - 1, name, sizeof(name))))
+		own++;
+	return own;
 }

@@ -13,7 +13,11 @@ struct symbols *symbols_open(const struct profile_mapping *mappings, size_t coun
 void symbols_close(struct symbols *symbols);
 /* The function that an address lies in; else "file+0x123", else the address; returns `name`. */
 const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, size_t bytes);
-/* Whether the function is one by which programs allocate, rather than one that wanted memory. */
-bool symbols_is_allocator(const char *name);
+/*
+ * How many of a sample's frames, from the innermost on, are the allocator's.  The library leaves out its own
+ * where it is a file of its own (src/check/unwind.h): then none are, and a program may call its functions as
+ * it likes. Linked into the program they are known by their names.
+ */
+unsigned symbols_own_frames(struct symbols *symbols, const uint64_t *frames, unsigned count);
 
 #endif
