@@ -129,11 +129,22 @@ void bench_save(struct bench *bench)
 		fprintf(stderr, "cpuslab bench: %s: %s\n", to, strerror(errno));
 }
 
-static bool all_present(const struct bench *bench, const struct cell *cell, unsigned rounds)
+/* The allocators of a test, in the order of the list; how many. */
+static unsigned list_taking_part(const struct bench *bench, unsigned list[static PEERS_MAX])
 {
+	unsigned count = 0;
 	for (unsigned i = 0; i < bench->peers.count; i++)
+		if (!bench->without_bounds || !bench->peers.list[i].bound)
+			list[count++] = i;
+	return count;
+}
+
+static bool all_present(const struct bench *bench, const unsigned *peers, unsigned count,
+			const struct cell *cell, unsigned rounds)
+{
+	for (unsigned i = 0; i < count; i++)
 		if (!results_have(&bench->results, cell->group, cell->test, cell->parameter,
-				  bench->peers.list[i].name, rounds))
+				  bench->peers.list[peers[i]].name, rounds))
 			return false;
 	return true;
 }
@@ -197,10 +208,10 @@ static void take_turn(struct rounds *rounds, struct turn turn)
 void bench_rounds_overlapped(struct bench *bench, const struct cell *cell, unsigned rounds, measure *begin,
 			     measure *finish, void *context)
 {
-	unsigned count = bench->peers.count;
+	unsigned taking_part[PEERS_MAX], count = list_taking_part(bench, taking_part);
 	struct rounds all = {
 		.bench = bench, .cell = cell, .begin = begin, .finish = finish, .context = context};
-	if (all_present(bench, cell, rounds))
+	if (all_present(bench, taking_part, count, cell, rounds))
 		return;
 	/* Rounds of an earlier run are not rounds of this one: pairs must have met the same moments. */
 	results_drop(&bench->results, cell->group, cell->test, cell->parameter);
@@ -208,7 +219,7 @@ void bench_rounds_overlapped(struct bench *bench, const struct cell *cell, unsig
 	for (unsigned round = 0; round <= rounds; round++)
 		for (unsigned turn = 0; turn < count; turn++) {
 			/* The first round that counts begins at 0. */
-			unsigned peer = (turn + round + count - 1) % count;
+			unsigned peer = taking_part[(turn + round + count - 1) % count];
 			take_turn(&all, (struct turn){.peer = peer, .warm_up = round == 0});
 		}
 	while (all.under_way_count > 0)

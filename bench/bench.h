@@ -38,6 +38,7 @@ struct bench {
 	struct peers peers;
 	struct results results;
 	const char *progress_group;
+	bool without_bounds;  /* those of peers.def take no part in the tests that come */
 	double counted_until; /* the clock, when the group's time was last added up */
 	bool terminal;
 };

@@ -168,20 +168,17 @@ static bool add_known(struct peers *peers, struct results *results, const struct
 	char beside[PATH_MAX];
 	const char *self = launch_self(), *slash = strrchr(self, '/');
 
-	if (peer->bound) {
-		bool found = launch_beside(peer->library, beside) &&
-			     add(peers, results, peer->name, beside, peer->environment);
+	bool found = false;
 
-		if (found)
-			peers->list[peers->count - 1].bound = true;
-		return found;
-	}
-	for (unsigned i = 0; *peer->library && i < sizeof(folders) / sizeof(folders[0]); i++)
-		if (snprintf(beside, sizeof(beside), "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
-			     folders[i], peer->library) < (int)sizeof(beside) &&
-		    access(beside, R_OK) == 0)
-			return add(peers, results, peer->name, beside, peer->environment);
-	return add(peers, results, peer->name, peer->library, peer->environment);
+	for (unsigned i = 0; *peer->library && !found && i < sizeof(folders) / sizeof(folders[0]); i++)
+		found = snprintf(beside, sizeof(beside), "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
+				 folders[i], peer->library) < (int)sizeof(beside) &&
+			access(beside, R_OK) == 0;
+	found = found || (*peer->library && launch_beside(peer->library, beside));
+	if (!add(peers, results, peer->name, found ? beside : peer->library, peer->environment))
+		return false;
+	peers->list[peers->count - 1].bound = peer->bound;
+	return true;
 }
 
 static const struct known *known_named(const char *name)

@@ -232,7 +232,6 @@ struct run {
 	struct launch launch;
 	char output[PATH_MAX];
 	uint64_t expected; /* hash of what it prints with nothing preloaded */
-	bool one_thread;
 };
 
 static uint64_t hash_file(const char *path)
@@ -261,8 +260,6 @@ static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *
 	if (warm_up)
 		return true;
 	run->launch.peer = &bench->peers.list[peer];
-	if (run->launch.peer->bound && !run->one_thread)
-		return true;
 	if (!bench_measure_process(bench, peer, warm_up, &run->cell, &run->launch)) {
 		fprintf(stderr, "cpuslab bench: %s failed under %s\n", run->cell.parameter,
 			run->launch.peer->name);
@@ -300,7 +297,7 @@ static bool begin_calls(struct bench *bench, unsigned peer, bool warm_up, void *
 	struct reporter *worker = &calls->workers[peer];
 	struct calls_report *report = &calls->reports[peer];
 	/* A percentile over millions of calls needs no warm-up round. */
-	if (warm_up || bench->peers.list[peer].bound)
+	if (warm_up)
 		return true;
 	calls->run->launch.peer = &bench->peers.list[peer];
 	if (reporter_start(worker, calls->run->launch) && reporter_read(worker, report, sizeof(*report)))
@@ -315,7 +312,7 @@ static bool finish_calls(struct bench *bench, unsigned peer, bool warm_up, void 
 	struct run *run = calls->run;
 	const char *name = bench->peers.list[peer].name;
 	double final_bytes;
-	if (warm_up || bench->peers.list[peer].bound)
+	if (warm_up)
 		return true;
 	bool well = reporter_read(&calls->workers[peer], &final_bytes, sizeof(final_bytes));
 	if (!reporter_end(&calls->workers[peer]) || !well)
@@ -410,12 +407,13 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	char *argv[] = {launch_program,         "bench", "worker", "workload",
 			(char *)workload->name, "60",    "time",   NULL};
 	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
-	run.one_thread = !workload->threads;
 	run.launch = (struct launch){
 		.argv = argv, .output = run.output, .cpu = workload->threads ? -1 : machine_pinned_cpu()};
 	unsigned rounds = rounds_of(bench);
+	bench->without_bounds = workload->threads;
 	if (!run_rounds(bench, &run, rounds))
 		return;
+	bench->without_bounds = true;
 	/* Millions of calls make a percentile: a few rounds will do. */
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
@@ -428,12 +426,14 @@ bool group_programs(struct bench *bench)
 	char base[PATH_MAX];
 	if (!launch_make_folder(base))
 		return false;
+	bench->without_bounds = true;
 	for (unsigned i = 0; i < PROGRAM_COUNT; i++)
 		if (bench_asked_for(bench, programs[i].name))
 			run_program(bench, &programs[i], base);
 	for (unsigned i = 0; !bench->settings.quick && i < WORKLOAD_COUNT; i++)
 		if (bench_asked_for(bench, workloads[i].name))
 			run_workload(bench, &workloads[i], base);
+	bench->without_bounds = false;
 	launch_remove_folder(base);
 	return true;
 }
