@@ -98,6 +98,12 @@ kill -KILL "$pid"
 
 CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 1
 eventually test -s "$work/exit.$pid.1.pb"
+# Where none can be written the program says so, once.
+CPUSLAB_OPTIONS=profile_at_exit:true LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_leak" 0 >/dev/null 2>error
+grep -q '^cpuslab: no heap profile .* the option profile starts one$' error || fail "without a profile: $(cat error)"
+CPUSLAB_OPTIONS=profile:4K,profile_growth:64K,profile_at_exit:true CPUSLAB_PROFILE=$work/none/exit \
+	LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_leak" 1 >/dev/null 2>error
+[ "$(cat error)" = "cpuslab: no heap profile was written to $work/none/exit.*.pb: errno 2" ] || fail "$(cat error)"
 CPUSLAB_OPTIONS=profile:16K,profile_growth:4M CPUSLAB_PROFILE=$work/growth begin "$build/tests/target_leak"
 eventually test -s "$work/growth.$pid.3.pb"
 kill -KILL "$pid"

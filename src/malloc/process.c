@@ -37,11 +37,6 @@ static void in_child(void)
 	__atomic_store_n(alive_word, 0, __ATOMIC_RELEASE);
 }
 
-static void dump_profile(void)
-{
-	(void)profile_dump_new();
-}
-
 static void print_statistics(void)
 {
 	if (options.stats_at_exit)
@@ -92,7 +87,7 @@ static bool start(void)
 	size_class_open();
 	profile_begin();
 	if (options.profile_at_exit)
-		atexit(dump_profile);
+		atexit(profile_dump_by_option);
 	if (options.stats_at_exit || options.slabinfo_at_exit || options.leaks_at_exit) {
 		os_keep_standard_error();
 		atexit(print_statistics);

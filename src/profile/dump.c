@@ -216,13 +216,33 @@ int profile_dump_new(void)
 	return error;
 }
 
+void profile_dump_by_option(void)
+{
+	static bool told;
+	char line[PATH_BYTES + 64];
+	int error = profile_dump_new();
+
+	if (!error || error == EBUSY || __atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+		return;
+	char *end = stpcpy(line, "cpuslab: no heap profile ");
+
+	if (error == ENODATA)
+		end = stpcpy(end, "runs that could be written: the option profile starts one\n");
+	else
+		end = stpcpy(
+			append_number(stpcpy(stpcpy(stpcpy(end, "was written to "), prefix), ".*.pb: errno "),
+				      (uint64_t)error),
+			"\n");
+	os_write_error(line, (size_t)(end - line));
+}
+
 /* ---- when ---------------------------------------------------------------------------------------------- */
 
 static void on_signal(int number)
 {
 	(void)number;
 	if (profile.last_interval)
-		(void)profile_dump_new();
+		profile_dump_by_option();
 	else
 		__atomic_store_n(&profile.wanted, options.profile ? options.profile : PROFILE_INTERVAL,
 				 __ATOMIC_RELEASE);
@@ -258,5 +278,5 @@ void profile_look(void)
 	if (higher &&
 	    !__atomic_compare_exchange_n(&highest, &high, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
-	(void)profile_dump_new();
+	profile_dump_by_option();
 }

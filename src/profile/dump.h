@@ -12,6 +12,9 @@
 int profile_dump(int file, bool proto);
 /* To a new file of the name that cpuslab_profile_dump() tells. */
 int profile_dump_new(void);
+/* The same where an option asks for it, and nobody for what became of it: says so on stderr, once in a
+ * process. */
+void profile_dump_by_option(void);
 
 /* What CPUSLAB_OPTIONS asks for: a profile from the start, and a signal's handler. */
 void profile_begin(void);
