@@ -511,6 +511,10 @@ int command_bench(int argc, char **argv)
 		return bench_repeat(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "show") == 0)
 		return show(argc - 1, argv + 1);
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+		print_usage(stdout);
+		return 0;
+	}
 	if (argc > 1 && strcmp(argv[1], "list") == 0) {
 		for (unsigned i = 0; i < GROUP_COUNT; i++)
 			printf("%-10s %s\n", groups[i].name, groups[i].text);

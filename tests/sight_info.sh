@@ -233,6 +233,9 @@ for form in svg png; do
 	"$cpuslab" map --$form="$work/none/map" "$pid" 2>"$work/error" && fail "there is no such folder"
 	grep -q 'none/map: ' "$work/error" || fail "$form: $(cat "$work/error")"
 done
+for command in run info top export profile map bench; do
+	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command " || fail "$command --help"
+done
 "$cpuslab" info $((pid + (1 << 32))) 2>/dev/null && fail "a number that is no pid was taken for one"
 "$cpuslab" info -N many "$pid" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "-N many was taken"

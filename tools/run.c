@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static int usage(void)
+static int usage(FILE *to)
 {
 	fputs("usage: cpuslab run [KEY:VALUE,...] [--library FILE] -- PROGRAM ARGS...\n"
 	      "KEY:VALUE are options as in CPUSLAB_OPTIONS (see cpuslab options) and win over those there.\n",
-	      stderr);
-	return 2;
+	      to);
+	return to == stdout ? 0 : 2;
 }
 
 /* Appended, because the parser lets the later of two tokens win. */
@@ -37,8 +37,10 @@ int command_run(int argc, char **argv)
 	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		if (strcmp(argv[i], "--library") == 0 && i + 1 < argc)
 			library = argv[++i];
+		else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+			return usage(stdout);
 		else if (argv[i][0] == '-')
-			return usage();
+			return usage(stderr);
 		else if (!strchr(argv[i], ':'))
 			break;
 		else if (!add_options(argv[i]))
@@ -47,7 +49,7 @@ int command_run(int argc, char **argv)
 	if (i < argc && strcmp(argv[i], "--") == 0)
 		i++;
 	if (i >= argc)
-		return usage();
+		return usage(stderr);
 	if (!library && library_find(found))
 		library = found;
 	if (!library || access(library, R_OK) != 0) {
