@@ -137,6 +137,30 @@ static void fill_depots(void)
 	use_magazines(5, MOST);
 }
 
+/* An allocation that waits for nobody, out of a magazine that waits. */
+static void take_waiting(void)
+{
+	struct object *object = depot_try_alloc(&caches[0].depot);
+	CHECK(object && object->self != object, "%p was handed out twice", (void *)object);
+	object->self = object;
+	out[0][out_count[0]] = object;
+	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
+}
+
+/* The next one that take_waiting() comes to has a mark above its top object; returns how many it has. */
+static unsigned leave_marked(void)
+{
+	struct depot *depot = &caches[0].depot;
+	struct magazine *magazine = depot_take_filled(depot, NULL);
+	CHECK(magazine && magazine->count >= 3);
+	slab_free_batch(&depot->slabs, &magazine->slot[magazine->count], 1);
+	magazine->slot[magazine->count] = NULL;
+	magazine->marks++;
+	unsigned objects = magazine->count - magazine->marks;
+	depot_put(depot, magazine);
+	return objects;
+}
+
 static void take_linked(unsigned c)
 {
 	struct object *object = linked_alloc(&linked[c]);
@@ -626,6 +650,16 @@ static void run_steps(void)
 	step_through("repair", repair);
 	fill_depots();
 	step_through("profile", turn_profile);
+	fill_depots();
+	forget_visits();
+	unsigned waiting = leave_marked();
+	step_through("the first object of one that waits", take_waiting);
+	while (--waiting > 1)
+		take_waiting();
+	forget_visits();
+	step_through("its last one", take_waiting);
+	while (out_count[0])
+		give(0);
 	CHECK(forks > 200, "only %lu forks in %lu steps", forks, steps);
 	survive();
 }

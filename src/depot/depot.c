@@ -200,19 +200,16 @@ static void push_leaving(struct depot *depot, struct magazine *magazine)
 	depot->leaving_objects += magazine->count - magazine->marks;
 }
 
-static struct magazine *count_popped(struct depot *depot, struct magazine *magazine)
+static __attribute__((noinline)) struct magazine *pop_filled(struct depot *depot)
 {
+	struct magazine *magazine = pop_near(depot->filled);
+
 	if (!magazine)
 		return NULL;
 	depot->objects -= magazine->count - magazine->marks;
 	if (--depot->filled_count < depot->filled_low)
 		depot->filled_low = depot->filled_count;
 	return magazine;
-}
-
-static __attribute__((noinline)) struct magazine *pop_filled(struct depot *depot)
-{
-	return count_popped(depot, pop_near(depot->filled));
 }
 
 static struct magazine *pop_empty(struct depot *depot)
@@ -699,26 +696,26 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
 	free_magazine(magazine);
 }
 
-/* With the lock.  A mark above the object goes with it: an allocation that waits for nobody is
- * not sampled. */
+/*
+ * With the lock.  A mark above the object goes with it: an allocation that waits for nobody is not sampled.
+ * The magazine is in hand meanwhile: a child of a fork has all of it or nothing, but never one whose counts
+ * are half changed, or an empty one among the filled.
+ */
 static void *pop_object(struct depot *depot)
 {
-	uint32_t *stack = nearest(depot->filled);
-	struct magazine *magazine = magazine_of(*stack);
+	struct magazine *magazine = pop_filled(depot);
 
 	if (!magazine)
 		return NULL;
-	unsigned top = magazine->count, marks = !magazine->slot[top];
-	void *object = magazine->slot[top - marks];
+	if (!magazine->slot[magazine->count]) {
+		magazine->count--;
+		magazine->marks--;
+	}
+	void *object = magazine->slot[magazine->count--];
 
-	magazine->marks = (uint16_t)(magazine->marks - marks);
-	/* One store: a child of a fork has the object once, or nowhere. */
-	__atomic_store_n(&magazine->count, (uint16_t)(top - marks - 1), __ATOMIC_RELEASE);
-	depot->objects--;
 	if (magazine->count)
-		return object;
-	(void)count_popped(depot, stack_pop(stack));
-	if (depot_is_stale(depot, magazine))
+		push_filled(depot, magazine);
+	else if (depot_is_stale(depot, magazine))
 		push_leaving(depot, magazine);
 	else
 		push_empty(depot, magazine);
