@@ -53,7 +53,7 @@ done <"$folder/borrowed"
 
 # ---- what os.c can call -----------------------------------------------------------------------------------------
 undefined "$objects/os/os.c.o" | comm -12 - "$folder/libc" |
-	grep -vxE '__errno_location|getauxval|environ|syscall|strtoul|__isoc23_strtoul|mem[a-z]*|str[a-z]*' |
+	grep -vxE '__errno_location|getauxval|environ|syscall|strtoul|__isoc23_strtoul|pthread_setcancelstate|mem[a-z]*|str[a-z]*' |
 	sed 's/^__open_2$/open/' >"$folder/functions"
 grep -rhoE '\bSYS_[a-z_0-9]+' "$source/src" | sed 's/^SYS_//' | sort -u >"$folder/numbers"
 sed -e 's/^sigaction$/rt_sigaction/' -e 's/^sched_getcpu$/getcpu/' "$folder/functions" |

@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,19 @@ extern void *__libc_stack_end __attribute__((weak));
 		int outcome = (call) < 0 ? errno : 0;                                                        \
 		errno = saved_errno;                                                                         \
 		outcome;                                                                                     \
+	})
+
+/*
+ * A call that is a point of cancellation (pthreads(7)), which malloc, free and their like are not: a thread
+ * that was cancelled here would leave what it has in hand, and all locks that it holds.
+ */
+#define NOT_CANCELLED(type, call)                                                                            \
+	({                                                                                                   \
+		int cancel_state;                                                                            \
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);                               \
+		type returned = (call);                                                                      \
+		pthread_setcancelstate(cancel_state, NULL);                                                  \
+		returned;                                                                                    \
 	})
 
 static void *map(void *hint, size_t bytes, int protection, int flags)
@@ -448,7 +462,7 @@ int os_write(int file, const char *text, size_t length)
 {
 	while (length > 0) {
 		ssize_t written;
-		int status = STATUS(written = write(file, text, length));
+		int status = STATUS(written = NOT_CANCELLED(ssize_t, write(file, text, length)));
 
 		if (status && status != EINTR)
 			return status;
@@ -489,12 +503,12 @@ uint32_t os_process_id(void)
 
 int os_create_file(const char *path, int *file)
 {
-	return STATUS(*file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+	return STATUS(*file = NOT_CANCELLED(int, open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
 }
 
 void os_close(int file)
 {
-	(void)STATUS(close(file));
+	(void)STATUS(NOT_CANCELLED(int, close(file)));
 }
 
 size_t os_read_file(const char *path, char *text, size_t bytes)
@@ -502,10 +516,11 @@ size_t os_read_file(const char *path, char *text, size_t bytes)
 	int file;
 	size_t length = 0;
 
-	if (STATUS(file = open(path, O_RDONLY | O_CLOEXEC)))
+	if (STATUS(file = NOT_CANCELLED(int, open(path, O_RDONLY | O_CLOEXEC))))
 		return 0;
 	while (length < bytes) {
-		ssize_t got = KEEPING_ERRNO(ssize_t, read(file, text + length, bytes - length));
+		ssize_t got = KEEPING_ERRNO(
+			ssize_t, NOT_CANCELLED(ssize_t, read(file, text + length, bytes - length)));
 
 		if (got <= 0)
 			break;
