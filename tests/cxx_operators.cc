@@ -76,6 +76,18 @@ static void aligned_forms(std::size_t size, std::size_t alignment)
 	::operator delete[](object, align, std::nothrow);
 }
 
+/* Nobody may ask for that: whoever does gets no less memory for it. */
+static void no_alignment(std::size_t size)
+{
+	std::align_val_t align{0};
+	void *object = ::operator new(size, align);
+	use(object, size, 16);
+	::operator delete(object, align);
+	object = ::operator new(size, align, std::nothrow);
+	use(object, size, 16);
+	::operator delete(object, align, std::nothrow);
+}
+
 /* delete of a null pointer does nothing, in every form. */
 static void null_deletes()
 {
@@ -279,6 +291,7 @@ int main()
 		plain_forms(size);
 		for (std::size_t alignment = 16; alignment <= (1u << 20); alignment *= 4)
 			aligned_forms(size, alignment);
+		no_alignment(size);
 	}
 	null_deletes();
 	out_of_memory();

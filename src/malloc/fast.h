@@ -22,13 +22,16 @@ static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
 /*
  * Aligned to a power of two.  Up to SIZE_CLASS_SMALL the class of a multiple of the alignment is aligned to
  * it: where classes lie closer together than that, the multiple is a class itself, and else all of them there
- * are aligned.
+ * are aligned.  What is zero is the slow path's: of no alignment there is no multiple.
  */
 static inline __attribute__((always_inline)) void *malloc_aligned_fast(size_t alignment, size_t size)
 {
-	if (__builtin_expect((alignment | size) > SIZE_CLASS_SMALL, 0))
+	_Static_assert(!(SIZE_CLASS_SMALL & (SIZE_CLASS_SMALL - 1)),
+		       "both are below it if all their bits are");
+
+	if (__builtin_expect(((alignment - 1) | (size - 1)) >= SIZE_CLASS_SMALL, 0))
 		return NULL;
-	return malloc_fast(((size ? size : 1) + alignment - 1) & -alignment);
+	return malloc_fast((size + alignment - 1) & -alignment);
 }
 
 /* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
