@@ -60,6 +60,7 @@ static uint64_t later_taken[(VCPU_CACHES - VCPU_BANK_CACHES) / 64] ARCH_SPARSE;
 static unsigned lowest_free; /* no number below it is free */
 static uint64_t fences;
 static pthread_key_t end_of_thread;
+static bool has_key; /* the program may have them all: 0 is one of its own then */
 static struct cpuslab_spinlock vcpu_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
 /* The entry of the first bank, which stands for all. */
@@ -122,7 +123,7 @@ static bool choose_restartable(void)
 			own.cpu_id = own.mm_cid = NOBODY;
 			return false;
 		}
-		registers_itself = true;
+		registers_itself = has_key = true;
 		standing = INSIDE;
 		pthread_setspecific(end_of_thread, &own);
 	}
@@ -151,7 +152,7 @@ static void choose_slots(void)
 	vcpu_self.rseq = distance(&own);
 	vcpu_self.id = distance(&own.mm_cid);
 	/* Without a key a slot is never free again; later threads then do without. */
-	(void)pthread_key_create(&end_of_thread, leave);
+	has_key = pthread_key_create(&end_of_thread, leave) == 0;
 }
 
 static void add_bank(uintptr_t *table, uintptr_t *areas)
@@ -395,7 +396,7 @@ bool vcpu_enter(void)
 	if (standing == OUTSIDE) {
 		standing = ENTERING;
 		/* May allocate, and then finds ENTERING. */
-		bool noted = pthread_setspecific(end_of_thread, &own) == 0;
+		bool noted = !has_key || pthread_setspecific(end_of_thread, &own) == 0;
 		bool placed = false, later = !noted;
 
 		if (noted && registers_itself)
@@ -406,7 +407,7 @@ bool vcpu_enter(void)
 			later = !placed && free_slot() != NOBODY;
 			cpuslab_spin_unlock(&vcpu_lock);
 		}
-		if (!placed && noted)
+		if (!placed && noted && has_key)
 			pthread_setspecific(end_of_thread, NULL);
 		/* What it was refused for lack of memory the next slow path asks for again. */
 		standing = placed ? INSIDE : later ? OUTSIDE : ENDED;
