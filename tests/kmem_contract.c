@@ -76,6 +76,26 @@ static void test_sizes(void)
 	CHECK(kmalloc_size_roundup(KMALLOC_MAX_SIZE + 1) == KMALLOC_MAX_SIZE + 1);
 }
 
+/* Not only of the first object in a slab. */
+static void test_alignment(void)
+{
+	enum { OBJECTS = 8 };
+
+	for (size_t size = 16; size <= 20000; size += 16)
+		for (unsigned kind = 0; kind < KINDS; kind++) {
+			void *objects[OBJECTS];
+
+			for (int i = 0; i < OBJECTS; i++) {
+				objects[i] = kmalloc(size, kinds[kind]);
+				CHECK((uintptr_t)objects[i] % largest_divisor(size) == 0,
+				      "%p of %zu bytes, flags %#x", objects[i], size, kinds[kind]);
+				CHECK(kmalloc_size_roundup(size) <= ksize(objects[i]));
+			}
+			for (int i = 0; i < OBJECTS; i++)
+				kfree(objects[i]);
+		}
+}
+
 static void test_arrays(void)
 {
 	size_t huge = SIZE_MAX / 2 + 1;
@@ -471,6 +491,7 @@ int main(void)
 	check_watchdog(100);
 	test_zero_size();
 	test_sizes();
+	test_alignment();
 	test_arrays();
 	test_large();
 	test_realloc(GFP_KERNEL);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "malloc/malloc.h"
 #include "malloc/process.h"
-#include "options/options.h"
 #include "os/os.h"
 
 bool kmem_tries_again(gfp_t flags)
@@ -51,15 +51,15 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 }
 
 /*
- * The kernel's promise: as aligned as the largest power of two that divides the size.  Up to a page every
- * size class keeps it by itself, unless a canary behind the object calls for a larger one.
+ * The kernel's promise: as aligned as the largest power of two that divides the size.  Nearly every size
+ * class keeps it by itself, unless it is larger for the sake of a canary.
  */
 static size_t alignment_for(size_t size)
 {
 	size_t divisor = size & -size;
 
 	process_enter();
-	return divisor > (options.hardened ? sizeof(void *) : PAGE_SIZE) ? divisor : sizeof(void *);
+	return divisor > malloc_alignment(size) ? divisor : sizeof(void *);
 }
 
 CPUSLAB_API void *cpuslab_kmem_alloc(size_t size, size_t most, gfp_t flags)

@@ -524,6 +524,15 @@ EXPORT size_t cpuslab_malloc_size(size_t size)
 	return size > PTRDIFF_MAX ? 0 : large_granted(size);
 }
 
+size_t malloc_alignment(size_t size)
+{
+	size_t room = options.hardened ? HARDENED_CANARY : 0;
+	size_t bytes =
+		size <= SIZE_CLASS_MAX - room ? size_class_bytes(size_class_index(size + room)) : PAGE_BYTES;
+
+	return bytes % PAGE_BYTES ? bytes & -bytes : PAGE_BYTES;
+}
+
 EXPORT void *cpuslab_object_of(const void *address)
 {
 	process_enter();

@@ -16,5 +16,7 @@
 
 /* Aligned to a power of two, any size; NULL with errno set. */
 void *malloc_aligned(size_t alignment, size_t size);
+/* As what malloc(size) returns is aligned in any case, up to a page. */
+size_t malloc_alignment(size_t size);
 
 #endif
