@@ -161,6 +161,26 @@ static unsigned leave_marked(void)
 	return objects;
 }
 
+/* A slab that somebody made while the lock was held, which whoever has it next takes over. */
+static void leave_made(void)
+{
+	struct slab_cache *slabs = &caches[0].depot.slabs;
+	cpuslab_spin_lock(&slabs->lock);
+	struct object *object = slab_try_alloc(slabs);
+	cpuslab_spin_unlock(&slabs->lock);
+	CHECK(object && slabs->made);
+	object->self = object;
+	out[0][out_count[0]] = object;
+	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
+}
+
+static void adopt_made(void)
+{
+	struct slab_statistics now;
+	slab_statistics(&caches[0].depot.slabs, &now);
+	CHECK(!caches[0].depot.slabs.made);
+}
+
 static void take_linked(unsigned c)
 {
 	struct object *object = linked_alloc(&linked[c]);
@@ -658,6 +678,10 @@ static void run_steps(void)
 		take_waiting();
 	forget_visits();
 	step_through("its last one", take_waiting);
+	forget_visits();
+	step_through("a slab that is made without the lock", leave_made);
+	forget_visits();
+	step_through("a slab that was made without the lock", adopt_made);
 	while (out_count[0])
 		give(0);
 	CHECK(forks > 200, "only %lu forks in %lu steps", forks, steps);

@@ -1497,14 +1497,27 @@ static bool waits_in_made(const struct slab_cache *cache, const struct slab *sla
 	return other;
 }
 
+static bool has_object_out(const struct slab_cache *cache, const struct slab *slab)
+{
+	unsigned i = 0;
+
+	while (i < slab->bump && !slab_is_allocated(slab, i, cache->wide))
+		i++;
+	return i < slab->bump;
+}
+
 /* Makes lock, list, counts and bin of one slab anew from its marks. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
 	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (MAKING | PURGED | ENDED);
 
-	/* Its maker may be this very thread, which forked in a constructor: then it goes on and adds it. */
-	if (flags & MAKING && !waits_in_made(cache, slab))
-		return;
+	if (flags & MAKING && !waits_in_made(cache, slab)) {
+		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds it. */
+		if (!has_object_out(cache, slab))
+			return;
+		/* Whoever was taking it over (adopt_made), or about to leave it there, is gone. */
+		flags &= (uint8_t)~MAKING;
+	}
 	cpuslab_pagelock_init(&slab->lock, flags);
 	slab->head = NO_INDEX;
 	slab->in_use = 0;
