@@ -3,7 +3,8 @@
  * page_headroom: a large run that grows over and over does so without the page lock, into pages that are kept
  * behind it.  Lengths and counts are exact all the time, nobody else has those pages, and they are free for
  * whatever is asked for: where nothing else is left that is resident, at a tick, when memory is given back,
- * when the run is freed or shrinks, and in a forked child.
+ * when the run is freed or shrinks, and in a forked child.  And realloc learns where all that it moves grows
+ * on.
  */
 #include "check.h"
 
@@ -91,6 +92,77 @@ static void test_small_vectors(void)
 	vector = realloc(vector, 1000);
 	CHECK(vector && statistics().large_runs == 0 && check_all_bytes(vector, 1000, 1));
 	free(vector);
+}
+
+/* From a page to a MiB, each time to twice as much; returns how often it moved. */
+static unsigned double_vector(void)
+{
+	unsigned moves = 0;
+	char *vector = malloc(PAGE_BYTES);
+	for (size_t length = PAGE_BYTES; length < LAST; length *= 2) {
+		uintptr_t before = (uintptr_t)vector;
+		vector[length - 1] = 1;
+		vector = realloc(vector, 2 * length);
+		CHECK(vector && vector[length - 1] == 1);
+		moves += (uintptr_t)vector != before;
+	}
+	free(vector);
+	return moves;
+}
+
+/*
+ * Of vectors that all grow on only the first move is a copy, and only that and the free take the page lock:
+ * what is resident behind them is kept for the whole way.
+ */
+static void test_learns(void)
+{
+	enum { VECTORS = 64 };
+	unsigned moves = 0;
+	for (int i = 0; i < VECTORS; i++)
+		double_vector();
+	size_t locks = statistics().lock_acquires;
+	for (int i = 0; i < VECTORS; i++)
+		moves += double_vector();
+	locks = statistics().lock_acquires - locks;
+	CHECK(moves <= VECTORS + VECTORS / 4, "%u moves of %d vectors", moves, VECTORS);
+	CHECK(locks <= 2 * VECTORS + 8, "%zu page locks of %d vectors", locks, VECTORS);
+}
+
+/* And of objects that grow once soon none is a run any more. */
+static void test_forgets(void)
+{
+	unsigned runs = 0;
+	for (int i = 0; i < 64; i++) {
+		char *object = realloc(malloc(5000), 9000);
+		runs += page_id(object) == PAGE_LARGE;
+		free(object);
+	}
+	CHECK(runs > 0 && runs < 32, "%u runs", runs);
+}
+
+/* As slabs take them, until hoards are wanted; returns how often. */
+static unsigned take_and_free(void)
+{
+	unsigned times = 1;
+	bool zeroed;
+	do
+		page_free(page_alloc(LAST / PAGE_BYTES, 1, SOME_SLAB, &zeroed), LAST / PAGE_BYTES);
+	while (!page_wants_hoards() && times++ < 100);
+	return times;
+}
+
+/* Runs that grow again and again are no reason to look for memory elsewhere; new ones are. */
+static void test_wants_no_hoards(void)
+{
+	bool zeroed;
+	CHECK(take_and_free() <= 4);
+	for (int i = 0; i < 32; i++) {
+		char *run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
+		CHECK(run && page_large_resize(run, LAST / PAGE_BYTES));
+		page_free(run, LAST / PAGE_BYTES);
+	}
+	CHECK(!page_wants_hoards());
+	CHECK(take_and_free() <= 4);
 }
 
 /* What the run does not take is as it was: dirty, or zero. */
@@ -312,6 +384,9 @@ int main(void)
 	free(malloc(1));
 	test_without_lock();
 	test_small_vectors();
+	test_learns();
+	test_forgets();
+	test_wants_no_hoards();
 	test_free();
 	test_all_of_it();
 	test_shrinks();

@@ -453,27 +453,63 @@ static __attribute__((noinline)) void *realloc_special(void *object, size_t size
 }
 
 /*
- * Objects that realloc has moved to make them larger, by address: one of them that grows again will do so
- * once more.  Two threads at once, and who has the address now: to be wrong costs little.
+ * Objects that realloc has moved to make them larger, by address, until they grow again: who does will do so
+ * once more, and becomes a run of pages.  Where ALL_GROW in a row have grown again, the next become runs the
+ * first time, without a copy more; but one in WATCHED of them goes the usual way, to see whether it still is
+ * so.  An object that another one follows in its place here has not grown again.  Two threads at once, and
+ * who has the address now: to be wrong costs little.
  */
-static void *grown_once[16];
+enum { GROWN_PLACES_LOG = 4, ALL_GROW = 16, WATCHED = 8 };
+
+static struct {
+	void *once[1 << GROWN_PLACES_LOG];
+	unsigned in_a_row, turn;
+} grown;
 
 static void **grown_place(const void *object)
 {
-	return &grown_once[(uintptr_t)object * 0x9e3779b97f4a7c15u >> 60];
+	return &grown.once[(uintptr_t)object * 0x9e3779b97f4a7c15u >> (64 - GROWN_PLACES_LOG)];
+}
+
+static bool grows_again(const void *object)
+{
+	void **place = grown_place(object);
+	unsigned in_a_row = __atomic_load_n(&grown.in_a_row, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) == object) {
+		__atomic_store_n(place, NULL, __ATOMIC_RELAXED);
+		if (in_a_row < ALL_GROW)
+			__atomic_store_n(&grown.in_a_row, in_a_row + 1, __ATOMIC_RELAXED);
+		return true;
+	}
+	if (in_a_row < ALL_GROW)
+		return false;
+
+	unsigned turn = __atomic_load_n(&grown.turn, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&grown.turn, turn + 1, __ATOMIC_RELAXED);
+	return turn % WATCHED != 0;
+}
+
+static void note_grown_once(void *object)
+{
+	void **place = grown_place(object);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED))
+		__atomic_store_n(&grown.in_a_row, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(place, object, __ATOMIC_RELAXED);
 }
 
 /* An object of a usual class, from GROW_AGAIN on, that has outgrown it. */
 static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, size_t usable)
 {
-	bool again = __atomic_load_n(grown_place(object), __ATOMIC_RELAXED) == object &&
-		     size <= PTRDIFF_MAX && process_enter() && !is_special_size(size);
+	bool again = grows_again(object) && size <= PTRDIFF_MAX && process_enter() && !is_special_size(size);
 	void *moved = again ? large_alloc_to_grow(size) : malloc(size);
 
 	if (unlikely(!moved))
 		return out_of_memory();
 	if (!again)
-		__atomic_store_n(grown_place(moved), moved, __ATOMIC_RELAXED);
+		note_grown_once(moved);
 	return move_to(moved, object, usable);
 }
 

@@ -111,7 +111,12 @@ bool headroom_look(unsigned place, struct headroom *headroom)
 
 bool headroom_take(unsigned place, struct headroom *headroom)
 {
-	if (!account(place, __atomic_exchange_n(&words[place], 0, __ATOMIC_ACQ_REL), headroom))
+	uint64_t word = handover_look(&words[place]);
+
+	/* Refused: just now somebody grows into it. */
+	if (word && !handover_exchange(&words[place], word, 0))
+		return false;
+	if (!account(place, word, headroom))
 		return false;
 	filled[place] = false;
 	return true;

@@ -2,6 +2,7 @@
 #include "page/page.h"
 
 #include <assert.h>
+#include <sys/single_threaded.h>
 
 #include "arch/probe.h"
 #include "cpuslab/lock.h"
@@ -38,7 +39,7 @@ enum {
 	GATHERED_MOST = 64,                      /* but no more pages than this */
 	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
 	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
-	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows */
+	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows, if they are new */
 };
 
 struct bins {
@@ -70,9 +71,17 @@ static bool behind;       /* the last purge met its bound before its end */
 static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
 static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
 
+/*
+ * With one thread by a plain store: a locked instruction would wait for all that the program has just written
+ * into its block.  There is nobody to race with: a second thread is never made inside of this room.  A signal
+ * handler that comes in between the look and the store has given the lock back when it returns.
+ */
 static void lock_pages(void)
 {
-	cpuslab_spin_lock(&page_lock);
+	if (__libc_single_threaded && !cpuslab_spin_is_locked(&page_lock))
+		__atomic_store_n(&page_lock.locked, 1, __ATOMIC_RELAXED);
+	else
+		cpuslab_spin_lock(&page_lock);
 	lock_acquires++;
 }
 
@@ -99,6 +108,11 @@ static char *address_of(uint32_t page)
 static uint32_t number_of(const void *address)
 {
 	return (uint32_t)(page_of(address) - page_front.heap_page);
+}
+
+static uint32_t smaller(uint32_t a, size_t b)
+{
+	return a < b ? a : (uint32_t)b;
 }
 
 static void set_id(uint32_t page, uint16_t id)
@@ -176,7 +190,6 @@ static void note_use(uint32_t pages, uint32_t fresh)
 	ebb_taken += pages;
 	if (ebb_taken > EBB_TAKEN)
 		ebbing = false;
-	taken += pages;
 	taken_fresh += fresh;
 
 	size_t regretted = fresh < given_back ? fresh : given_back;
@@ -718,17 +731,18 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment)
 	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
 }
 
-static uint32_t smaller(uint32_t a, size_t b)
-{
-	return a < b ? a : (uint32_t)b;
-}
-
-/* Up to so many pages from `start` on that are free in one run, or to be had without asking the system. */
+/*
+ * Pages from `start` on that are free in one run, or to be had without asking the system: so many at most
+ * where they would be new.
+ */
 static struct headroom take_behind(uint32_t start, uint32_t pages)
 {
 	if (start < top) {
 		if (*map_at(start) != PAGE_FREE)
 			return (struct headroom){0};
+		/* What is resident costs nobody anything, as long as nobody else wants it. */
+		if (run_at(start)->state == RUN_DIRTY)
+			pages = HEADROOM_MOST;
 		pages = smaller(pages, run_at(start)->pages);
 		return (struct headroom){
 			.start = start, .pages = pages, .clean = take_span(start, start, start + pages)};
@@ -959,6 +973,8 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 		return NULL;
 	*zeroed = fresh == pages;
 	note_use(pages, fresh);
+	/* Not where a run grows: that mostly takes what such a run had the last time. */
+	taken += pages;
 	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
 		note_large(pages);

@@ -156,8 +156,14 @@ uint32_t standby_recall(uint32_t *first)
 size_t standby_pages(size_t *runs)
 {
 	size_t pages = 0;
+	uint64_t any = 0;
 
 	*runs = 0;
+	/* Mostly there are none, and who asks takes or frees a run. */
+	for (unsigned place = 0; place < WORDS; place++)
+		any |= word_at(place);
+	if (!pages_of(any))
+		return 0;
 	for (unsigned place = 0; place < WORDS; place++) {
 		uint32_t here = pages_of(word_at(place));
 
