@@ -213,9 +213,14 @@ static void take_large(unsigned i, size_t pages)
 
 static void free_large(unsigned i)
 {
+	size_t own = large[i].pages * PAGE_BYTES;
+	struct page_statistics before, after;
+	page_statistics(&before);
 	begin();
 	page_free(large[i].run, large[i].pages);
-	expect_bounded("a free of a large object", large[i].pages * PAGE_BYTES);
+	page_statistics(&after);
+	CHECK(after.large_runs == before.large_runs - 1);
+	expect_bounded("a free of a large object", after.large_runs ? own : 2 * own);
 }
 
 /* From 256 KiB to 4 MiB. */
@@ -291,6 +296,23 @@ static void test_replaced(void)
 	forget_falls();
 	free_large(0);
 	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay of one", dirty_bytes());
+}
+
+/* What others have left, one by one, goes with the last: there may be no further call. */
+static void test_last(void)
+{
+	enum { COUNT = 4, PAGES = 8 * MIB / PAGE_BYTES };
+	for (unsigned i = 0; i < COUNT; i++)
+		take_large(i, PAGES);
+	forget_falls();
+	for (unsigned i = 0; i < COUNT - 1; i++) {
+		free_large(i);
+		CHECK(given_back == 0, "%zu bytes at free %u", given_back, i);
+		/* Each free is the only one since an object was taken, or has grown: no ebb. */
+		CHECK(page_large_resize(large[COUNT - 1].run, ++large[COUNT - 1].pages));
+	}
+	free_large(COUNT - 1);
+	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay", dirty_bytes());
 }
 
 /* Mappings of their own, which go from their ends. */
@@ -398,6 +420,7 @@ int main(void)
 	test_amount();
 	test_ebbs();
 	test_replaced();
+	test_last();
 	test_mappings();
 	return 0;
 }

@@ -151,9 +151,9 @@ bool page_large_grow(void *run, size_t pages);
 /*
  * The most that one call gives back to the system unless it is asked for all, in pages, lest somebody's free
  * wait for the whole of what others left behind: so many, and twice as many as the call itself takes or
- * frees; each run that is given back counts as PAGE_PURGE_RUN at least, which bounds the system calls, or
- * where one system call does for several runs as PAGE_PURGE_PART.  Half of that in an ebb, which many calls
- * come to follow.
+ * frees, four times where it frees the last large object in an ebb; each run that is given back counts as
+ * PAGE_PURGE_RUN at least, which bounds the system calls, or where one system call does for several runs as
+ * PAGE_PURGE_PART.  Half of that in an ebb, which many calls come to follow.
  */
 enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64, PAGE_PURGE_PART = 8 };
 

@@ -39,7 +39,9 @@ enum {
 	GATHERED_MOST = 64,                      /* but no more pages than this */
 	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
 	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
-	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows, if they are new */
+	PURGE_TIMES = 2,      /* as many pages as a call takes or frees it gives back, and PAGE_PURGE_MOST */
+	PURGE_TIMES_LAST = 4, /* where it frees the last large object of all, in an ebb */
+	HEADROOM_PART = 4,    /* so many times its pages are kept behind a run that grows, if they are new */
 };
 
 struct bins {
@@ -1015,7 +1017,7 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	if (rest.renew)
 		block_renew(number_of(run), (uint32_t)pages);
 	if (rest.over)
-		purge_runs(false, PAGE_PURGE_MOST + 2 * pages);
+		purge_runs(false, PAGE_PURGE_MOST + PURGE_TIMES * pages);
 	return run;
 }
 
@@ -1066,9 +1068,12 @@ void page_free(void *address, size_t length)
 		__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
 		due = false;
 	}
+	/* The last one: there may be no further call to go on. */
+	unsigned times = large && ebbing && !large_bytes() ? PURGE_TIMES_LAST : PURGE_TIMES;
+
 	unlock_pages();
 	if (due)
-		purge_runs(false, PAGE_PURGE_MOST + 2 * length);
+		purge_runs(false, PAGE_PURGE_MOST + times * length);
 }
 
 /*
