@@ -29,7 +29,7 @@ live() {
 # look WHERE: how many objects of either size there are.
 look() {
 	stopping "$1" info --json -e "$pid" >json
-	larger=$(live malloc-960 <json) smaller=$(live malloc-832 <json)
+	larger=$(live malloc-1024 <json) smaller=$(live malloc-768 <json)
 }
 # Whatever of the sizes is not the target's own stays.
 look nowhere
@@ -66,7 +66,7 @@ move
 # in_use WHERE: of one size or of the other.
 in_use() {
 	stopping "$1" profile --format=top "$pid" >top
-	head -1 top | grep -q '^In use: \(937\|812\)\.5 KiB,' || fail "stopped at $1: $(cat top)"
+	head -1 top | grep -q '^In use: \(1000\|750\)\.0 KiB,' || fail "stopped at $1: $(cat top)"
 }
 in_use nowhere
 for at in table {1..100}; do

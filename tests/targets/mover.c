@@ -2,7 +2,8 @@
 /*
  * mover ASK DONE: has many objects of one size from one function, or as many of another size from another,
  * and changes from one to the other for each byte that comes out of ASK; a byte into DONE says that it has.
- * At each moment in between it has either, so that a reader who sees both, or none, is wrong.
+ * At each moment in between it has either, so that a reader who sees both, or none, is wrong.  Both sizes are
+ * those of hosts (src/malloc/size_class.h), whose classes have all their objects from the first on.
  */
 #include "check.h"
 
@@ -15,13 +16,13 @@ static void *objects[OBJECTS];
 __attribute__((noinline)) static void hold_larger(void)
 {
 	for (unsigned i = 0; i < OBJECTS; i++)
-		CHECK(objects[i] = malloc(960));
+		CHECK(objects[i] = malloc(1024));
 }
 
 __attribute__((noinline)) static void hold_smaller(void)
 {
 	for (unsigned i = 0; i < OBJECTS; i++)
-		CHECK(objects[i] = malloc(832));
+		CHECK(objects[i] = malloc(768));
 }
 
 static void free_all(void)
