@@ -51,16 +51,6 @@ enum {
 	BYTES_PER_MISS = 2,
 	/* More than one, since a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
-	/* So many magazines that others had left, lately, are a flow.  Larger objects need no neighbours. */
-	FLOW_LEAST = 16,
-	FLOW_SIZE = 512,
-	/* Pairs of objects in a full magazine: see is_scattered(). */
-	SCATTER_LOOKS = 11,
-	/* What is put in order at a time: a few microseconds.  Objects lie 16 bytes apart at least. */
-	ORDER_OBJECTS = 1024,
-	ORDER_SHIFT = 4,
-	ORDER_DIGIT = 9,
-	ORDER_DIGITS = 1 << ORDER_DIGIT,
 	/* Empty magazines that stay where full ones gather, or leave: the next ones that come take them. */
 	EMPTY_KEPT = 6,
 };
@@ -314,15 +304,6 @@ static void forget_far(const struct depot *depot)
 	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* A vCPU has taken what another one left.  Hardened objects are handed out in no order.  With the lock. */
-static void count_passed(struct depot *depot)
-{
-	const struct slab_traits *traits = &depot->slabs.traits;
-
-	if (++depot->passed >= FLOW_LEAST && traits->size < FLOW_SIZE && !traits->hardened)
-		__atomic_store_n(&depot->flows, true, __ATOMIC_RELAXED);
-}
-
 /*
  * From now on.  At ticks alone, which lie far enough apart for a swing to be seen whole: as the heap grows
  * levels fall.  Without the lock, too: who counts at this instant may undo it until the next look.
@@ -336,11 +317,6 @@ static void look_at_swing(struct depot *depot)
 	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
-	uint32_t passed = __atomic_load_n(&depot->passed, __ATOMIC_RELAXED) / 2;
-
-	__atomic_store_n(&depot->passed, passed, __ATOMIC_RELAXED);
-	if (passed < FLOW_LEAST / 2)
-		__atomic_store_n(&depot->flows, false, __ATOMIC_RELAXED);
 }
 
 static bool is_sorting(const struct depot *depot)
@@ -599,162 +575,6 @@ static void keep_spares(struct depot *depot)
 	slab_cache_keep(&depot->slabs, is_sorting(depot) && !ebbs ? spares : 0);
 }
 
-/* ---- order of address ---------------------------------------------------------------------------------- */
-
-/* Whether of the objects that are taken one after the other some lie far above, and some far below. */
-static bool is_scattered(const struct magazine *magazine)
-{
-	unsigned step = magazine->count / SCATTER_LOOKS;
-	bool above = false, below = false;
-
-	if (!step)
-		return false;
-	for (unsigned i = magazine->count; i > step; i -= step) {
-		intptr_t apart = (const char *)magazine->slot[i] - (const char *)magazine->slot[i - 1];
-
-		above |= apart < -PAGE_BYTES;
-		below |= apart > PAGE_BYTES;
-	}
-	return above && below;
-}
-
-/* Magazines in hand whose objects are put in order: the lowest comes to be the top of the first. */
-struct ordering {
-	struct magazine *magazines[DEPOT_ORDER_MOST];
-	unsigned count;   /* of these */
-	unsigned objects; /* in all of them */
-	uintptr_t lowest;
-	unsigned shift;    /* what it takes away may lie in any order */
-	uint32_t *offsets; /* of the objects, from the lowest */
-};
-
-/* So that an offset has two digits; false where the objects lie too far apart. */
-static bool choose_shift(struct ordering *ordering)
-{
-	uintptr_t lowest = UINTPTR_MAX, highest = 0;
-
-	for (unsigned m = 0; m < ordering->count; m++)
-		for (unsigned i = 1; i <= ordering->magazines[m]->count; i++) {
-			uintptr_t object = (uintptr_t)ordering->magazines[m]->slot[i];
-
-			lowest = object < lowest ? object : lowest;
-			highest = object > highest ? object : highest;
-		}
-	ordering->lowest = lowest;
-	ordering->shift = ORDER_SHIFT;
-	while ((highest - lowest) >> ordering->shift >> 2 * ORDER_DIGIT)
-		ordering->shift++;
-	return highest - lowest <= UINT32_MAX;
-}
-
-static unsigned digit_of(const struct ordering *ordering, uint32_t offset, unsigned digit)
-{
-	return (offset >> ordering->shift >> digit * ORDER_DIGIT) % ORDER_DIGITS;
-}
-
-/* From how many objects there are of each digit to where the first of these comes. */
-static void sum_up(uint16_t *places)
-{
-	unsigned place = 0;
-
-	for (unsigned digit = 0; digit < ORDER_DIGITS; digit++) {
-		unsigned count = places[digit];
-
-		places[digit] = (uint16_t)place;
-		place += count;
-	}
-}
-
-static uint32_t offset_of(const struct ordering *ordering, const void *object)
-{
-	return (uint32_t)((uintptr_t)object - ordering->lowest);
-}
-
-static void **slot_of(const struct ordering *ordering, unsigned place)
-{
-	struct magazine *const *magazine = ordering->magazines;
-
-	while (place >= (*magazine)->count)
-		place -= (*magazine++)->count;
-	return &(*magazine)->slot[(*magazine)->count - place];
-}
-
-/* By the low digit as they leave the magazines, and by the high one as they come back. */
-static __attribute__((noinline)) void order_objects(struct ordering *ordering)
-{
-	uint16_t low[ORDER_DIGITS] = {0}, high[ORDER_DIGITS] = {0};
-
-	if (!choose_shift(ordering))
-		return;
-	for (unsigned m = 0; m < ordering->count; m++)
-		for (unsigned i = 1; i <= ordering->magazines[m]->count; i++) {
-			uint32_t offset = offset_of(ordering, ordering->magazines[m]->slot[i]);
-
-			low[digit_of(ordering, offset, 0)]++;
-			high[digit_of(ordering, offset, 1)]++;
-		}
-	sum_up(low);
-	sum_up(high);
-	for (unsigned m = 0; m < ordering->count; m++)
-		for (unsigned i = 1; i <= ordering->magazines[m]->count; i++) {
-			uint32_t offset = offset_of(ordering, ordering->magazines[m]->slot[i]);
-
-			ordering->offsets[low[digit_of(ordering, offset, 0)]++] = offset;
-		}
-	for (unsigned i = 0; i < ordering->objects; i++) {
-		uint32_t offset = ordering->offsets[i];
-
-		*slot_of(ordering, high[digit_of(ordering, offset, 1)]++) =
-			(void *)(ordering->lowest + offset);
-	}
-}
-
-/*
- * What waits is most likely scattered as well.  Objects do not change places with such as a profile chose, or
- * may have chosen, otherwise.  With the lock.
- */
-static void take_to_order(struct depot *depot, struct ordering *ordering)
-{
-	struct magazine *magazine;
-
-	while (ordering->count < DEPOT_ORDER_MOST &&
-	       ordering->objects + DEPOT_CAPACITY_MAX <= ORDER_OBJECTS && (magazine = pop_filled(depot))) {
-		if (magazine->marks || magazine->choice != ordering->magazines[0]->choice) {
-			push_filled(depot, magazine);
-			break;
-		}
-		ordering->magazines[ordering->count++] = magazine;
-		ordering->objects += magazine->count;
-	}
-}
-
-/*
- * A filled magazine that was taken, and some that wait.  All of them are in hand meanwhile, so that nobody
- * waits for it with the depot's lock; one that gets stale by then waits here until it is taken.
- */
-static __attribute__((noinline)) void put_in_order(struct depot *depot, struct magazine *filled)
-{
-	struct ordering ordering = {.magazines = {filled}, .count = 1, .objects = filled->count};
-	const size_t bytes = ORDER_OBJECTS * sizeof *ordering.offsets;
-
-	if (filled->marks || !is_scattered(filled))
-		return;
-	ordering.offsets = metadata_alloc(bytes);
-	if (!ordering.offsets)
-		return;
-	lock_depot(depot);
-	take_to_order(depot, &ordering);
-	cpuslab_spin_unlock(&depot->lock);
-	order_objects(&ordering);
-	metadata_free(ordering.offsets, bytes);
-	if (ordering.count == 1)
-		return;
-	lock_depot(depot);
-	while (ordering.count > 1)
-		push_filled(depot, ordering.magazines[--ordering.count]);
-	cpuslab_spin_unlock(&depot->lock);
-}
-
 /* What becomes of a magazine that comes back. */
 enum arrival {
 	KEPT,     /* it waits */
@@ -789,7 +609,6 @@ static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 {
 	lock_depot(depot);
-	bool others = !depot->filled[home_here()];
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
@@ -801,13 +620,9 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	count_departures(depot, objects);
 	if (!filled)
 		count_missed(depot, objects);
-	else if (others)
-		count_passed(depot);
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
-	if (filled && __atomic_load_n(&depot->flows, __ATOMIC_RELAXED))
-		put_in_order(depot, filled);
 	if (filled)
 		count_out(depot, objects);
 	if (filled && empty && !kept)

@@ -38,13 +38,6 @@
  * swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as far between
  * two ticks.
  *
- * Where objects go from vCPU to vCPU, as in a chain of threads, this order is the program's own: each object
- * that it looks at has lines that another CPU wrote to, and a processor fetches the next ones ahead only
- * where they follow each other.  The slabs would bring it back, but for each object that costs more than it
- * wins.  So where magazines often go to another vCPU than the one that left them, one that is taken is looked
- * at, and if its objects are scattered, they are put in order of address together with those of a few that
- * wait (put_in_order).  Whoever hands objects over in order pays for no more than that look.
- *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
  * so often that it takes time (earns_more).  It loses them again when it hardly misses any more.  So a
@@ -62,7 +55,7 @@
  *
  * Fork: the stacks change by one store of their head; depot_repair() counts again.  A child loses what the
  * parent's other threads had in hand: each at most two magazines on the slow path of an allocation or a free,
- * DEPOT_ORDER_MOST where it puts them in order, and one while it drains the depot, however many leave it.
+ * and one while it drains the depot, however many leave it.
  */
 #ifndef CPUSLAB_DEPOT_H
 #define CPUSLAB_DEPOT_H
@@ -104,7 +97,6 @@ struct depot {
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	uint32_t filled_count, empty_count;
 	uint32_t filled[DEPOT_HOMES], empty[DEPOT_HOMES]; /* metadata_reference; 0 for none */
-	uint32_t passed; /* filled magazines that others had left; half of them are forgotten at each tick */
 	uint64_t lock_acquires;
 	uint64_t objects; /* in the filled magazines and those that leave */
 	int64_t level;    /* objects that came, less those that went */
@@ -117,7 +109,6 @@ struct depot {
 	bool departs;      /* something leaves, and is due to go, a portion at a time */
 	bool ebbs;         /* so is what is more than may stay, and spare slabs */
 	bool sorts;        /* the level rose by more than swing_most: full magazines go to the slabs */
-	bool flows;        /* many objects of it go from vCPU to vCPU; without the lock */
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
 	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
@@ -144,8 +135,7 @@ enum {
 	DEPOT_MISSES = 64,    /* of a vCPU, that count at once */
 	DEPOT_PORTION = 2000, /* objects that go to the slabs at a time, and little more */
 	DEPOT_SLAB_COST = 32, /* a slab that this gives to the page room takes as long as so many */
-	DEPOT_ORDER_MOST = 4, /* magazines that are put in order of address at a time */
-	DEPOT_SCARCE = 8,     /* magazines on each vCPU: of fewer objects in use, see scarce */
+	DEPOT_SCARCE = 16,    /* magazines on each vCPU: of fewer objects in use, see scarce */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
 };
 
