@@ -5,16 +5,16 @@
  *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
  *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
  *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
- * and after they were freed
+ *           and after they were freed
  *   start   page faults of a program's first allocations, which start the library
- *   classes  page faults of a few objects of each size up to 1 KiB, and of more of one size than fit beside
- * others code    resident pages of the library's code that a small program which runs for a while has no need
- * of survivors  resident bytes for a few objects that many others left behind, scattered, after a trim drift
- * resident bytes at most while objects of other sizes take the place of older ones vector  moves and page
- * faults of a vector that grows to a MiB by tenths, with other objects in between child   page faults of a
- * forked child's first slow path, which looks for locks that nobody holds any more system  system calls of a
- * process that starts, runs the first script and ends, beyond those of one that only starts and ends, counted
- * from outside
+ *   classes    page faults of a few objects of each size up to 1 KiB; many of a size have their own class
+ *   code    resident pages of the library's code that a small program which runs for a while has no need of
+ *   survivors  resident bytes for a few objects that many others left behind, scattered, after a trim
+ *   drift   resident bytes at most while objects of other sizes take the place of older ones
+ *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
+ *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
+ *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
+ *           only starts and ends, counted from outside
  *
  * Each bound is a quarter or more above what was counted when it was set: a change that costs something
  * unseen by a clock of a few per cent is seen here.  Who makes one of them better sets it anew.
