@@ -66,8 +66,8 @@ static unsigned lines(const char *text)
 
 static void test_good_tokens(void)
 {
-	struct outcome o =
-		parse("decay:250,dirty:8M,vcpu:slot,huge_pages:never,stats_at_exit:true,reserve:2G");
+	struct outcome o = parse("decay:250,dirty:8M,vcpu:slot,huge_pages:never,stats_at_exit:true,reserve:"
+				 "2G,profile_signal:64");
 	CHECK(o.status == 0 && o.errors[0] == '\0');
 	CHECK(o.got.decay == 250);
 	CHECK(o.got.dirty == 8ul << 20);
@@ -76,6 +76,7 @@ static void test_good_tokens(void)
 	CHECK(o.got.huge_pages == OPTION_HUGE_PAGES_NEVER);
 	CHECK(o.got.stats_at_exit);
 	CHECK(!o.got.abort_conf);
+	CHECK(o.got.profile_signal == 64 && parse("profile_signal:12").got.profile_signal == 12);
 }
 
 static void test_later_token_wins(void)
@@ -115,6 +116,17 @@ static void test_each_bad_token_costs_one_line(void)
 		"decay:99999999999999999999",
 		"dirty:99999999999999999K",
 		"stats_at_exit:TRUE",
+		/* What cannot be caught, is libc's, is a fault, is no signal, or would be one if it were cut
+		   off. */
+		"profile_signal:9",
+		"profile_signal:19",
+		"profile_signal:32",
+		"profile_signal:33",
+		"profile_signal:11",
+		"profile_signal:7",
+		"profile_signal:65",
+		"profile_signal:4294967308",
+		"profile_signal:SIGUSR2",
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		char string[128];
@@ -125,7 +137,8 @@ static void test_each_bad_token_costs_one_line(void)
 		CHECK(strstr(o.errors, bad[i]) != NULL);
 		CHECK(o.got.reserve == 3072); /* the token after it counts */
 		CHECK(o.got.decay == options.decay && o.got.dirty == options.dirty &&
-		      o.got.vcpu == options.vcpu && o.got.huge_pages == options.huge_pages);
+		      o.got.vcpu == options.vcpu && o.got.profile_signal == 0 &&
+		      o.got.huge_pages == options.huge_pages);
 	}
 }
 

@@ -233,9 +233,23 @@ for form in svg png; do
 	"$cpuslab" map --$form="$work/none/map" "$pid" 2>"$work/error" && fail "there is no such folder"
 	grep -q 'none/map: ' "$work/error" || fail "$form: $(cat "$work/error")"
 done
-for command in run info top export profile map bench; do
-	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command " || fail "$command --help"
+for command in run info top export profile map bench options version; do
+	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command\( \|$\)" || fail "$command --help"
+	"$cpuslab" $command --wrong >/dev/null 2>"$work/error"
+	[ $? -eq 2 ] || fail "$command --wrong was taken"
+	head -n 1 "$work/error" | grep -q "^\(usage: \|\)cpuslab $command" || fail "whose message is this: $(cat "$work/error")"
 done
+# A file's name without a folder is that file, also for children in other folders.
+(cd "$build" && ./cpuslab run --library libcpuslab.so -- sh -c 'cd / && sed -n "s,.*/,,p" /proc/self/maps') \
+	>"$work/run" 2>"$work/error" || fail "run --library: $(cat "$work/error")"
+grep -q '^libcpuslab' "$work/run" && [ ! -s "$work/error" ] || fail "a bare name is not preloaded: $(cat "$work/error")"
+"$cpuslab" run --library "$work/none.so" -- true 2>"$work/error"
+[ $? -eq 1 ] && grep -q 'none.so: No such file' "$work/error" || fail "no library: $(cat "$work/error")"
+"$cpuslab" run -- "$work/none" 2>"$work/error"
+[ $? -eq 127 ] || fail "no program: $(cat "$work/error")"
+# Nor where its message can go nowhere.
+"$cpuslab" run -- "$work/none" 2>&-
+[ $? -eq 127 ] || fail "no program, and no standard error"
 "$cpuslab" info $((pid + (1 << 32))) 2>/dev/null && fail "a number that is no pid was taken for one"
 "$cpuslab" info -N many "$pid" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "-N many was taken"

@@ -94,6 +94,41 @@ grep -q '^(no_stack) [1-9][0-9]*$' folded || fail "without a table: $(cat folded
 "$cpuslab" profile --seconds=0 --format=top --total "$pid" | grep -q '(no stack)$' || fail "a table without (no stack)"
 kill -KILL "$pid"
 
+# ---- ends early, or cannot be written ------------------------------------------------------------------------------
+
+begin "$build/tests/target_leak"
+# Before it waits, and before there is a profile.
+"$cpuslab" profile --seconds=100000 --output="$work/none/one.pb" "$pid" 2>error && fail "there is no such folder"
+grep -q 'none/one.pb: No such file' error || fail "$(cat error)"
+# What there was stays where there is nothing to write.
+echo before >kept.pb
+"$cpuslab" profile --seconds=0 --output=kept.pb $$ 2>/dev/null && fail "bash runs on cpuslab"
+[ "$(cat kept.pb)" = before ] || fail "a profile is lost for one that there was not"
+# at_once: a profile that would run for ever is what ended, and left nothing behind.
+at_once() {
+	"$cpuslab" profile --seconds=0 --format=heap --interval=32K "$pid" 2>/dev/null | grep -q '@ heap_v2/32768$'
+}
+for signal in INT TERM HUP; do
+	rm -f early.pb
+	env --default-signal=INT,HUP "$cpuslab" profile --seconds=100000 --interval=8K --output=early.pb "$pid" &
+	waiter=$!
+	# Asleep with its file open: it has said what it wants, and who asks now does not start a profile instead.
+	running() {
+		[ -e early.pb ] && grep -q ') S ' "/proc/$waiter/stat" &&
+			"$cpuslab" profile --seconds=0 --format=heap "$pid" 2>/dev/null | grep -q '@ heap_v2/8192$'
+	}
+	eventually running
+	kill -$signal $waiter
+	wait $waiter || fail "ended by $signal: $?"
+	[ -s early.pb ] || fail "an empty profile after $signal"
+	at_once || fail "after $signal the process goes on with its profile"
+done
+if [ -n "$go" ]; then
+	go tool pprof -raw early.pb 2>/dev/null >raw || fail "pprof of what ended early"
+	! grep -q '^Duration: 1e' raw || fail "it ran shorter: $(grep Duration raw)"
+fi
+kill -KILL "$pid"
+
 # ---- by options ---------------------------------------------------------------------------------------------------
 
 CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 1
@@ -104,6 +139,10 @@ grep -q '^cpuslab: no heap profile .* the option profile starts one$' error || f
 CPUSLAB_OPTIONS=profile:4K,profile_growth:64K,profile_at_exit:true CPUSLAB_PROFILE=$work/none/exit \
 	LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_leak" 1 >/dev/null 2>error
 [ "$(cat error)" = "cpuslab: no heap profile was written to $work/none/exit.*.pb: errno 2" ] || fail "$(cat error)"
+CPUSLAB_OPTIONS=profile:4K,profile_at_exit:true CPUSLAB_PROFILE=$(printf '%0500d' 0) \
+	LD_PRELOAD=$build/libcpuslab.so "$build/tests/target_leak" 1 >/dev/null 2>error
+[ "$(cat error)" = "cpuslab: CPUSLAB_PROFILE is too long: heap profiles are called cpuslab.*.pb" ] || fail "$(cat error)"
+[ -n "$(compgen -G 'cpuslab.*.1.pb')" ] || fail "no profile of the usual name"
 CPUSLAB_OPTIONS=profile:16K,profile_growth:4M CPUSLAB_PROFILE=$work/growth begin "$build/tests/target_leak"
 eventually test -s "$work/growth.$pid.3.pb"
 kill -KILL "$pid"

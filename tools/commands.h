@@ -9,7 +9,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* argv[0] is the subcommand's name.  Each returns the exit status: 2 for a wrong call, as POSIX tools do. */
+/* argv[0] is "cpuslab" and the subcommand's name.  Each returns the exit status: 2 for a wrong call, as POSIX
+ * tools do. */
 #define COMMAND(name, arguments, text) int command_##name(int argc, char **argv);
 #include "commands.def"
 #undef COMMAND

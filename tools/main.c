@@ -32,6 +32,15 @@ static int finish(int status)
 	return status ? status : 1;
 }
 
+/* Of a command that takes no arguments, which was given one. */
+static int usage(const struct command *command, const char *argument)
+{
+	bool asked = strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+
+	fprintf(asked ? stdout : stderr, "usage: cpuslab %s\n      %s\n", command->name, command->text);
+	return finish(asked ? 0 : 2);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -39,8 +48,16 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (unsigned i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(argv[1], commands[i].name) == 0)
+		if (strcmp(argv[1], commands[i].name) == 0) {
+			char name[sizeof("cpuslab ") + 16];
+
+			/* What messages begin with, getopt's too. */
+			snprintf(name, sizeof(name), "cpuslab %s", commands[i].name);
+			argv[1] = name;
+			if (!*commands[i].arguments && argc > 2)
+				return usage(&commands[i], argv[2]);
 			return finish(commands[i].run(argc - 1, argv + 1));
+		}
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		print_help(stdout);
 		return finish(0);

@@ -48,7 +48,7 @@ static const struct option options[] = {
 
 static int usage(FILE *to)
 {
-	fputs("usage: cpuslab map [--svg=FILE|--png=FILE] [PID|NAME]\n"
+	fputs("usage: cpuslab map [--svg=FILE] [--png=FILE] [PID|NAME]\n"
 	      "Draws the heap: a row for each block of 2 MiB, a cell for each 32 KiB of it.\n"
 	      "  --svg=FILE  as a picture with addresses and what each cell is\n"
 	      "  --png=FILE  as a picture of the cells alone\n",

@@ -91,15 +91,15 @@ static double now(void)
 /*
  * Lets a profile run for so long from its start, which is when the process comes to a slow path: a busy one
  * within milliseconds, and one on a busy machine whenever it gets there.  False with a message when the
- * process has no part in it.
+ * process has no part in it.  `started`: when, or 0 where it did not.
  */
-static bool wait_for(struct target *target, uint64_t interval, double seconds, bool *started)
+static bool wait_for(struct target *target, uint64_t interval, double seconds, double *started)
 {
 	static const double patience = 5;
 	double begin = now(), end = begin + (seconds > patience ? seconds : patience);
 	uint64_t running = 0;
 
-	*started = false;
+	*started = 0;
 	for (;;) {
 		enum target_status status = target_check(target);
 
@@ -110,8 +110,8 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, b
 		}
 		if (!*started && read_member(target, &target->at.profile_interval, &running) &&
 		    running == interval) {
-			*started = true;
-			end = now() + seconds;
+			*started = now();
+			end = *started + seconds;
 		}
 		if (interrupted || now() >= end)
 			return true;
@@ -413,11 +413,20 @@ static bool find_format(const char *text, enum format *format)
 	return false;
 }
 
-static bool write_output(struct sampled *sampled, enum format format, const char *file, bool total)
+/* Not what it holds: that is lost when there is something to write. */
+static FILE *open_output(const char *file)
 {
-	FILE *to = file ? fopen(file, "we") : stdout;
+	FILE *to = file ? fopen(file, "ae") : stdout;
 
-	if (!to) {
+	if (!to)
+		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
+	return to;
+}
+
+static bool write_output(struct sampled *sampled, enum format format, const char *file, FILE *to, bool total)
+{
+	/* A pipe or a device has nothing to lose. */
+	if (file && ftruncate(fileno(to), 0) != 0 && errno != EINVAL) {
 		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
 		return false;
 	}
@@ -439,8 +448,6 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 	symbols_close(symbols);
 	bool written = fflush(to) == 0 && !ferror(to);
 
-	if (file && fclose(to) != 0)
-		written = false;
 	if (!written)
 		fprintf(stderr, "cpuslab profile: %s: %s\n", file ? file : "standard output",
 			strerror(errno));
@@ -464,7 +471,8 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	struct target *target = sampled->target;
 	uint64_t running = 0;
 	struct timespec clock;
-	bool started = false, whole;
+	double started;
+	bool whole;
 
 	if (!read_member(target, &target->at.profile_wanted, &running))
 		return false;
@@ -473,7 +481,11 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 			(int)target->pid, strerror(errno));
 		return false;
 	}
+	/* Whatever ends this command early, the process must not be left with a profile that nobody reads. */
 	signal(SIGINT, on_interrupt);
+	signal(SIGTERM, on_interrupt);
+	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
+		signal(SIGHUP, SIG_IGN);
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
 	if (whole && !started) {
 		fprintf(stderr,
@@ -484,7 +496,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	}
 	clock_gettime(CLOCK_REALTIME, &clock);
 	sampled->dump.when = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
-	sampled->dump.duration = running ? 0 : (int64_t)(seconds * 1e9);
+	sampled->dump.duration = running || !whole ? 0 : (int64_t)((now() - started) * 1e9);
 	sampled->dump.interval = running ? running : interval;
 	whole = whole && read_sites(sampled);
 	if (!running && !keep)
@@ -539,9 +551,15 @@ int command_profile(int argc, char **argv)
 		format = PROTO;
 	if (!target_open(&target, argv[0], argv[optind]))
 		return 1;
-	bool done = take_profile(&sampled, seconds, interval, keep) &&
-		    write_output(&sampled, format, file, total);
+	/* Before the wait, which would be in vain. */
+	FILE *to = open_output(file);
+	bool done = to && take_profile(&sampled, seconds, interval, keep) &&
+		    write_output(&sampled, format, file, to, total);
 
+	if (file && to && fclose(to) != 0 && done) {
+		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
+		done = false;
+	}
 	free(sampled.sites);
 	free(sampled.counts);
 	free(sampled.dump.addresses);

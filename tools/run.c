@@ -50,16 +50,19 @@ int command_run(int argc, char **argv)
 		i++;
 	if (i >= argc)
 		return usage(stderr);
-	if (!library && library_find(found))
-		library = found;
-	if (!library || access(library, R_OK) != 0) {
-		fprintf(stderr, "cpuslab run: %s not found\n", library ? library : "libcpuslab.so");
+	/* From the root: a bare name the dynamic linker would look for elsewhere, and children may run in
+	 * other folders. */
+	if (library ? !realpath(library, found) || access(found, R_OK) != 0 : !library_find(found)) {
+		fprintf(stderr, "cpuslab run: %s: %s\n", library ? library : "libcpuslab.so",
+			library ? strerror(errno) : "not found");
 		return 1;
 	}
-	if (!library_preload(library))
+	if (!library_preload(found))
 		return 1;
 	execvp(argv[i], argv + i);
-	fprintf(stderr, "cpuslab run: %s: %s\n", argv[i], strerror(errno));
 	/* As the shell does: not found, or found and not to be run. */
-	return errno == ENOENT ? 127 : 126;
+	int status = errno == ENOENT ? 127 : 126;
+
+	fprintf(stderr, "cpuslab run: %s: %s\n", argv[i], strerror(errno));
+	return status;
 }

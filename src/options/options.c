@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "options/options.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,22 @@ struct options options = {
 #undef OPTION
 };
 
-enum kind { KIND_FLAG, KIND_COUNT, KIND_BYTES, KIND_MILLISECONDS, KIND_VCPU_MODE, KIND_HUGE_PAGES };
+enum kind {
+	KIND_FLAG,
+	KIND_COUNT,
+	KIND_BYTES,
+	KIND_MILLISECONDS,
+	KIND_SIGNAL,
+	KIND_VCPU_MODE,
+	KIND_HUGE_PAGES
+};
 
 /*
  * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, paid at the
  * start of every program whether or not it sets an option.
  */
-static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds", "mode", "mode"};
+static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds",
+				      "signal",        "mode",   "mode"};
 /* Of the kinds from KIND_VCPU_MODE on, in the order of their enumerations. */
 static const char mode_names[][4][8] = {{"auto", "mm_cid", "cpu_id", "slot"}, {"auto", "always", "never"}};
 static const char mode_needs[][40] = {"needs auto, mm_cid, cpu_id or slot", "needs auto, always or never"};
@@ -148,6 +158,21 @@ static bool parse_mode(struct span span, const char (*names)[8], unsigned *resul
 	return false;
 }
 
+/*
+ * Whether a handler may be put there: not for what the system lets nobody catch or libc keeps for itself, nor
+ * for faults, of which a handler that returns makes the same fault again, for ever.
+ */
+static bool may_handle(size_t number)
+{
+	static const uint64_t never = 1ull << SIGKILL | 1ull << SIGSTOP | 1ull << SIGSEGV | 1ull << SIGBUS |
+				      1ull << SIGILL | 1ull << SIGFPE | 1ull << SIGTRAP | 1ull << SIGSYS;
+	enum { REAL_TIME_OF_LIBC = 2, FIRST_REAL_TIME = 32 };
+
+	if (number >= FIRST_REAL_TIME)
+		return number >= FIRST_REAL_TIME + REAL_TIME_OF_LIBC && number < _NSIG;
+	return !(never >> number & 1);
+}
+
 /* Stores the value, or returns what the entry needs instead. */
 static const char *parse_value(const struct entry *entry, struct span value)
 {
@@ -170,11 +195,14 @@ static const char *parse_value(const struct entry *entry, struct span value)
 	}
 	case KIND_BYTES:
 	case KIND_COUNT:
-	case KIND_MILLISECONDS: {
+	case KIND_MILLISECONDS:
+	case KIND_SIGNAL: {
 		size_t number;
 		if (!parse_number(value, entry->kind == KIND_BYTES, &number))
 			return entry->kind == KIND_BYTES ? "needs a size in bytes, or with K, M or G"
 							 : "needs a whole number";
+		if (entry->kind == KIND_SIGNAL && !may_handle(number))
+			return "needs a signal that can be caught, and is none of a fault";
 		memcpy(field, &number, sizeof(number));
 		return NULL;
 	}
@@ -284,7 +312,8 @@ static void print_value(char text[static 32], const struct entry *entry, const s
 	}
 	case KIND_BYTES:
 	case KIND_COUNT:
-	case KIND_MILLISECONDS: {
+	case KIND_MILLISECONDS:
+	case KIND_SIGNAL: {
 		size_t number;
 		memcpy(&number, field, sizeof(number));
 		print_number(text, number, entry->kind == KIND_BYTES);

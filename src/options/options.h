@@ -18,6 +18,7 @@ enum option_huge_pages { OPTION_HUGE_PAGES_AUTO, OPTION_HUGE_PAGES_ALWAYS, OPTIO
 #define OPTION_TYPE_COUNT        size_t
 #define OPTION_TYPE_BYTES        size_t
 #define OPTION_TYPE_MILLISECONDS size_t
+#define OPTION_TYPE_SIGNAL       size_t
 #define OPTION_TYPE_VCPU_MODE    enum option_vcpu
 #define OPTION_TYPE_HUGE_PAGES   enum option_huge_pages
 

@@ -248,12 +248,23 @@ static void on_signal(int number)
 				 __ATOMIC_RELEASE);
 }
 
+__attribute__((cold, noinline)) static void take_prefix(const char *wish)
+{
+	static const char text[] =
+		"cpuslab: CPUSLAB_PROFILE is too long: heap profiles are called cpuslab.*.pb\n";
+
+	if (strlen(wish) < sizeof(prefix))
+		strcpy(prefix, wish);
+	else
+		os_write_error(text, sizeof(text) - 1);
+}
+
 void profile_begin(void)
 {
 	const char *wish = os_environment("CPUSLAB_PROFILE");
 
-	if (wish && *wish && strlen(wish) < sizeof(prefix))
-		strcpy(prefix, wish);
+	if (wish && *wish)
+		take_prefix(wish);
 	if (options.profile)
 		__atomic_store_n(&profile.wanted, options.profile, __ATOMIC_RELEASE);
 	if (options.profile_signal)

@@ -1049,7 +1049,7 @@ bool census_open(struct census *census, struct target *target, const char *comma
 		return false;
 	if (census_take(census, target) == TARGET_READY)
 		return true;
-	fprintf(stderr, "cpuslab %s: process %d: %s\n", command, (int)target->pid, target->trouble);
+	fprintf(stderr, "%s: process %d: %s\n", command, (int)target->pid, target->trouble);
 	census_free(census);
 	target_detach(target);
 	return false;

@@ -524,19 +524,19 @@ bool target_open(struct target *target, const char *command, const char *text)
 		refused = *target;
 	}
 	if (usable > 1) {
-		fprintf(stderr, "cpuslab %s: %zu processes%s%s run on cpuslab; name one by its pid:", command,
-			usable, text ? " called " : "", text ? text : "");
+		fprintf(stderr, "%s: %zu processes%s%s run on cpuslab; name one by its pid:", command, usable,
+			text ? " called " : "", text ? text : "");
 		for (size_t i = 0; i < usable && i < sizeof(found) / sizeof(found[0]); i++)
 			fprintf(stderr, " %d", (int)found[i]);
 		fputc('\n', stderr);
 	} else if (refused.pid) {
-		fprintf(stderr, "cpuslab %s: process %d%s%s%s: %s\n", command, (int)refused.pid,
+		fprintf(stderr, "%s: process %d%s%s%s: %s\n", command, (int)refused.pid,
 			refused.name[0] ? " (" : "", refused.name, refused.name[0] ? ")" : "",
 			refused.trouble);
 	} else if (text) {
-		fprintf(stderr, "cpuslab %s: no process is called '%s'\n", command, text);
+		fprintf(stderr, "%s: no process is called '%s'\n", command, text);
 	} else {
-		fprintf(stderr, "cpuslab %s: no process that may be read runs on cpuslab\n", command);
+		fprintf(stderr, "%s: no process that may be read runs on cpuslab\n", command);
 	}
 	return false;
 }
