@@ -39,6 +39,8 @@ static void test_arguments(void)
 	errno = 0;
 	CHECK(!cpuslab_cache_create(NULL) && errno == EINVAL);
 	refuse((struct cpuslab_cache_args){.size = 8}, EINVAL);
+	refuse((struct cpuslab_cache_args){.name = "", .size = 8},
+	       EINVAL); /* a line of slabinfo begins with it */
 	refuse((struct cpuslab_cache_args){.name = "test"}, EINVAL);
 	refuse((struct cpuslab_cache_args){.name = "test", .size = CPUSLAB_CACHE_SIZE_MAX + 1}, EINVAL);
 	refuse((struct cpuslab_cache_args){.name = "test", .size = SIZE_MAX}, EINVAL);

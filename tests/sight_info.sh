@@ -123,6 +123,7 @@ pid=$crowd
 "$cpuslab" info -B -S -i "$pid" | awk 'NR > 2 && $4 < last { exit 1 } { last = $4 }' || fail "-i does not invert"
 "$cpuslab" info -r "$pid" malloc-512 | grep -q '^Slabcache: malloc-512 ' || fail "-r"
 "$cpuslab" info -T "$pid" | grep -q '^= mapped ' || fail "-T"
+"$cpuslab" info -T "$pid" | head -n 1 | grep -q ', \(1 vCPU\|[0-9]* vCPUs\) used$' || fail "the head of -T"
 "$cpuslab" info -D -A "$pid" | grep -q 'AllocMiss' || fail "-D"
 "$cpuslab" info -n "$pid" | grep -q 'N0' || fail "-n"
 "$cpuslab" info --prometheus "$pid" >"$work/metrics" || fail "--prometheus"

@@ -24,7 +24,7 @@ for key in o a c s n; do
 done
 
 # It neither waits for keys that never come nor draws where nobody looks.
-timeout 10 "$cpuslab" top "$pid" </dev/null >"$work/drawn" 2>"$work/error"
+timeout 100 "$cpuslab" top "$pid" </dev/null >"$work/drawn" 2>"$work/error"
 [ $? -eq 1 ] && [ ! -s "$work/drawn" ] && grep -q 'no terminal; --once' "$work/error" || fail "$(cat "$work/error")"
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ struct cpuslab_cache_args {
 /*
  * Creates a cache.  NULL with errno set when it cannot:
  *   EINVAL        the size, the alignment, the capacity, a flag or the free pointer's offset is out of range;
- *                 there is no name; or something reserved is not zero
+ *                 there is no name, or an empty one; or something reserved is not zero
  *   ENAMETOOLONG  the name is longer than CPUSLAB_CACHE_NAME_MAX
  *   ENOMEM        no more memory, or about 65,000 caches exist
  * With CPUSLAB_CACHE_PANIC it stops the process instead.  (kmem_cache_create; there the debugging flags do

@@ -48,7 +48,7 @@ static int check_arguments(const struct cpuslab_cache_args *args)
 {
 	static const uint64_t zero[sizeof args->reserved / sizeof *args->reserved];
 
-	if (!args || !args->name || args->size == 0 || args->size > CPUSLAB_CACHE_SIZE_MAX)
+	if (!args || !args->name || !*args->name || args->size == 0 || args->size > CPUSLAB_CACHE_SIZE_MAX)
 		return EINVAL;
 	if (args->align && (!is_power_of_two(args->align) || args->align > CPUSLAB_CACHE_ALIGN_MAX))
 		return EINVAL;
