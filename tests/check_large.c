@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The records of large objects that are debugged: a process that frees at ever other addresses does not keep
- * one for each; those that were freed last are known as such, and those in use always.
+ * one for each; those that were freed last are known as such, and those in use always.  Objects from 4 GiB
+ * have none.
  */
 #include "check.h"
 
@@ -64,6 +65,13 @@ int main(void)
 	CHECK(frees(next - 2 * KEPT));
 	for (size_t live = 0; live < LIVE; live++)
 		CHECK(frees(live) && !frees(live));
+
+	/* One that is too large for a record is not taken for what was freed at its address before. */
+	alloc(next);
+	CHECK(frees(next));
+	large_check_alloc(address(next), (size_t)5 << 30, (size_t)5 << 30);
+	CHECK(frees(next), "taken for a freed one");
+	next++;
 
 	/* It is the last free of an address that counts. */
 	size_t comes_back = next;

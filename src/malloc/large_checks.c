@@ -182,6 +182,23 @@ static struct lone *find_or_create(void *object)
 	return lone;
 }
 
+/* An object that is too large for a record: what lay at its address before is not known any more. */
+static void forget(const void *object)
+{
+	cpuslab_spin_lock(&chains_lock);
+	struct lone *lone = find_locked(object);
+
+	if (lone) {
+		leave_chain(lone);
+		rename_record(lone, NULL);
+		enter_chain(lone);
+		lone->in_use = false;
+		if (!lone->in_line)
+			enter_line(lone);
+	}
+	cpuslab_spin_unlock(&chains_lock);
+}
+
 struct address {
 	const char *pointer;
 	struct lone *around; /* whose object it lies in */
@@ -248,7 +265,11 @@ static struct zones zones_for(size_t bytes)
 
 void large_check_alloc(void *object, size_t requested, size_t bytes)
 {
-	struct lone *lone = bytes <= UINT32_MAX ? find_or_create(object) : NULL;
+	if (bytes > UINT32_MAX) {
+		forget(object);
+		return;
+	}
+	struct lone *lone = find_or_create(object);
 
 	if (!lone)
 		return;
