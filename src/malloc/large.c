@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "malloc/large.h"
 
+#include <assert.h>
 #include <sys/single_threaded.h>
 
 #include "check/corruption.h"
@@ -68,6 +69,18 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
+/* And once more with all that can be given back. */
+static void *alloc_anywhere(size_t size, size_t alignment, bool *zeroed)
+{
+	void *object = alloc_once(size, alignment, zeroed);
+
+	if (!object) {
+		magazine_trim();
+		object = alloc_once(size, alignment, zeroed);
+	}
+	return object;
+}
+
 /* To the checks, and to a heap profile, which may choose it. */
 static void note(void *object, size_t size)
 {
@@ -78,36 +91,11 @@ static void note(void *object, size_t size)
 		profile_look();
 }
 
-void *large_alloc_mapping(size_t size)
-{
-	bool zeroed;
-	void *object = large_is_checked() && large_check_fails() ? NULL : huge_alloc(size, 1, &zeroed);
-
-	note(object, size);
-	return object;
-}
-
 static void begin_alloc(void)
 {
 	count(&allocs);
 	magazine_tick();
 	magazine_heap_tick();
-}
-
-void *large_alloc_to_grow(size_t size)
-{
-	bool zeroed;
-	void *object = NULL;
-
-	/* Those two put objects elsewhere, or look at them more closely. */
-	if (!huge_is_isolated() && !large_is_checked()) {
-		begin_alloc();
-		object = page_alloc_to_grow(pages_for(size), &zeroed);
-	}
-	if (!object)
-		return large_alloc(size, 1, &zeroed);
-	note(object, size);
-	return object;
 }
 
 /* Nobody looks at each object, so that it may come and go without the page lock. */
@@ -132,12 +120,40 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 	begin_alloc();
 	if (large_is_checked() && large_check_fails())
 		return NULL;
-	void *object = alloc_once(size, alignment, zeroed);
+	void *object = alloc_anywhere(size, alignment, zeroed);
 
-	if (!object) {
-		magazine_trim();
-		object = alloc_once(size, alignment, zeroed);
-	}
+	note(object, size);
+	return object;
+}
+
+void *large_alloc_to_grow(size_t size)
+{
+	bool zeroed;
+
+	/* Those two put objects elsewhere, or look at them more closely. */
+	if (huge_is_isolated() || large_is_checked())
+		return large_alloc(size, 1, &zeroed);
+	begin_alloc();
+	void *object = page_alloc_to_grow(pages_for(size), &zeroed);
+
+	if (!object)
+		object = alloc_anywhere(size, 1, &zeroed);
+	note(object, size);
+	return object;
+}
+
+void *large_alloc_mapping(size_t size)
+{
+	bool zeroed;
+
+	/* What is checked moves by malloc. */
+	assert(!large_is_checked());
+	begin_alloc();
+	void *object = huge_alloc(size, 1, &zeroed);
+
+	/* The address space may have an end for new mappings, and room in the heap. */
+	if (!object)
+		object = alloc_anywhere(size, 1, &zeroed);
 	note(object, size);
 	return object;
 }

@@ -20,7 +20,7 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed);
 void *large_alloc_again(size_t size);
 /* For an object that has outgrown its place: one where it can grow. */
 void *large_alloc_to_grow(size_t size);
-/* A mapping of its own whatever the size, which can grow without a copy. */
+/* The same: a mapping of its own whatever the size, which grows without a copy, if there can be one. */
 void *large_alloc_mapping(size_t size);
 /* Frees an object in a large run, if it is expected to be asked for again at once; else false. */
 bool large_free_again(void *object);
