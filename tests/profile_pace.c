@@ -49,6 +49,19 @@ static void pace_follows_the_clock(void)
 	CHECK(profile_pace(usual, 2 * usual, 1024, 0) == 2 * usual);
 }
 
+/* Up to as wide as an interval becomes: small objects would else never be samples, or stand for too many. */
+static void probabilities_are_right(void)
+{
+	for (uint64_t interval = 1; interval <= (uint64_t)PROFILE_INTERVAL << 20; interval *= 2)
+		for (size_t size = 16; size < 1 << 20; size *= 3) {
+			double wanted = -expm1(-(double)size / (double)interval);
+			double found = profile_probability(size, interval);
+
+			CHECK(fabs(found - wanted) < 1e-6 * wanted, "%zu bytes of %lu: %g, not %g", size,
+			      interval, found, wanted);
+		}
+}
+
 /* Objects and bytes, and the variance of what samples say of the bytes. */
 struct sum {
 	double objects, bytes, variance;
@@ -312,6 +325,7 @@ int main(void)
 {
 	check_watchdog(60);
 	pace_follows_the_clock();
+	probabilities_are_right();
 	totals_are_right();
 	each_choice_counts();
 	objects_are_independent();

@@ -6,7 +6,8 @@
 
 /*
  * 1 - exp(-size / interval), as for a sample at every byte with the probability 1 / interval; the readers of
- * heap_v2 take it for granted.  exp is a limit of powers, and needs no mathematical library.
+ * heap_v2 take it for granted.  exp is a limit of powers, and needs no mathematical library; near 1 that
+ * leaves too few digits of what it lacks, or none, which the first terms of the series have.
  */
 double profile_probability(uint64_t size, uint64_t interval)
 {
@@ -14,6 +15,8 @@ double profile_probability(uint64_t size, uint64_t interval)
 
 	if (x > 40)
 		return 1;
+	if (x < 0.01)
+		return x * (1 - x / 2 * (1 - x / 3 * (1 - x / 4)));
 	double rest = 1 - x / (1 << 24);
 
 	for (int i = 0; i < 24; i++)
