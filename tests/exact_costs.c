@@ -37,7 +37,7 @@ enum {
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
 	START_FAULTS = 72,  /* 54 to 59 */
-	FEW_FAULTS = 24,    /* 19; 41 with a class for each size from the beginning */
+	FEW_FAULTS = 21,    /* 19; 41 with a class for each size from the beginning */
 	SURVIVORS = 220,    /* 160, with the test's own pages */
 	DRIFT = 300,        /* 242; 374 when only growth brought hoards back */
 	VECTOR_MOVES = 32,  /* 23 */
@@ -245,11 +245,6 @@ static void classes(void)
 	free_all();
 }
 
-/*
- * The code that not every program needs is in segments of its own (cmake/layout.ld), of which one call brings
- * up to 64 KiB.  So what each tick comes through, and what it calls in a program with nothing to give back,
- * must not be there: magazines that grow, and some that age.
- */
 static double seconds(void)
 {
 	struct timespec now;
@@ -263,6 +258,11 @@ enum { IS_AS_SHIPPED = true };
 enum { IS_AS_SHIPPED = false };
 #endif
 
+/*
+ * The code that not every program needs is in segments of its own (cmake/layout.ld), of which one call brings
+ * up to 64 KiB.  So what each tick comes through, and what it calls in a program with nothing to give back,
+ * must not be there: magazines that grow, and some that age.
+ */
 static void code(char **argv)
 {
 	static char line[512], buffer[BUFSIZ];
