@@ -707,11 +707,8 @@ static void *pop_object(struct depot *depot)
 
 	if (!magazine)
 		return NULL;
-	if (!magazine->slot[magazine->count]) {
-		magazine->count--;
-		magazine->marks--;
-	}
-	void *object = magazine->slot[magazine->count--];
+	bool marked;
+	void *object = depot_pop_in_hand(magazine, &marked);
 
 	if (magazine->count)
 		push_filled(depot, magazine);

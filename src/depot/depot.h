@@ -222,6 +222,20 @@ static inline bool depot_is_stale(const struct depot *depot, const struct magazi
 	return depot_has_one_capacity(depot);
 }
 
+/*
+ * Takes the top object out of a magazine in hand that has one.  *marked: whether it was marked (see "Watched
+ * objects"); the mark goes with it.
+ */
+static inline void *depot_pop_in_hand(struct magazine *magazine, bool *marked)
+{
+	*marked = !magazine->slot[magazine->count];
+	if (*marked) {
+		magazine->count--;
+		magazine->marks--;
+	}
+	return magazine->slot[magazine->count--];
+}
+
 static inline uintptr_t magazine_end_mark(const struct magazine *magazine)
 {
 	return (uintptr_t)magazine | 1;

@@ -8,6 +8,7 @@
  * on both sides: a program that sleeps saves nothing up, and a thread that waits for a processor pays
  * nothing.
  */
+#include "arch/minmax.h"
 #include "guard/guard.h"
 #include "guard/slot.h"
 #include "options/options.h"
@@ -32,14 +33,9 @@ static bool is_bounded(void)
 	return guard_account.allowed != UINT64_MAX;
 }
 
-static uint64_t smaller(uint64_t one, uint64_t other)
-{
-	return one < other ? one : other;
-}
-
 static uint64_t picks_in_second(void)
 {
-	return smaller(options.guard_second, SECOND_MOST);
+	return min_t(uint64_t, options.guard_second, SECOND_MOST);
 }
 
 static uint64_t saved_picks(void)
@@ -110,13 +106,13 @@ static void extend(uint64_t *limit, uint64_t by, uint64_t most)
 {
 	uint64_t before = __atomic_load_n(limit, __ATOMIC_RELAXED);
 
-	__atomic_store_n(limit, smaller(before + by, most), __ATOMIC_RELAXED);
+	__atomic_store_n(limit, min_t(uint64_t, before + by, most), __ATOMIC_RELAXED);
 }
 
 void cost_credit(uint64_t now)
 {
 	if (is_bounded()) {
-		uint64_t share = smaller(options.guard_cost, WHOLE);
+		uint64_t share = min_t(uint64_t, options.guard_cost, WHOLE);
 
 		extend(&guard_account.allowed,
 		       claim_time(&cost_credited, os_cpu_nanoseconds()) / WHOLE * share,

@@ -139,17 +139,6 @@ static void put_spare(struct cache *cache, uintptr_t word_offset, struct magazin
 		depot_put(&cache->depot, magazine);
 }
 
-/* *watched tells whether the object has a mark above it, which goes too. */
-static void *pop_in_hand(struct magazine *magazine, bool *watched)
-{
-	*watched = !magazine->slot[magazine->count];
-	if (*watched) {
-		magazine->count--;
-		magazine->marks--;
-	}
-	return magazine->slot[magazine->count--];
-}
-
 /* 64 bits of a sequence that is known to nobody who does not know where it began (wyrand). */
 static uint64_t next_random(uint64_t *state)
 {
@@ -796,7 +785,7 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, size_t req
 {
 	const struct profile_choice *choice = choice_of_marks(magazine);
 	bool marked;
-	void *object = pop_in_hand(magazine, &marked);
+	void *object = depot_pop_in_hand(magazine, &marked);
 	/* A mark of a profile is for its object; others are of picks. */
 	bool watched = marked && is_watched(cache, choice, object);
 	void *guarded = marked && !watched ? alloc_guarded(cache, requested) : NULL;

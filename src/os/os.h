@@ -61,7 +61,7 @@ bool os_is_resident(const void *page);
 /* The range reads as zero in a forked child. */
 int os_wipe_on_fork(void *address, size_t bytes);
 
-/* The soft limits RLIMIT_AS and RLIMIT_DATA in bytes; SIZE_MAX for none. */
+/* The soft limit RLIMIT_AS in bytes; SIZE_MAX for none. */
 size_t os_limit_address_space(void);
 /* How many mappings the system lets a process have. */
 size_t os_mappings_most(void);

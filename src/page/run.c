@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <sys/single_threaded.h>
 
+#include "arch/minmax.h"
 #include "arch/probe.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
@@ -110,11 +111,6 @@ static char *address_of(uint32_t page)
 static uint32_t number_of(const void *address)
 {
 	return (uint32_t)(page_of(address) - page_front.heap_page);
-}
-
-static uint32_t smaller(uint32_t a, size_t b)
-{
-	return a < b ? a : (uint32_t)b;
 }
 
 static void set_id(uint32_t page, uint16_t id)
@@ -745,14 +741,14 @@ static struct headroom take_behind(uint32_t start, uint32_t pages)
 		/* What is resident costs nobody anything, as long as nobody else wants it. */
 		if (run_at(start)->state == RUN_DIRTY)
 			pages = HEADROOM_MOST;
-		pages = smaller(pages, run_at(start)->pages);
+		pages = min_t(uint32_t, pages, run_at(start)->pages);
 		return (struct headroom){
 			.start = start, .pages = pages, .clean = take_span(start, start, start + pages)};
 	}
-	pages = smaller(pages, (layout.heap.committed >> PAGE_SHIFT) - top);
+	pages = min_t(uint32_t, pages, (uint32_t)(layout.heap.committed >> PAGE_SHIFT) - top);
 	/* Nor does it begin a block that may be a huge page, which is for who uses it. */
 	if (top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
-		pages = smaller(pages, -top % BLOCK_PAGES);
+		pages = min_t(uint32_t, pages, -top % BLOCK_PAGES);
 	if (!pages || extend(pages, 1).first == RUN_NONE)
 		return (struct headroom){0};
 	return (struct headroom){.start = start, .pages = pages, .clean = true};
@@ -767,7 +763,8 @@ static void keep_headroom(uint32_t first, uint32_t pages)
 	if (!headroom_is_empty(place))
 		return;
 
-	struct headroom headroom = take_behind(first + pages, smaller(HEADROOM_MOST, HEADROOM_PART * pages));
+	uint32_t most = min_t(uint32_t, HEADROOM_MOST, HEADROOM_PART * pages);
+	struct headroom headroom = take_behind(first + pages, most);
 
 	if (!headroom.pages)
 		return;
@@ -833,11 +830,6 @@ static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *firs
 	return part;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Runs on their way to the system. */
 struct purging {
 	unsigned count, purged; /* of them, the first so many are there */
@@ -858,7 +850,7 @@ static void take_several(struct purging *purging, bool all, uint64_t now, size_t
 		run->pages = take_overdue(all, now, most - purging->done, &run->first);
 		if (!run->pages)
 			return;
-		purging->done += larger(run->pages, least);
+		purging->done += max_t(size_t, run->pages, least);
 	}
 }
 
@@ -1277,8 +1269,8 @@ static bool many_taken(void)
 {
 	size_t part = __atomic_load_n(&top, __ATOMIC_RELAXED) / HOARDS_PART;
 
-	return __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED) >= larger(part, HOARDS_FRESH) ||
-	       __atomic_load_n(&taken, __ATOMIC_RELAXED) >= larger(part, HOARDS_ANY);
+	return __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED) >= max_t(size_t, part, HOARDS_FRESH) ||
+	       __atomic_load_n(&taken, __ATOMIC_RELAXED) >= max_t(size_t, part, HOARDS_ANY);
 }
 
 bool page_wants_hoards(void)

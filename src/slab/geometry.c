@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab/geometry.h"
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
+#include "arch/minmax.h"
 
 /* At most one part in `parts` of a slab of such objects would be left over. */
 static bool is_tight(uint32_t bytes, uint32_t objects, uint32_t stride, uint32_t parts)
@@ -83,7 +80,7 @@ struct geometry geometry_slab(const struct geometry_slab_rule *rule, uint32_t si
 	 * own.
 	 */
 	if (!inside)
-		most = smaller(most, stride / rule->index_bytes);
+		most = min_t(uint32_t, most, stride / rule->index_bytes);
 	for (uint32_t order = 0; order <= rule->order_highest; order++) {
 		struct geometry slab = slab_of_order(rule, order, stride, alignment, inside);
 
@@ -141,7 +138,7 @@ static uint32_t choose_slub_order(const struct geometry_slub_rule *rule, uint32_
 	uint32_t wanted = 4 * (bits(rule->cpus) + 1);
 	uint32_t possible = (rule->page_bytes << rule->order_highest) / stride;
 
-	wanted = smaller(wanted, possible ? possible : 1);
+	wanted = min_t(uint32_t, wanted, possible ? possible : 1);
 
 	uint32_t lowest = order_of(rule, (uint64_t)wanted * stride);
 
@@ -197,8 +194,8 @@ enum {
 static uint32_t wanted_objects(uint32_t page_bytes, uint32_t stride)
 {
 	if (stride >= RUN_SHARED_BELOW)
-		return smaller(RUN_BYTES / stride, RUN_OBJECTS);
-	return smaller((UINT8_MAX + 1) * stride / page_bytes * page_bytes / stride, UINT8_MAX);
+		return min_t(uint32_t, RUN_BYTES / stride, RUN_OBJECTS);
+	return min_t(uint32_t, (UINT8_MAX + 1) * stride / page_bytes * page_bytes / stride, UINT8_MAX);
 }
 
 struct geometry geometry_runs(uint32_t page_bytes, uint32_t stride)
@@ -211,7 +208,7 @@ struct geometry geometry_runs(uint32_t page_bytes, uint32_t stride)
 		for (;; bytes += page_bytes) {
 			objects = bytes / stride;
 			if (stride >= RUN_NARROW_FROM)
-				objects = smaller(objects, UINT8_MAX);
+				objects = min_t(uint32_t, objects, UINT8_MAX);
 			if (objects >= wanted && is_tight(bytes, objects, stride, RUN_PARTS))
 				break;
 			if (bytes >= 2 * RUN_BYTES)
