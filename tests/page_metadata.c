@@ -16,6 +16,7 @@
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/page.h"
+#include "single_step.h"
 
 enum { BLOCKS = 400, KEPT_MOST = 64 * METADATA_UNIT };
 
@@ -250,7 +251,7 @@ static void fork_meanwhile(void)
 	CHECK(child >= 0);
 	if (!child) {
 		size_t before = metadata_in_use();
-		metadata_repair();
+		metadata_repair(false);
 		CHECK(metadata_in_use() == before, "%zu bytes, and %zu before", metadata_in_use(), before);
 		use_again();
 		metadata_purge(true);
@@ -275,6 +276,51 @@ static void test_meanwhile(void (*what)(void))
 	metadata_purge(true);
 	CHECK(resident() == 0, "%zu pages stay", resident());
 }
+
+#ifdef __x86_64__
+enum { STEPS = 37 };
+static unsigned long steps;
+static size_t rest; /* bytes in use when all pages that can be are given back */
+
+static void on_step(int number)
+{
+	(void)number;
+	if (++steps % STEPS)
+		return;
+	pid_t child = _Fork();
+	CHECK(child >= 0);
+	if (!child) {
+		metadata_repair(true);
+		use_again();
+		metadata_purge(true);
+		CHECK(metadata_in_use() == rest, "%zu bytes, not %zu", metadata_in_use(), rest);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+/* A child that is forked in the middle of a repair begins with it anew, and has all that there was. */
+static void test_fork_in_repair(void)
+{
+	metadata_purge(true);
+	rest = metadata_in_use();
+	fill();
+	empty();
+	struct sigaction action = {.sa_handler = on_step};
+	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+	step_from_here();
+	metadata_repair(true);
+	step_to_here();
+	CHECK(steps > 100 * STEPS, "%lu steps", steps);
+	use_again();
+	metadata_purge(true);
+	CHECK(resident() == 0, "%zu pages stay", resident());
+}
+#else
+static void test_fork_in_repair(void)
+{
+}
+#endif
 
 /* One system call each: a few at a time. */
 static void test_one_by_one(void)
@@ -372,6 +418,7 @@ int main(int argc, char **argv)
 	test_partial();
 	test_ebb();
 	test_locked();
+	test_fork_in_repair();
 	test_one_by_one();
 	check_again("reserve:8M", "full");
 	check_again("decay:0", "aged");

@@ -482,22 +482,28 @@ void metadata_tick(void)
  * Lists and counts follow from which units are free.  What was on its way to the system is idle, for all that
  * is known; a stretch that was just being taken for that is lost to the child.
  */
-void metadata_repair(void)
+void metadata_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count)
+	size_t given = 0;
+
+	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count && !all)
 		return;
 	cpuslab_spin_reset(&metadata_lock);
 	memset(heads, 0, sizeof heads);
 	idle = 0;
-	used = end;
+	/* What is free in a page stays as it is: a child of this one may have to begin anew. */
 	for (uint32_t number = 1; number < page_count(); number++) {
 		struct metadata_page *page = page_at(number);
-		uint64_t free = page->free;
-		bool given = page->given && free == ALL;
 
-		page->free = page->given = 0;
-		set_free(number, free, given);
+		page->given &= page->free == ALL;
+		unsigned list = list_of(page);
+
+		if (list)
+			enter(page, number, list);
+		idle += list == IDLE;
+		given += list == GIVEN;
 	}
+	used = end - (given << PAGE_SHIFT);
 	giving.given = 0;
 	(void)put_given();
 	idle_low = idle;

@@ -20,7 +20,8 @@ struct metadata_page {
 };
 enum { METADATA_NEAR_PAGES = 96, METADATA_PAGE_UNITS = 64 };
 
-void metadata_repair(void);
+/* In a forked child; `all` as in page_repair. */
+void metadata_repair(bool all);
 /* Bytes in pages of metadata that have been used, and were not given back since. */
 size_t metadata_bytes(void);
 void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size));

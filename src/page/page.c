@@ -37,7 +37,7 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 void page_repair(bool all)
 {
-	metadata_repair();
+	metadata_repair(all);
 	run_repair(all);
 	huge_repair(all);
 }
