@@ -422,8 +422,7 @@ static void test_visit(void)
 	destroy(cache);
 }
 
-/* ---- broken lists
- * ------------------------------------------------------------------------------------------- */
+/* ---- broken lists -------------------------------------------------------------------------------------- */
 
 static void free_twice(void *argument)
 {
@@ -461,10 +460,29 @@ static void overwrite_idle(void *argument)
 	linked_shrink(cache);
 }
 
+static void overwrite_listed(void *argument)
+{
+	take(); /* so that the slab stays */
+	give(argument);
+	linked_shrink(cache);
+	memset(argument, 0x41, SIZE);
+	linked_try_alloc_missed(cache);
+}
+
 static void free_foreign(void *argument)
 {
 	(void)argument;
 	give(metadata_alloc(64));
+}
+
+/* What a program does when it is aborted may allocate, and ask for anything: no lock is held. */
+static void on_abort(int number)
+{
+	struct linked_statistics now;
+	(void)number;
+	linked_statistics(cache, &now);
+	linked_begin_census();
+	linked_end_census();
 }
 
 static void test_broken(void)
@@ -473,14 +491,21 @@ static void test_broken(void)
 		void (*what)(void *object);
 		const char *said;
 	} rows[] = {
-		{free_twice, "freed just before"},    {free_twice_between, "freed twice"},
-		{free_inside, "not the start"},       {overwrite, "its link is gone"},
-		{overwrite_idle, "its link is gone"}, {free_foreign, "not an object of this cache"},
+		{free_twice, "freed just before"},
+		{free_twice_between, "freed twice"},
+		{free_inside, "not the start"},
+		{overwrite, "its link is gone"},
+		{overwrite_idle, "its link is gone"},
+		{overwrite_listed, "its link is gone"},
+		{free_foreign, "not an object of this cache"},
 	};
 
 	cache = create(plain);
 	void *object = take();
 
+	struct sigaction action = {.sa_handler = on_abort}, before;
+
+	CHECK(sigaction(SIGABRT, &action, &before) == 0);
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[512];
 		int status = check_child(rows[i].what, object, text, sizeof text);
@@ -488,6 +513,7 @@ static void test_broken(void)
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, rows[i].said),
 		      "row %u: %#x, said: %s", i, (unsigned)status, text);
 	}
+	CHECK(sigaction(SIGABRT, &before, NULL) == 0);
 	give(object);
 	destroy(cache);
 }

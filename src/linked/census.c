@@ -101,7 +101,7 @@ bool linked_destroy(struct linked_cache *cache)
 
 void linked_shrink(struct linked_cache *cache)
 {
-	cpuslab_spin_lock(&census_lock);
+	corruption_begin_walk(&census_lock);
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
 		uintptr_t *word = vcpu_word(id, cache->number);
 
@@ -112,7 +112,7 @@ void linked_shrink(struct linked_cache *cache)
 	}
 	if (!cache->type_stable)
 		linked_release_empty(cache);
-	cpuslab_spin_unlock(&census_lock);
+	corruption_end_walk(&census_lock);
 }
 
 unsigned linked_caches(void)

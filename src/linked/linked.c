@@ -156,35 +156,42 @@ static uintptr_t object_number(const struct linked_cache *cache, const struct li
 	return (uintptr_t)slab->base + (uintptr_t)i * cache->stride;
 }
 
+/* `locked`: the caller has the cache's lock, and what the program does when it is aborted may allocate. */
+static _Noreturn void stop(struct linked_cache *cache, uintptr_t object, const char *what, bool locked)
+{
+	if (locked)
+		cpuslab_spin_unlock(&cache->lock);
+	corruption_abort(cache->name, (void *)object, what);
+}
+
 /* The object after one of a list in hand, which must be one of the same slab, or the end. */
-static uintptr_t checked_next(const struct linked_cache *cache, const struct linked_slab *slab,
-			      uintptr_t object)
+static uintptr_t checked_next(struct linked_cache *cache, const struct linked_slab *slab, uintptr_t object,
+			      bool locked)
 {
 	uintptr_t next = linked_next(cache, object);
 
 	if (next != front_end(slab) && !linked_starts_object(cache, slab, next))
-		corruption_abort(cache->name, (void *)object,
-				 "a free object was written to: its link is gone");
+		stop(cache, object, "a free object was written to: its link is gone", locked);
 	return next;
 }
 
-static void *take_first(const struct linked_cache *cache, struct linked_hand *hand)
+static void *take_first(struct linked_cache *cache, struct linked_hand *hand, bool locked)
 {
 	uintptr_t object = hand->list;
 
-	hand->list = checked_next(cache, hand->slab, object);
+	hand->list = checked_next(cache, hand->slab, object, locked);
 	return (void *)object;
 }
 
-/* How many objects a list in hand has, and the last of them. */
-static unsigned measure(const struct linked_cache *cache, struct linked_hand hand, uintptr_t *last)
+/* How many objects a list in hand has, and the last of them.  With the lock. */
+static unsigned measure(struct linked_cache *cache, struct linked_hand hand, uintptr_t *last)
 {
 	unsigned count = 0;
 
 	for (uintptr_t object = hand.list; !front_is_end(object);
-	     object = checked_next(cache, hand.slab, object)) {
+	     object = checked_next(cache, hand.slab, object, true)) {
 		if (++count > hand.slab->state.in_use)
-			corruption_abort(cache->name, (void *)object, "an object was freed twice");
+			stop(cache, object, "an object was freed twice", true);
 		*last = object;
 	}
 	return count;
@@ -564,7 +571,7 @@ static void *take_from_partial(struct linked_cache *cache)
 	delist(cache, hand.slab);
 	freeze(cache, &hand);
 	if (!front_is_end(hand.list) || refill(cache, &hand))
-		object = take_first(cache, &hand);
+		object = take_first(cache, &hand, true);
 	/* Whatever it took is in use, so that the slab is not surplus. */
 	thaw(cache, hand, &surplus);
 	assert(object && !surplus);
@@ -604,7 +611,7 @@ static void *take_watched(struct linked_cache *cache)
 			object = old.list;
 			if (front_is_end(object))
 				break;
-			new.list = checked_next(cache, slab, object);
+			new.list = checked_next(cache, slab, object, true);
 			new.in_use++;
 		} while (!replace_state(cache, slab, &old, &new));
 		if (!front_is_end(object) && new.in_use == cache->objects)
@@ -634,7 +641,7 @@ size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t c
 	while (taken < count && find_objects(cache, &hand)) {
 		watched |= is_watched(cache, hand.slab);
 		while (taken < count && !front_is_end(hand.list))
-			objects[taken++] = take_first(cache, &hand);
+			objects[taken++] = take_first(cache, &hand, false);
 	}
 	install(cache, hand);
 	/* Not with a slab in hand, which a child that is forked meanwhile would lose. */
@@ -651,9 +658,9 @@ __attribute__((noinline)) void *linked_alloc_missed(struct linked_cache *cache)
 	return linked_alloc_several(cache, &object, 1) ? object : NULL;
 }
 
-static _Noreturn void stop_double_free(const struct linked_cache *cache, uintptr_t object)
+static _Noreturn void stop_double_free(struct linked_cache *cache, uintptr_t object, bool locked)
 {
-	corruption_abort(cache->name, (void *)object, "free of an object that was freed just before");
+	stop(cache, object, "free of an object that was freed just before", locked);
 }
 
 /* Objects of one slab, linked from `first` to `last`, none of them on a word or in a hand. */
@@ -675,15 +682,10 @@ static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, s
 
 	do {
 		old = new = read_state(slab);
-		if (old.list == chain.first || old.in_use < chain.count) {
-			/* What the program does when it is aborted may allocate. */
-			if (locked)
-				cpuslab_spin_unlock(&cache->lock);
-			if (old.list == chain.first)
-				stop_double_free(cache, chain.first);
-			corruption_abort(cache->name, (void *)chain.first,
-					 "free of an object that is already free");
-		}
+		if (old.list == chain.first)
+			stop_double_free(cache, chain.first, locked);
+		if (old.in_use < chain.count)
+			stop(cache, chain.first, "free of an object that is already free", locked);
 		set_next(cache, chain.last, old.list);
 		new.list = chain.first;
 		new.in_use = (uint16_t)(old.in_use - chain.count);
@@ -729,7 +731,7 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 	front_count(cache, VCPU_MISSED_FREE);
 	/* Nobody but its owner could put it there, and that is the caller. */
 	if (front_has(cache, object))
-		stop_double_free(cache, (uintptr_t)object);
+		stop_double_free(cache, (uintptr_t)object, false);
 	note_free(slab, object);
 	free_to_slab(cache, slab, (struct chain){(uintptr_t)object, (uintptr_t)object, 1});
 }
@@ -746,7 +748,7 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 		/* Neighbours that go to the same slab go together. */
 		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
 			if ((uintptr_t)objects[n] == chain.first || slab_of(cache, objects[n]) != slab)
-				stop_double_free(cache, (uintptr_t)objects[n]);
+				stop_double_free(cache, (uintptr_t)objects[n], false);
 			note_free(slab, objects[n]);
 			set_next(cache, (uintptr_t)objects[n], chain.first);
 			chain.first = (uintptr_t)objects[n];
@@ -756,7 +758,7 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 			free_to_slab(cache, slab, chain);
 		} else {
 			if (hand.list == chain.first)
-				stop_double_free(cache, chain.first);
+				stop_double_free(cache, chain.first, false);
 			set_next(cache, chain.last, hand.list);
 			hand.list = chain.first;
 		}
