@@ -250,6 +250,38 @@ static pthread_t start_waiting(void **objects, uint32_t unlocked)
 }
 
 /*
+ * At the fork another thread was taking such a slab over, and a third one had just freed its only object: the
+ * child has an empty slab.
+ */
+static void test_emptied_at_fork(void)
+{
+	pthread_t thread;
+
+	slab_cache_init(&cache, &(struct slab_traits){.name = "test", .size = 512, .id = vcpu_offset(ID)});
+	void *objects[] = {make_aside(), NULL};
+	struct slab *made = cache.made;
+
+	cpuslab_spin_lock(&cache.lock);
+	CHECK(pthread_create(&thread, NULL, free_some, objects) == 0);
+	while (slab_is_object(&cache, objects[0]))
+		sched_yield();
+	cache.made = NULL;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		repair();
+		CHECK(cache.slabs == 1 && cache.allocated == 0, "%u slabs", cache.slabs);
+		CHECK(slab_cache_close(&cache) == 0 && cache.slabs == 0);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+	cache.made = made;
+	cpuslab_spin_unlock(&cache.lock);
+	pthread_join(thread, NULL);
+	CHECK(slab_cache_close(&cache) == 0 && cache.slabs == 0);
+}
+
+/*
  * A batch has all slabs where nobody else is at the cache, and then takes no slab's lock: it does not even
  * see that this one is held.  Where somebody is, it takes it; and while a batch has all slabs nobody else
  * touches one.
@@ -304,6 +336,7 @@ int main(void)
 	test_alone();
 	test_made_aside(64);
 	test_made_aside(12288);
+	test_emptied_at_fork();
 	count_locks();
 	return 0;
 }

@@ -1497,13 +1497,17 @@ static bool waits_in_made(const struct slab_cache *cache, const struct slab *sla
 	return other;
 }
 
-static bool has_object_out(const struct slab_cache *cache, const struct slab *slab)
+/*
+ * Whether no object of a slab was ever handed out: a bump tells, though all may have come back by now.  A
+ * hardened one's objects are all below it from the first on; of these one must be out.
+ */
+static bool is_untaken(const struct slab_cache *cache, const struct slab *slab)
 {
 	unsigned i = 0;
 
-	while (i < slab->bump && !slab_is_allocated(slab, i, cache->wide))
+	while (cache->traits.hardened && i < slab->bump && !slab_is_allocated(slab, i, cache->wide))
 		i++;
-	return i < slab->bump;
+	return i == slab->bump;
 }
 
 /* Makes lock, list, counts and bin of one slab anew from its marks. */
@@ -1513,7 +1517,7 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 
 	if (flags & MAKING && !waits_in_made(cache, slab)) {
 		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds it. */
-		if (!has_object_out(cache, slab))
+		if (is_untaken(cache, slab))
 			return;
 		/* Whoever was taking it over (adopt_made), or about to leave it there, is gone. */
 		flags &= (uint8_t)~MAKING;
