@@ -171,6 +171,8 @@ static void test_free(void)
 	page_purge(true);
 	char *run = growing(PAGES);
 	size_t kept = headroom_pages();
+	/* Of what is not resident, four times what the run has. */
+	CHECK(kept == 4 * PAGES, "%zu pages", kept);
 	CHECK(page_large_grow(run, PAGES + 3) && headroom_pages() == kept - 3);
 	page_free(run, PAGES + 3);
 	CHECK(headroom_pages() == 0);
@@ -263,6 +265,22 @@ static void test_serves_others(void)
 	page_free(other, 3 * PAGES);
 	page_free(run, PAGES);
 	heap_walk();
+}
+
+/* At the end of a large heap the next block, which may be a huge page, is left to who uses it. */
+static void test_begins_no_block(void)
+{
+	enum { BLOCK = 512, LARGE_HEAP = 10 * 1024, LEFT = 2 };
+	bool zeroed;
+	size_t pages = LARGE_HEAP;
+	page_purge(true);
+	char *run = page_alloc(pages, 1, PAGE_LARGE, &zeroed);
+	CHECK(run && page_of(run) + pages == page_front.heap_page + page_heap_pages());
+	pages += (2 * BLOCK - LEFT - page_heap_pages() % BLOCK) % BLOCK + BLOCK;
+	CHECK(page_large_resize(run, pages) && headroom_pages() == LEFT, "%zu pages are kept",
+	      headroom_pages());
+	page_free(run, pages);
+	page_purge(true);
 }
 
 static void ebb(void)
@@ -392,6 +410,7 @@ int main(void)
 	test_shrinks();
 	test_many();
 	test_serves_others();
+	test_begins_no_block();
 	test_given_back();
 	test_fork();
 	test_threads();
