@@ -36,7 +36,7 @@ enum {
 	HELD = 130,         /* 111 */
 	SECOND_FAULTS = 48, /* 0 to 23, by which pages the process itself meets */
 	TRIMMED = 960,      /* 704 to 840; with pages of this test and of the library that it meets late */
-	START_FAULTS = 72,  /* 54 to 59 */
+	START_FAULTS = 68,  /* 52 to 54 */
 	FEW_FAULTS = 21,    /* 19; 41 with a class for each size from the beginning */
 	SURVIVORS = 220,    /* 160, with the test's own pages */
 	DRIFT = 300,        /* 242; 374 when only growth brought hoards back */

@@ -18,7 +18,7 @@ static size_t text_length;
 
 static void set_choice(const struct profile_choice *choice)
 {
-	profile.choices[profile.choice % PROFILE_CHOICES] = *choice;
+	profile_choices[profile.choice % PROFILE_CHOICES] = *choice;
 }
 
 static void start(uint64_t interval)

@@ -311,13 +311,13 @@ grep -q "no process is called 'no-such-name'" "$work/error" || fail "$(cat "$wor
 $python - "$build/libcpuslab.so" "$work/next.so" <<'PYTHON'
 import struct, sys
 image = open(sys.argv[1], "rb").read()
-record = b"cpuslab\0" + struct.pack("<I", 1)
+record = b"cpuslab\0" + struct.pack("<I", 2)
 assert image.count(record) == 1
-open(sys.argv[2], "wb").write(image.replace(record, b"cpuslab\0" + struct.pack("<I", 2)))
+open(sys.argv[2], "wb").write(image.replace(record, b"cpuslab\0" + struct.pack("<I", 3)))
 PYTHON
 library=$work/next.so begin "$build/tests/target_crowd" 1 10
 "$cpuslab" info "$pid" 2>"$work/error" && fail "another version was read"
-grep -q 'root record has version 2; this tool .* reads version 1: use the cpuslab command' "$work/error" ||
+grep -q 'root record has version 3; this tool .* reads version 2: use the cpuslab command' "$work/error" ||
 	fail "$(cat "$work/error")"
 
 # ---- real programs ---------------------------------------------------------------------------------------------------

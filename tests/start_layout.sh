@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Where the parts of libcpuslab.so lie (cmake/layout.ld): the code that every program needs, and what many need, are
 # segments of their own, of no more pages than they have; the symbols with the read-only data likewise;
-# the variables that every program has lie on five pages, four of which end where a table begins.
+# the variables that every program has lie on three pages, each of which ends where a table begins, and what the
+# dynamic linker protects lies on one.
 set -eu
 
 # shellcheck source=shared/as_shipped.sh
@@ -37,8 +38,11 @@ END
 read -r near_data near_data_bytes <<END
 $(section .rodata.near)
 END
+read -r protected _ <<END
+$(section .tdata)
+END
 read -r variables _ <<END
-$(section .bss.near)
+$(section .data)
 END
 read -r fields _ <<END
 $(section .bss.fields)
@@ -58,11 +62,12 @@ done
 at_most "code that every program needs" $((0x$fini + 0x$fini_bytes - 0x$init)) 53248
 at_most "code that many need" $((0x$large_bytes)) 16384
 at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 24576
-at_most "initialised variables, up to a profile's" $((0x$(address profile) + 64 - 0x$(address __dso_handle))) 4096
+at_most "what the dynamic linker protects" $((0x$variables - 0x$protected)) 4096
+at_most "bytes from where a page begins to the variables" $((0x$variables % 4096)) 0
 at_most "variables, up to the table of vCPU areas" $((0x$(address first_areas) + 64 - 0x$variables)) 4096
 at_most "what readers find, up to the table of object sizes" \
-	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 8192
-at_most "names, up to the table of caches" $((0x$(address caches) + 1024 - 0x$classes)) 4096
+	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 4096
+at_most "names, up to the table of caches" $((0x$(address caches) + 512 - 0x$classes)) 4096
 
 # lies_before FIRST END WHAT NAME...: functions that lie among WHAT.
 lies_before() {

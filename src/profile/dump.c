@@ -12,7 +12,14 @@
 
 enum { MAPS_BYTES = 4 << 20, OUTPUT_BYTES = 16 << 10, PATH_BYTES = 512 };
 
-static char prefix[PATH_BYTES - 64] = "cpuslab"; /* read at start: a signal handler may not use getenv */
+/* What the environment says, empty if nothing.  Read at start: a signal handler may not use getenv. */
+static char wished[PATH_BYTES - 64] ARCH_SPARSE;
+static bool has_wish;
+
+static const char *prefix(void)
+{
+	return has_wish ? wished : "cpuslab";
+}
 
 /* Everything that a dump needs for the time being, in one mapping. */
 struct workspace {
@@ -200,7 +207,7 @@ int profile_dump_new(void)
 	static uint64_t dumps;
 	char path[PATH_BYTES];
 	int file;
-	char *end = stpcpy(stpcpy(path, prefix), ".");
+	char *end = stpcpy(stpcpy(path, prefix()), ".");
 
 	if (!profile.tables)
 		return ENODATA;
@@ -229,10 +236,10 @@ void profile_dump_by_option(void)
 	if (error == ENODATA)
 		end = stpcpy(end, "runs that could be written: the option profile starts one\n");
 	else
-		end = stpcpy(
-			append_number(stpcpy(stpcpy(stpcpy(end, "was written to "), prefix), ".*.pb: errno "),
-				      (uint64_t)error),
-			"\n");
+		end = stpcpy(append_number(stpcpy(stpcpy(stpcpy(end, "was written to "), prefix()),
+						  ".*.pb: errno "),
+					   (uint64_t)error),
+			     "\n");
 	os_write_error(line, (size_t)(end - line));
 }
 
@@ -253,10 +260,12 @@ __attribute__((cold, noinline)) static void take_prefix(const char *wish)
 	static const char text[] =
 		"cpuslab: CPUSLAB_PROFILE is too long: heap profiles are called cpuslab.*.pb\n";
 
-	if (strlen(wish) < sizeof(prefix))
-		strcpy(prefix, wish);
-	else
+	if (strlen(wish) < sizeof(wished)) {
+		strcpy(wished, wish);
+		has_wish = true;
+	} else {
 		os_write_error(text, sizeof(text) - 1);
+	}
 }
 
 void profile_begin(void)

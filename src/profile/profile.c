@@ -8,6 +8,7 @@
 #include "profile/format.h"
 
 struct profile_state profile;
+ARCH_SPARSE struct profile_choice profile_choices[PROFILE_CHOICES];
 
 /* ---- probabilities ------------------------------------------------------------------------------------- */
 
@@ -139,7 +140,7 @@ void profile_repair(void)
 
 static void choose(uint64_t number, uint64_t interval)
 {
-	struct profile_choice *choice = &profile.choices[number % PROFILE_CHOICES];
+	struct profile_choice *choice = &profile_choices[number % PROFILE_CHOICES];
 	uint64_t secret = mix(profile.secret + os_milliseconds());
 
 	__atomic_store_n(&profile.secret, secret, __ATOMIC_RELAXED);

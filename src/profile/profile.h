@@ -109,9 +109,10 @@ struct profile_state {
 	uint64_t choice;     /* number of the one in force; changes after what it stands for */
 	uint64_t secret;     /* what random numbers are made from */
 	struct profile_tables *tables;
-	struct profile_choice choices[PROFILE_CHOICES]; /* by the number's remainder */
 };
 extern ARCH_INTERNAL struct profile_state profile;
+/* By the number's remainder.  Not beside the state, which every program asks whether there is a profile. */
+extern ARCH_INTERNAL struct profile_choice profile_choices[PROFILE_CHOICES];
 
 static inline bool profile_is_on(void)
 {
@@ -147,7 +148,7 @@ static inline uint16_t profile_stamp(void)
 /* The choice of a stamp that was just read. */
 static inline const struct profile_choice *profile_choice_at(uint16_t stamp)
 {
-	return &profile.choices[stamp % PROFILE_CHOICES];
+	return &profile_choices[stamp % PROFILE_CHOICES];
 }
 
 /* The choice of any stamp; NULL if it is too old, or of another profile. */

@@ -29,9 +29,9 @@ void root_show(const char *name, uintptr_t value, size_t size)
 	assert(field_count < ROOT_FIELDS_MAX && strlen(name) < ROOT_FIELD_NAME);
 	struct root_field *field = &fields[field_count++];
 
-	strcpy(field->name, name);
 	field->value = value;
-	field->size = size;
+	field->size = (uint32_t)size;
+	field->name = (int32_t)((intptr_t)name - (intptr_t)&cpuslab_root);
 	/* Last: who reads a count finds so many fields.  It stays 0 until the start is over. */
 	if (cpuslab_root.fields)
 		__atomic_store_n(&cpuslab_root.field_count, field_count, __ATOMIC_RELEASE);

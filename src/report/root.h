@@ -20,18 +20,22 @@
 #include <stdint.h>
 
 #define ROOT_NOTE_OWNER "cpuslab"
-enum { ROOT_NOTE_TYPE = 1, ROOT_VERSION = 1, ROOT_FIELD_NAME = 24, ROOT_FIELDS_MAX = 160 };
+enum { ROOT_NOTE_TYPE = 1, ROOT_VERSION = 2, ROOT_FIELD_NAME = 24, ROOT_FIELDS_MAX = 152 };
 
 static const char ROOT_MAGIC[8] = "cpuslab";
 
-/* The address of a variable, the offset of a member, or a plain number; and its size in bytes. */
+/*
+ * The address of a variable, the offset of a member, or a plain number; and its size in bytes.  The name lies
+ * with the library's constants, which take no memory of each process; so the table is short.
+ */
 struct root_field {
-	char name[ROOT_FIELD_NAME]; /* ends with a zero byte */
 	uint64_t value;
-	uint64_t size;
+	uint32_t size;
+	int32_t name; /* where that is, counted in bytes from the record; it ends with a zero byte */
 };
 
-/* These members keep their places in every version. */
+/* The longest name has one byte less than ROOT_FIELD_NAME.  These members keep their places in every version.
+ */
 struct root {
 	char magic[8];
 	uint32_t version;
@@ -43,9 +47,9 @@ struct root {
 };
 
 /*
- * Adds a name to the table.  One thread at a time: that which starts the library; later, whoever has
- * magazine_keep_caches(), for a room that comes into use only then.  A fork in between leaves the table as it
- * was, and then without that room's names.
+ * Adds a name, a constant of the library, to the table.  One thread at a time: that which starts the library;
+ * later, whoever has magazine_keep_caches(), for a room that comes into use only then.  A fork in between
+ * leaves the table as it was, and then without that room's names.
  */
 void root_show(const char *name, uintptr_t value, size_t size);
 

@@ -325,12 +325,46 @@ static enum target_status find_root(struct target *target)
 	return TARGET_READY;
 }
 
-static bool find_field(const struct root_field *fields, uint32_t count, const char *name,
-		       struct root_field *found)
+/* The table of a root record, with its names. */
+struct fields {
+	uint32_t count;
+	struct root_field field[ROOT_FIELDS_MAX];
+	char name[ROOT_FIELDS_MAX][ROOT_FIELD_NAME];
+};
+
+/* What lies behind a name may be the end of what is mapped: no further than its page, unless it goes on
+ * there. */
+static bool read_field_name(const struct target *target, uint64_t address, char name[ROOT_FIELD_NAME])
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (strncmp(fields[i].name, name, ROOT_FIELD_NAME) == 0) {
-			*found = fields[i];
+	size_t here = 4096 - address % 4096, first = here < ROOT_FIELD_NAME ? here : ROOT_FIELD_NAME;
+
+	memset(name, 0, ROOT_FIELD_NAME);
+	if (!target_read(target, address, name, first))
+		return false;
+	return first == ROOT_FIELD_NAME || memchr(name, 0, first) ||
+	       target_read(target, address + first, name + first, ROOT_FIELD_NAME - first);
+}
+
+static bool read_table(const struct target *target, struct fields *fields)
+{
+	const struct root *root = &target->root;
+
+	fields->count = root->field_count;
+	if (fields->count > ROOT_FIELDS_MAX || root->field_bytes != sizeof(fields->field[0]) ||
+	    !target_read(target, root->fields, fields->field, fields->count * sizeof(fields->field[0])))
+		return false;
+	for (uint32_t i = 0; i < fields->count; i++)
+		if (!read_field_name(target, target->root_address + (uint64_t)(int64_t)fields->field[i].name,
+				     fields->name[i]))
+			return false;
+	return true;
+}
+
+static bool find_field(const struct fields *fields, const char *name, struct root_field *found)
+{
+	for (uint32_t i = 0; i < fields->count; i++)
+		if (strncmp(fields->name[i], name, ROOT_FIELD_NAME) == 0) {
+			*found = fields->field[i];
 			return true;
 		}
 	return false;
@@ -339,7 +373,7 @@ static bool find_field(const struct root_field *fields, uint32_t count, const ch
 static enum target_status read_fields(struct target *target)
 {
 	const struct root *root = &target->root;
-	struct root_field fields[ROOT_FIELDS_MAX];
+	struct fields fields;
 
 	if (root->version != ROOT_VERSION)
 		return trouble(
@@ -350,16 +384,15 @@ static enum target_status read_fields(struct target *target)
 	if (!root->field_count)
 		return trouble(target, TARGET_UNSTARTED,
 			       "cpuslab is in it, but nothing has been allocated from it yet");
-	if (root->field_count > ROOT_FIELDS_MAX || root->field_bytes != sizeof(fields[0]) ||
-	    !target_read(target, root->fields, fields, root->field_count * sizeof(fields[0])))
+	if (!read_table(target, &fields))
 		return trouble(target, TARGET_VERSION, "its root record cannot be read");
 #define FIELD(member, text)                                                                                  \
-	if (!find_field(fields, root->field_count, text, &target->at.member))                                \
+	if (!find_field(&fields, text, &target->at.member))                                                  \
 		return trouble(target, TARGET_VERSION,                                                       \
 			       "it runs cpuslab %.31s, whose root record does not tell '%s', which this "    \
 			       "tool (%s) needs: use the cpuslab command that came with that library",       \
 			       root->release, text, CPUSLAB_VERSION);
-#define OPTIONAL_FIELD(member, text) find_field(fields, root->field_count, text, &target->at.member);
+#define OPTIONAL_FIELD(member, text) find_field(&fields, text, &target->at.member);
 #include "inspect/fields.def"
 #undef FIELD
 #undef OPTIONAL_FIELD
