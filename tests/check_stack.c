@@ -3,6 +3,8 @@
  * The unwinder sees what libc's backtrace() sees, wherever it is called from: through functions without frame
  * pointers, callbacks of libc, a signal handler on a stack of its own, and the start of a thread; the store
  * has one number for each stack; and a stack pointer that leads nowhere is no danger.
+ *
+ *   check_stack full   in a small heap without metadata; started by check_stack itself
  */
 #include "check.h"
 
@@ -12,6 +14,7 @@
 #include "check/stack.h"
 #include "check/symbol.h"
 #include "malloc/process.h"
+#include "page/page.h"
 
 static unsigned compared;
 
@@ -85,6 +88,30 @@ static void test_store(void)
 	CHECK(here() != number[0], "another line is another stack");
 }
 
+/* A stack that no memory could be had for is not taken for a stored one, however often that happens. */
+static __attribute__((noinline)) void fill_store(int depth)
+{
+	enum { TIMES = STACK_STORE_BYTES / (STACK_FRAMES * sizeof(uintptr_t)) + 1 };
+	char local[64];
+
+	memset(local, depth, sizeof local);
+	if (depth) {
+		fill_store(depth - 1);
+		__asm__ volatile("" : : "m"(local) : "memory");
+		return;
+	}
+	char *last = NULL, *next;
+	while ((next = metadata_alloc(METADATA_REUSED_MOST)))
+		last = next;
+	while (metadata_alloc(METADATA_UNIT))
+		;
+	for (volatile unsigned i = 0; i < TIMES; i++)
+		if (stack_capture())
+			CHECK(false, "kept without memory");
+	metadata_free(last, METADATA_REUSED_MOST);
+	CHECK(stack_capture(), "not kept though there is memory again");
+}
+
 static void test_symbol(void)
 {
 	struct symbol symbol;
@@ -96,7 +123,7 @@ static void test_symbol(void)
 	CHECK(!symbol.module && !symbol.function);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static char signal_stack[64 << 10];
 	stack_t alternative = {.ss_sp = signal_stack, .ss_size = sizeof signal_stack};
@@ -109,6 +136,11 @@ int main(void)
 	process_enter();
 	if (!ARCH_HAS_FRAME_TABLES || !symbol_module((uintptr_t)&main, &module))
 		check_skip("there is no unwinder here");
+	(void)argv;
+	if (argc > 1) {
+		fill_store(STACK_FRAMES);
+		return 0;
+	}
 	compare();
 	deep(3);
 	deep(40);
@@ -119,5 +151,6 @@ int main(void)
 	CHECK(compared >= 6);
 	test_store();
 	test_symbol();
+	check_again("reserve:8M", "full");
 	return 0;
 }

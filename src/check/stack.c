@@ -44,6 +44,24 @@ static uint32_t look_up(uint32_t number, uint32_t hash, const uintptr_t *frame, 
 	return 0;
 }
 
+/* NULL where the store has as much as it may have, or the system no more. */
+static struct stack *alloc_stack(size_t bytes)
+{
+	struct stack *stack = NULL;
+
+	if (__atomic_add_fetch(&stored_bytes, bytes, __ATOMIC_RELAXED) <= STACK_STORE_BYTES)
+		stack = metadata_alloc(bytes);
+	if (!stack)
+		__atomic_fetch_sub(&stored_bytes, bytes, __ATOMIC_RELAXED);
+	return stack;
+}
+
+static void free_stack(struct stack *stack, size_t bytes)
+{
+	metadata_free(stack, bytes);
+	__atomic_fetch_sub(&stored_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 static uint32_t keep(const uintptr_t *frame, unsigned count)
 {
 	uint32_t hash = hash_of(frame, count), *chain = &chains[hash % CHAINS];
@@ -52,9 +70,9 @@ static uint32_t keep(const uintptr_t *frame, unsigned count)
 	uint32_t number = look_up(head, hash, frame, count);
 	size_t bytes = sizeof(struct stack) + count * sizeof *frame;
 
-	if (number || __atomic_fetch_add(&stored_bytes, bytes, __ATOMIC_RELAXED) > STACK_STORE_BYTES)
+	if (number)
 		return number;
-	struct stack *stack = metadata_alloc(bytes);
+	struct stack *stack = alloc_stack(bytes);
 
 	if (!stack)
 		return 0;
@@ -72,7 +90,7 @@ static uint32_t keep(const uintptr_t *frame, unsigned count)
 		uint32_t other = look_up(head, hash, frame, count);
 
 		if (other) {
-			metadata_free(stack, bytes);
+			free_stack(stack, bytes);
 			return other;
 		}
 	}
