@@ -2,11 +2,10 @@
 #include "page/page.h"
 
 #include <assert.h>
-#include <sys/single_threaded.h>
 
 #include "arch/minmax.h"
 #include "arch/probe.h"
-#include "cpuslab/lock.h"
+#include "lock/single.h"
 #include "options/options.h"
 #include "page/block.h"
 #include "page/headroom.h"
@@ -74,17 +73,9 @@ static bool behind;       /* the last purge met its bound before its end */
 static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
 static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
 
-/*
- * With one thread by a plain store: a locked instruction would wait for all that the program has just written
- * into its block.  There is nobody to race with: a second thread is never made inside of this room.  A signal
- * handler that comes in between the look and the store has given the lock back when it returns.
- */
 static void lock_pages(void)
 {
-	if (__libc_single_threaded && !cpuslab_spin_is_locked(&page_lock))
-		__atomic_store_n(&page_lock.locked, 1, __ATOMIC_RELAXED);
-	else
-		cpuslab_spin_lock(&page_lock);
+	lock_spin_single(&page_lock);
 	lock_acquires++;
 }
 

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+#include "malloc/realloc.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/corruption.h"
+#include "magazine/hardened.h"
+#include "magazine/magazine.h"
+#include "malloc/large.h"
+#include "malloc/large_checks.h"
+#include "malloc/malloc.h"
+#include "malloc/process.h"
+#include "malloc/size_class.h"
+
+#define likely(condition)   __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+enum {
+	/* From here on, and not only from REALLOC_LARGE, what has outgrown its place before becomes a run. */
+	GROW_AGAIN = 4 << 10,
+	/* What outgrows so many bytes becomes a mapping of its own, which can move without a copy. */
+	MOVE_FROM = 32 << 20,
+};
+
+/* What realloc does with an object that cannot stay: so many bytes of it go where there is room for more. */
+static inline void *move_to(void *moved, void *object, size_t bytes)
+{
+	memcpy(moved, object, bytes);
+	free(object);
+	return moved;
+}
+
+/* An object of a debugged cache: it moves, or the zone behind it does. */
+static void *realloc_checked(struct cache *cache, void *object, size_t size)
+{
+	size_t most = cache->depot.slabs.traits.checks->zones.object_bytes;
+	size_t before = magazine_usable(cache, object);
+
+	if (size >= most / 2 && magazine_resize_checked(cache, object, size))
+		return object;
+	void *moved = malloc(size);
+
+	if (!moved)
+		return magazine_resize_checked(cache, object, size) ? object : malloc_failed();
+	return move_to(moved, object, size < before ? size : before);
+}
+
+/* An object of a hardened class: it stays if the class does. */
+static void *realloc_hardened(struct cache *cache, void *object, size_t size)
+{
+	size_t before = hardened_judge(cache, object);
+
+	if (size <= SIZE_CLASS_MAX - HARDENED_CANARY &&
+	    size_class(size_class_index(size + HARDENED_CANARY)) == cache) {
+		hardened_resize(cache, object, size);
+		return object;
+	}
+	void *moved = malloc(size);
+
+	if (!moved)
+		return malloc_failed();
+	return move_to(moved, object, size < before ? size : before);
+}
+
+/* A large one that is debugged: it moves, so that its pages are out of reach, while there is memory. */
+static void *realloc_large_checked(void *object, size_t size)
+{
+	size_t before = large_usable(object);
+	void *moved = malloc(size);
+
+	if (!moved)
+		return large_check_resize(object, large_bytes(object), size) ? object : malloc_failed();
+	return move_to(moved, object, size < before ? size : before);
+}
+
+/*
+ * Of what is no object that the program has: where large ones are debugged it is reported as its free would
+ * be, and who goes on after that gets new memory.
+ */
+static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_t size)
+{
+	if (!large_is_checked() || large_check_free(object, SIZE_MAX))
+		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
+	return malloc(size);
+}
+
+/*
+ * For an object that has outgrown its place, and may grow again.  A run of pages does so without a copy where
+ * free pages follow, as they often do at the end of the heap.  A mapping of its own can move without one,
+ * which pays where the copy would cost more than the page faults of all that is new.
+ */
+static void *alloc_to_grow(size_t size, size_t usable)
+{
+	if (usable >= MOVE_FROM)
+		return large_alloc_mapping(size);
+	return usable >= REALLOC_LARGE ? large_alloc_to_grow(size) : malloc(size);
+}
+
+void *realloc_special(void *object, size_t size)
+{
+	if (!object)
+		return malloc(size);
+	if (size == 0) {
+		/* As glibc does; C23 leaves it undefined. */
+		free(object);
+		return NULL;
+	}
+	if (size > PTRDIFF_MAX)
+		return malloc_failed();
+
+	process_enter();
+	/* What grows over and over needs no more than this. */
+	if (large_grow(object, size))
+		return object;
+
+	struct cache *cache = magazine_cache(object);
+
+	if (unlikely(cache && magazine_is_checked(cache)))
+		return realloc_checked(cache, object, size);
+	if (unlikely(cache && magazine_is_hardened(cache)))
+		return realloc_hardened(cache, object, size);
+	if (unlikely(!cache && large_is_checked() && large_bytes(object)))
+		return realloc_large_checked(object, size);
+
+	size_t usable = likely(cache) ? magazine_usable(cache, object) : malloc_usable(object);
+
+	if (unlikely(!usable))
+		return realloc_invalid(object, size);
+	if (realloc_stays(size, usable) && usable <= SIZE_CLASS_MAX)
+		return object;
+	if (!cache && large_bytes(object)) {
+		void *resized = large_resize(object, size);
+
+		if (resized)
+			return resized;
+	}
+
+	void *moved = size > usable ? alloc_to_grow(size, usable) : malloc(size);
+
+	if (!moved)
+		return size <= usable ? object : malloc_failed();
+	return move_to(moved, object, size < usable ? size : usable);
+}
+
+/*
+ * Objects that realloc has moved to make them larger, by address, until they grow again: who does will do so
+ * once more, and becomes a run of pages.  Where ALL_GROW in a row have grown again, the next become runs the
+ * first time, without a copy more; but one in WATCHED of them goes the usual way, to see whether it still is
+ * so.  An object that another one follows in its place here has not grown again.  Two threads at once, and
+ * who has the address now: to be wrong costs little.
+ */
+enum { GROWN_PLACES_LOG = 4, ALL_GROW = 16, WATCHED = 8 };
+
+static struct {
+	void *once[1 << GROWN_PLACES_LOG];
+	unsigned in_a_row, turn;
+} grown;
+
+static void **grown_place(const void *object)
+{
+	return &grown.once[(uintptr_t)object * 0x9e3779b97f4a7c15u >> (64 - GROWN_PLACES_LOG)];
+}
+
+static bool grows_again(const void *object)
+{
+	void **place = grown_place(object);
+	unsigned in_a_row = __atomic_load_n(&grown.in_a_row, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) == object) {
+		__atomic_store_n(place, NULL, __ATOMIC_RELAXED);
+		if (in_a_row < ALL_GROW)
+			__atomic_store_n(&grown.in_a_row, in_a_row + 1, __ATOMIC_RELAXED);
+		return true;
+	}
+	if (in_a_row < ALL_GROW)
+		return false;
+
+	unsigned turn = __atomic_load_n(&grown.turn, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&grown.turn, turn + 1, __ATOMIC_RELAXED);
+	return turn % WATCHED != 0;
+}
+
+static void note_grown_once(void *object)
+{
+	void **place = grown_place(object);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED))
+		__atomic_store_n(&grown.in_a_row, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(place, object, __ATOMIC_RELAXED);
+}
+
+/* An object of a usual class, from GROW_AGAIN on, that has outgrown it. */
+static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, size_t usable)
+{
+	bool again =
+		grows_again(object) && size <= PTRDIFF_MAX && process_enter() && !malloc_is_special(size);
+	void *moved = again ? large_alloc_to_grow(size) : malloc(size);
+
+	if (unlikely(!moved))
+		return malloc_failed();
+	if (!again)
+		note_grown_once(moved);
+	return move_to(moved, object, usable);
+}
+
+void *realloc_usual(void *object, size_t size, size_t usable)
+{
+	if (size > usable && usable >= GROW_AGAIN)
+		return realloc_grown(object, size, usable);
+
+	void *moved = malloc(size);
+
+	if (unlikely(!moved))
+		return size <= usable ? object : NULL;
+	return move_to(moved, object, size < usable ? size : usable);
+}
