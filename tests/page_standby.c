@@ -2,7 +2,8 @@
 /*
  * page_standby: a block that comes and goes does so without the page lock, is found when it is freed twice,
  * and keeps nothing from others: its run is free for whatever is asked for, when memory is given back, and in
- * a forked child, and no two threads ever have it at once.
+ * a forked child, and no two threads ever have it at once.  Threads on several vCPUs do not wait for each
+ * other.
  */
 #include "check.h"
 
@@ -79,6 +80,29 @@ static void test_lengths(void)
 		frame();
 	size_t locks = statistics().lock_acquires - before;
 	CHECK(locks < PAIRS / 50, "%zu page locks", locks);
+}
+
+/* Each vCPU lets a run of its own stand by, and takes another's where it has none. */
+static void test_vcpus(void)
+{
+	malloc_trim(0);
+	(void)come_and_go(LEARN, BLOCK);
+	page_tick();
+	char *blocks[2];
+	for (unsigned i = 0; i < 2; i++)
+		CHECK((blocks[i] = malloc(BLOCK)));
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(page_put_standby(blocks[i], i), "no place for run %u", i);
+	struct page_statistics both = statistics();
+	CHECK(both.large_runs == 0 && both.dirty_pages >= 2 * PAGES);
+	CHECK(page_take_standby(PAGES, 1) == blocks[1] && page_take_standby(PAGES, 1) == blocks[0]);
+	CHECK(!page_take_standby(PAGES, 0) && !page_take_standby(PAGES, 1));
+	/* Nobody's, until it is recalled. */
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(page_put_standby(blocks[i], i));
+	page_tick();
+	CHECK(!page_take_standby(PAGES, 0) && !page_take_standby(PAGES, 1) && statistics().large_runs == 0);
+	heap_walk();
 }
 
 static void free_twice(void *argument)
@@ -232,6 +256,7 @@ int main(void)
 	test_ebb_beside();
 	test_without_lock();
 	test_lengths();
+	test_vcpus();
 	test_second_free();
 	test_serves_others();
 	test_given_back();

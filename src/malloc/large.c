@@ -12,6 +12,7 @@
 #include "page/page.h"
 #include "profile/dump.h"
 #include "profile/profile.h"
+#include "vcpu/vcpu.h"
 
 /* Beyond this alignment a run would leave too much of the heap's address space behind. */
 enum { RUN_ALIGNMENT_MAX = 4 << 20 };
@@ -106,7 +107,7 @@ static bool is_plain(void)
 
 void *large_alloc_again(size_t size)
 {
-	return is_plain() ? page_take_standby(pages_for(size)) : NULL;
+	return is_plain() ? page_take_standby(pages_for(size), arch_id(vcpu_self)) : NULL;
 }
 
 void *large_alloc(size_t size, size_t alignment, bool *zeroed)
@@ -160,7 +161,8 @@ void *large_alloc_mapping(size_t size)
 
 bool large_free_again(void *object)
 {
-	return (uintptr_t)object % PAGE_BYTES == 0 && is_plain() && page_put_standby(object);
+	return (uintptr_t)object % PAGE_BYTES == 0 && is_plain() &&
+	       page_put_standby(object, arch_id(vcpu_self));
 }
 
 bool large_grow(void *object, size_t size)

@@ -134,10 +134,11 @@ void page_count_hollow(long more);
 
 /*
  * Without the lock, where a program allocates and frees a length by turns: a large run of just so many pages,
- * as it was freed, or NULL; and to free a large run so, or false.
+ * as it was freed, or NULL; and to free a large run so, or false.  `vcpu`: any number, the caller's by
+ * rights.
  */
-void *page_take_standby(size_t pages);
-bool page_put_standby(void *run);
+void *page_take_standby(size_t pages, unsigned vcpu);
+bool page_put_standby(void *run, unsigned vcpu);
 /* How many calls of these two have been of use. */
 void page_standby_calls(uint64_t *takes, uint64_t *puts);
 

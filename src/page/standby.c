@@ -9,16 +9,22 @@
 
 enum {
 	WORDS = 8,
+	VCPUS = 8,   /* with words of their own; beyond, several share them */
 	EARNED = 32, /* after what block.h learns of a size by its first frees */
 	TURNS = 1024,
 	PAGES_BITS = 20,
 	TURNS_BITS = 12,
 };
 
-/* By length.  From bit 0: how often a run was put here since it was cleared; its pages; its first page. */
-static uint64_t words[WORDS] __attribute__((aligned(64)));
-/* The one length for which a word is; 0 for none. */
+/*
+ * A vCPU's by length.  From bit 0: how often a run was put here since it was cleared; its pages; its first
+ * page.
+ */
+static uint64_t words[VCPUS][WORDS] __attribute__((aligned(64)));
+/* The one length for which words are; 0 for none. */
 static uint32_t expected[WORDS];
+/* Any length ever was: until then no word holds anything. */
+static bool used;
 
 static unsigned place_of(size_t pages)
 {
@@ -40,37 +46,56 @@ static uint32_t first_of(uint64_t word)
 	return (uint32_t)(word >> (TURNS_BITS + PAGES_BITS));
 }
 
-static uint64_t word_at(unsigned place)
+static inline __attribute__((always_inline)) void *take(uint64_t *word, size_t pages)
 {
-	return handover_look(&words[place]);
-}
-
-void *page_take_standby(size_t pages)
-{
-	unsigned place = place_of(pages);
-	uint64_t word = word_at(place);
+	uint64_t held = handover_look(word);
 
 	/* The length is read with the place: whatever came and went since, this takes just these pages. */
-	if (pages_of(word) != pages || !pages || !handover_exchange(&words[place], word, turns_of(word)))
+	if (pages_of(held) != pages || !handover_exchange(word, held, turns_of(held)))
 		return NULL;
 	/* Until here a second free of it has found no object. */
-	handover_mark(first_of(word), PAGE_LARGE);
-	return layout.heap.base + ((size_t)first_of(word) << PAGE_SHIFT);
+	handover_mark(first_of(held), PAGE_LARGE);
+	return layout.heap.base + ((size_t)first_of(held) << PAGE_SHIFT);
 }
 
-bool page_put_standby(void *run)
+static bool is_expected(unsigned place, size_t pages)
+{
+	return __atomic_load_n(&expected[place], __ATOMIC_RELAXED) == pages;
+}
+
+/* What one thread allocates another one may free. */
+static __attribute__((noinline)) void *take_from_others(unsigned place, size_t pages, unsigned vcpu)
+{
+	void *run = NULL;
+
+	for (unsigned i = 1; !run && i < VCPUS && is_expected(place, pages); i++)
+		run = take(&words[(vcpu + i) % VCPUS][place], pages);
+	return run;
+}
+
+void *page_take_standby(size_t pages, unsigned vcpu)
+{
+	unsigned place = place_of(pages);
+
+	if (__builtin_expect(!pages, 0))
+		return NULL;
+	void *run = take(&words[vcpu % VCPUS][place], pages);
+
+	return __builtin_expect(run != NULL, 1) ? run : take_from_others(place, pages, vcpu);
+}
+
+bool page_put_standby(void *run, unsigned vcpu)
 {
 	uint32_t first = (uint32_t)(page_of(run) - page_front.heap_page);
 	size_t pages = ((const struct run *)layout.runs.base)[first].pages;
 	unsigned place = place_of(pages);
-	uint64_t word = word_at(place);
+	uint64_t *word = &words[vcpu % VCPUS][place], held = handover_look(word);
 
-	if (__atomic_load_n(&expected[place], __ATOMIC_RELAXED) != pages || word >= TURNS)
+	if (!is_expected(place, pages) || held >= TURNS)
 		return false;
 	/* Before it is in the word, where it is anybody's. */
 	handover_mark(first, PAGE_TRANSIT);
-	if (handover_exchange(&words[place], word,
-			      ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (word + 1)))
+	if (handover_exchange(word, held, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (held + 1)))
 		return true;
 	handover_mark(first, PAGE_LARGE);
 	return false;
@@ -90,9 +115,9 @@ static struct {
 } before;
 
 /* Takes the turns of a word, and the run that may be there. */
-static uint64_t clear(unsigned place)
+static uint64_t clear(unsigned vcpu, unsigned place)
 {
-	uint64_t word = __atomic_exchange_n(&words[place], 0, __ATOMIC_ACQ_REL);
+	uint64_t word = __atomic_exchange_n(&words[vcpu][place], 0, __ATOMIC_ACQ_REL);
 	uint64_t puts = turns_of(word), takes = puts - (pages_of(word) != 0);
 
 	lessons[place].asked |= takes > 0;
@@ -103,6 +128,7 @@ static uint64_t clear(unsigned place)
 
 static void expect(unsigned place, uint32_t pages)
 {
+	used |= pages != 0;
 	__atomic_store_n(&expected[place], pages, __ATOMIC_RELAXED);
 }
 
@@ -116,9 +142,12 @@ void standby_freed(uint32_t pages)
 		expect(place, 0);
 	}
 	lesson->freed = true;
+	if (!is_expected(place, pages))
+		return;
 	/* The usual way because it was time: the next may stand by again. */
-	if (word_at(place) == TURNS)
-		(void)clear(place);
+	for (unsigned vcpu = 0; vcpu < VCPUS; vcpu++)
+		if (handover_look(&words[vcpu][place]) == TURNS)
+			(void)clear(vcpu, place);
 }
 
 void standby_taken(uint32_t pages)
@@ -139,11 +168,13 @@ void standby_taken(uint32_t pages)
 
 uint32_t standby_recall(uint32_t *first)
 {
-	for (unsigned place = 0; place < WORDS; place++) {
-		if (!pages_of(word_at(place)))
+	for (unsigned i = 0; used && i < VCPUS * WORDS; i++) {
+		unsigned vcpu = i / WORDS, place = i % WORDS;
+
+		if (!pages_of(handover_look(&words[vcpu][place])))
 			continue;
 
-		uint64_t word = clear(place);
+		uint64_t word = clear(vcpu, place);
 
 		*first = first_of(word);
 		/* Another thread may have taken it first. */
@@ -156,16 +187,10 @@ uint32_t standby_recall(uint32_t *first)
 size_t standby_pages(size_t *runs)
 {
 	size_t pages = 0;
-	uint64_t any = 0;
 
 	*runs = 0;
-	/* Mostly there are none, and who asks takes or frees a run. */
-	for (unsigned place = 0; place < WORDS; place++)
-		any |= word_at(place);
-	if (!pages_of(any))
-		return 0;
-	for (unsigned place = 0; place < WORDS; place++) {
-		uint32_t here = pages_of(word_at(place));
+	for (unsigned i = 0; used && i < VCPUS * WORDS; i++) {
+		uint32_t here = pages_of(handover_look(&words[i / WORDS][i % WORDS]));
 
 		pages += here;
 		*runs += here != 0;
@@ -188,8 +213,8 @@ void standby_forget(void)
 
 void standby_repair(void)
 {
-	for (unsigned place = 0; place < WORDS; place++)
-		(void)clear(place);
+	for (unsigned i = 0; i < VCPUS * WORDS; i++)
+		(void)clear(i / WORDS, i % WORDS);
 }
 
 void page_standby_calls(uint64_t *takes, uint64_t *puts)
@@ -197,8 +222,8 @@ void page_standby_calls(uint64_t *takes, uint64_t *puts)
 	uint64_t taken = __atomic_load_n(&before.takes, __ATOMIC_RELAXED);
 	uint64_t put = __atomic_load_n(&before.puts, __ATOMIC_RELAXED);
 
-	for (unsigned place = 0; place < WORDS; place++) {
-		uint64_t word = word_at(place);
+	for (unsigned i = 0; i < VCPUS * WORDS; i++) {
+		uint64_t word = handover_look(&words[i / WORDS][i % WORDS]);
 
 		put += turns_of(word);
 		taken += turns_of(word) - (pages_of(word) != 0);

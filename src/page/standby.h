@@ -4,10 +4,11 @@
  * files; page_take_standby and page_put_standby are in page.h.
  *
  * A program that allocates and frees a block of one length by turns gets the same run each time.  When it has
- * done so EARNED times, the run that it frees stands by: in one of a few words, whole, with the marks
- * of a run in transit, and still among the used ones of the page room's counts.  The next allocation of just
- * so many pages takes it from there.  That is a compare-and-exchange each way, without the page lock, a clock
- * or the bins.  Every TURNS times the free goes the usual way, where time passes for all that ages.
+ * done so EARNED times, the run that it frees stands by: in one of its vCPU's few words, whole, with the
+ * marks of a run in transit, and still among the used ones of the page room's counts.  The next allocation of
+ * just so many pages takes it from there, or from another vCPU's word where its own has none.  That is a
+ * compare-and-exchange each way, without the page lock, a clock or the bins.  Every TURNS times the free goes
+ * the usual way, where time passes for all that ages.
  *
  * Nobody loses by what stands by: it is free as any other run as soon as the page room would take memory from
  * the system, at each tick, and in an ebb (recall_standby in run.c).  A length has to earn its place anew
