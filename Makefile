@@ -10,15 +10,15 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 
 all: tools-build
-	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@cmake --build $(BUILD)
+	@cmake -S . -B "$(BUILD)" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	@cmake --build "$(BUILD)"
 
 tools-build:
 	@scripts/packages build
 
 bench: all
 	@scripts/packages bench
-	@$(BUILD)/cpuslab bench quick
+	@"$(BUILD)/cpuslab" bench quick
 
 test:
 	@scripts/packages build test
@@ -29,9 +29,9 @@ soak:
 	@scripts/soak
 
 install: all
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+	@umask 022 && DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 
 clean:
-	rm -rf $(BUILD) build-*
+	rm -rf "$(BUILD)" build-*
 
 .PHONY: all tools-build bench test soak install clean

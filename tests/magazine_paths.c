@@ -10,6 +10,7 @@
 #include "depot/ebb.h"
 #include "magazine/magazine.h"
 #include "os/os.h"
+#include "page/page.h"
 
 enum { CACHES = 3, MOST = 60000 };
 
@@ -197,6 +198,13 @@ static void test_paths(void)
 		take();
 	take_while_hits();
 	check_sum();
+	/* How many pages were taken before counts no more: when they are many, what lies idle goes back. */
+	while (!page_wants_hoards()) {
+		bool zeroed;
+		void *run = page_alloc(64, 1, PAGE_LARGE, &zeroed);
+		CHECK(run);
+		page_free(run, 64);
+	}
 
 	/* Full: the loaded magazine becomes the spare, and an empty one is loaded. */
 	word = words()[0];

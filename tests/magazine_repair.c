@@ -334,7 +334,10 @@ static void check_linked(unsigned c)
 	      (unsigned long long)now.allocated, (unsigned long long)now.capacity, linked_count[c]);
 }
 
-/* Every slab is in its cache's count, but for one that the thread was making or giving back. */
+/*
+ * Every slab is in its cache's count, but for one that the thread was making or giving back, or the empty
+ * ones of a linked cache, which go back together.
+ */
 static void check_slab_pages(void)
 {
 	size_t found = 0, largest = 0;
@@ -348,8 +351,12 @@ static void check_slab_pages(void)
 		if (cache->depot.slabs.pages > largest)
 			largest = cache->depot.slabs.pages;
 	}
-	for (unsigned c = 0; c < LINKED; c++)
-		found += linked[c].slabs * (linked[c].list.slab_mask + 1) / PAGE_BYTES;
+	for (unsigned c = 0; c < LINKED; c++) {
+		size_t each = (linked[c].list.slab_mask + 1) / PAGE_BYTES;
+		found += linked[c].slabs * each;
+		if (linked[c].min_partial * each > largest)
+			largest = linked[c].min_partial * each;
+	}
 	size_t pages = heap_walk().slab_pages;
 	CHECK(pages >= found && pages - found <= largest, "%zu pages of slabs, but %zu found", pages, found);
 }

@@ -15,7 +15,12 @@ fail() {
 	exit 1
 }
 
-make -s install BUILD="$build" DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+# As somebody whose own files are private; what is installed is for all.
+(umask 077 && make -s install BUILD="$build" DESTDIR="$stage" PREFIX=$prefix) >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+hidden=$(find "$stage/opt" ! -perm -o=r -o -type d ! -perm -o=x)
+[ -z "$hidden" ] || fail "not for everybody: $hidden"
+hollow=$(find "$stage" -type d -empty)
+[ -z "$hollow" ] || fail "folders with nothing in them: $hollow"
 root=$stage$prefix
 version=$(sed -n 's/^project(cpuslab VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 library=$(find "$root" -name "libcpuslab.so.$version")
