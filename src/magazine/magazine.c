@@ -603,6 +603,24 @@ static __attribute__((noinline)) void follow_ebb(void)
 }
 
 /*
+ * Other vCPUs' words are emptied behind a fence, which stops each thread that runs for as long as it takes to
+ * touch some ten pages.  What is idle there has a bound, and the heap of a larger program takes many pages
+ * before that matters.  With the census lock.
+ */
+static bool looks_at_words(bool by_tick)
+{
+	enum { LARGE_HEAP = (8 << 20) >> PAGE_SHIFT, TIMES_PASSED = 3 };
+	static unsigned passed;
+
+	if (!by_tick && vcpu_areas() > 1 && page_heap_pages() >= LARGE_HEAP && passed < TIMES_PASSED) {
+		passed++;
+		return false;
+	}
+	passed = 0;
+	return true;
+}
+
+/*
  * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and when many pages
  * were taken.  One thread at a time; another one has nothing to add.
  */
@@ -615,7 +633,8 @@ static void reclaim(bool by_tick)
 	uint64_t leaving = 0;
 	bool departs = false;
 
-	vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
+	if (looks_at_words(by_tick))
+		vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 		if (caches[number]) {
 			leaving += depot_age(&caches[number]->depot, !by_tick);
