@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * depot_homes: a vCPU takes back the magazines that it has left in a depot, the last one first, and another's
- * only when it has none; a repair counts those of all; and a depot swings far where it does for each vCPU.
+ * only when it has none; a repair counts those of all; a depot swings far where it does for each vCPU; and
+ * where many magazines go from one to another, their objects are put in order of address.
  *
  * With a private slot for each thread, which then is a vCPU of its own.
  */
@@ -184,6 +185,255 @@ static void test_swing(void)
 	depot_empty(&depot);
 }
 
+/* ---- order of address -------------------------------------------------------------------------------- */
+
+/* Objects of FLOW_BYTES, of which SPREAD lie in nearly as many pages as are put in order at a time. */
+enum { LOTS = 6, EACH = 30, SCATTERED_OBJECTS = LOTS * EACH, FLOW = 16, FLOW_BYTES = 48 };
+enum { SPREAD = SCATTERED_OBJECTS * 40, TOO_FAR = SCATTERED_OBJECTS * 300 };
+
+static struct magazine *lots[LOTS];
+static void *objects[1 << 16];
+
+/* So many of other vCPUs' magazines are taken. */
+static void pass(unsigned count)
+{
+	struct magazine *magazine = new_filled();
+
+	while (count--) {
+		put_there(magazine);
+		CHECK(take_filled() == magazine);
+	}
+	depot_dissolve(&depot, magazine);
+}
+
+static void start_flow(uint32_t size)
+{
+	depot_init(&depot, &(struct slab_traits){.name = "test", .size = size, .id = vcpu_offset(ID)}, EACH);
+	depot.earned = UINT64_MAX / 2;
+}
+
+/*
+ * Magazines of objects of which no two that follow each other lie in one page, or in two that are neighbours:
+ * of `from` objects, which are all in order of address, as many as are wanted.
+ */
+static void scatter(unsigned from)
+{
+	enum { STEP = 77 }; /* prime to SCATTERED_OBJECTS */
+
+	while (depot.slabs.allocated < from)
+		CHECK(slab_alloc_batch(&depot.slabs, &objects[depot.slabs.allocated], 1) == 1);
+	for (unsigned i = 1; i < from; i++)
+		CHECK(objects[i] > objects[i - 1]);
+	for (unsigned m = 0; m < LOTS; m++) {
+		struct magazine *magazine = lots[m] = depot_take_empty(&depot, NULL);
+
+		CHECK(magazine);
+		while (magazine->count < EACH) {
+			unsigned n = (m * EACH + magazine->count) * STEP % SCATTERED_OBJECTS;
+
+			magazine->slot[++magazine->count] = objects[n * (from / SCATTERED_OBJECTS)];
+		}
+	}
+}
+
+/* Whether the objects of some magazines are taken in order of address, if one is emptied after the other. */
+static bool is_in_order(struct magazine *const *magazines, unsigned count)
+{
+	void *last = NULL;
+
+	for (unsigned m = 0; m < count; m++)
+		for (unsigned i = magazines[m]->count; i; i--) {
+			if (magazines[m]->slot[i] <= last)
+				return false;
+			last = magazines[m]->slot[i];
+		}
+	return true;
+}
+
+static void end_flow(struct magazine *const *magazines, unsigned count, unsigned from)
+{
+	/* Each object is there once, or its slab stops the program. */
+	while (count--)
+		depot_dissolve(&depot, magazines[count]);
+	CHECK(depot.slabs.allocated == from - SCATTERED_OBJECTS);
+	bool used[1 << 16] = {false};
+
+	for (unsigned i = 0; i < SCATTERED_OBJECTS; i++)
+		used[i * (from / SCATTERED_OBJECTS)] = true;
+	for (unsigned i = 0; i < from; i++)
+		if (!used[i])
+			slab_free_batch(&depot.slabs, &objects[i], 1);
+	depot_empty(&depot);
+	CHECK(depot.slabs.slabs == 0);
+}
+
+static void take_lots(struct magazine **taken, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		CHECK((taken[i] = take_filled()));
+	check_stacks(0, 0, 0);
+}
+
+/* Four at a time, as they are taken. */
+static void test_order(void)
+{
+	struct magazine *taken[LOTS];
+
+	start_flow(FLOW_BYTES);
+	pass(FLOW);
+	scatter(SPREAD);
+	for (int i = 0; i < LOTS; i++)
+		put_there(lots[i]);
+	check_stacks(LOTS, 0, SCATTERED_OBJECTS);
+	CHECK((taken[0] = take_filled()) == lots[LOTS - 1]);
+	check_stacks(LOTS - 1, 0, SCATTERED_OBJECTS - EACH);
+	CHECK(is_in_order(taken, 1));
+	/* They are ours by now, and no more scattered. */
+	CHECK(depot.passed == FLOW + 1);
+	for (unsigned i = 1; i < DEPOT_ORDER_MOST; i++)
+		CHECK((taken[i] = take_filled()));
+	CHECK(is_in_order(taken, DEPOT_ORDER_MOST) && !is_in_order(&lots[0], 1) && !is_in_order(&lots[1], 1));
+	CHECK(depot.passed == FLOW + 1);
+	take_lots(taken + DEPOT_ORDER_MOST, LOTS - DEPOT_ORDER_MOST);
+	CHECK(is_in_order(taken + DEPOT_ORDER_MOST, LOTS - DEPOT_ORDER_MOST));
+	end_flow(taken, LOTS, SPREAD);
+}
+
+/* What lies in too many pages stays as it is, and waits as it did. */
+static void test_far(void)
+{
+	struct magazine *taken[LOTS];
+	void *tops[LOTS];
+
+	start_flow(FLOW_BYTES);
+	pass(FLOW);
+	scatter(TOO_FAR);
+	for (int i = 0; i < LOTS; i++) {
+		tops[i] = lots[i]->slot[EACH];
+		put_there(lots[i]);
+	}
+	CHECK((taken[0] = take_filled()) == lots[LOTS - 1] && taken[0]->slot[EACH] == tops[LOTS - 1]);
+	check_stacks(LOTS - 1, 0, SCATTERED_OBJECTS - EACH);
+	/* Alone they are few enough. */
+	for (int i = LOTS - 2; i >= LOTS - DEPOT_ORDER_MOST; i--)
+		CHECK(lots[i]->slot[EACH] == tops[i]);
+	take_lots(taken + 1, LOTS - 1);
+	end_flow(taken, LOTS, TOO_FAR);
+}
+
+/* Takes what another vCPU has left; whether it came in order. */
+static bool comes_in_order(void)
+{
+	struct magazine *taken[LOTS];
+
+	scatter(SPREAD);
+	for (int i = 0; i < LOTS; i++)
+		put_there(lots[i]);
+	take_lots(taken, LOTS);
+	bool ordered = is_in_order(taken, 1);
+
+	end_flow(taken, LOTS, SPREAD);
+	return ordered;
+}
+
+static void test_flow(void)
+{
+	struct magazine *taken[LOTS];
+
+	/* One less than it takes, before these. */
+	start_flow(FLOW_BYTES);
+	pass(FLOW - LOTS - 1);
+	CHECK(!comes_in_order() && !depot.flows);
+	pass(1);
+	CHECK(depot.flows && comes_in_order());
+	/* It is forgotten, by halves. */
+	start_flow(FLOW_BYTES);
+	pass(FLOW);
+	(void)depot_age(&depot, false);
+	CHECK(depot.flows);
+	(void)depot_age(&depot, false);
+	CHECK(!depot.flows && depot.passed == FLOW / 4 && !comes_in_order());
+	depot_empty(&depot);
+	/* What a vCPU has left itself is none. */
+	start_flow(FLOW_BYTES);
+	struct magazine *magazine = new_filled();
+
+	for (unsigned i = 0; i < 10 * FLOW; i++) {
+		depot_put(&depot, magazine);
+		CHECK(take_filled() == magazine);
+	}
+	depot_dissolve(&depot, magazine);
+	CHECK(!depot.flows && !depot.passed);
+	depot_empty(&depot);
+	/* Objects of a line of their own need no neighbours; others may lie at odd addresses. */
+	start_flow(64);
+	pass(2 * FLOW);
+	CHECK(!depot.flows && depot.passed == 2 * FLOW && !comes_in_order());
+	depot_empty(&depot);
+	start_flow(FLOW_BYTES - 8);
+	pass(2 * FLOW);
+	CHECK(!depot.flows);
+	depot_empty(&depot);
+	/* Hardened ones need none either. */
+	start_flow(FLOW_BYTES);
+	depot.slabs.traits.hardened = true;
+	pass(2 * FLOW);
+	CHECK(!depot.flows);
+	depot.slabs.traits.hardened = false;
+	depot_empty(&depot);
+	/* What has been handed over in order, up or down, stays as it is. */
+	start_flow(FLOW_BYTES);
+	pass(FLOW);
+	scatter(SPREAD);
+	for (unsigned m = 0; m < LOTS; m++)
+		for (unsigned i = 0; i < EACH; i++)
+			lots[m]->slot[i + 1] = objects[(m * EACH + i) * (SPREAD / SCATTERED_OBJECTS)];
+	for (int i = 0; i < LOTS; i++)
+		put_there(lots[i]);
+	take_lots(taken, LOTS);
+	for (unsigned m = 0; m < LOTS; m++)
+		CHECK(taken[m] == lots[LOTS - 1 - m] &&
+		      taken[m]->slot[1] == objects[(LOTS - 1 - m) * EACH * (SPREAD / SCATTERED_OBJECTS)]);
+	end_flow(taken, LOTS, SPREAD);
+}
+
+/* What a profile has chosen keeps its place, and so does what it may have chosen at another time. */
+static void test_marked(void)
+{
+	struct magazine *taken[LOTS];
+
+	for (int i = 0; i < 3; i++) {
+		start_flow(FLOW_BYTES);
+		pass(FLOW);
+		scatter(SPREAD);
+		struct magazine *marked = lots[i == 0 ? LOTS - 1 : LOTS - 3];
+		void *lowest = marked->slot[1], *last = marked->slot[EACH];
+
+		if (i < 2) {
+			/* One object less, and the mark above the last. */
+			slab_free_batch(&depot.slabs, &last, 1);
+			marked->slot[EACH] = NULL;
+			marked->marks = 1;
+		} else {
+			marked->choice = 1;
+		}
+		for (int m = 0; m < LOTS; m++)
+			put_there(lots[m]);
+		take_lots(taken, LOTS);
+		if (i == 0) {
+			CHECK(taken[0] == marked && is_in_order(taken + 1, DEPOT_ORDER_MOST));
+			/* With that one none was taken that waits, but with the next. */
+			CHECK(depot.passed == FLOW + 3);
+		} else {
+			CHECK(is_in_order(taken, 2) && taken[2] == marked);
+			CHECK(is_in_order(taken + 2, 1) == (i == 2) && is_in_order(taken + 3, 3));
+		}
+		if (i < 2)
+			CHECK(marked->slot[1] == lowest && !marked->slot[EACH]);
+		end_flow(taken, LOTS, SPREAD);
+	}
+}
+
 int main(void)
 {
 	check_watchdog(60);
@@ -197,6 +447,10 @@ int main(void)
 	test_empty();
 	test_repair();
 	test_swing();
+	test_order();
+	test_far();
+	test_flow();
+	test_marked();
 	put_there(NULL);
 	check_join(thread);
 	return 0;

@@ -6,6 +6,7 @@
 
 #include "arch/probe.h"
 #include "depot/ebb.h"
+#include "depot/order.h"
 #include "guard/guard.h"
 #include "options/options.h"
 #include "page/page.h"
@@ -51,6 +52,12 @@ enum {
 	BYTES_PER_MISS = 2,
 	/* More than one, since a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
+	/* So many magazines that others had left, lately, are a flow. */
+	FLOW_LEAST = 16,
+	/* Larger objects share no line of the processor's caches with their neighbours. */
+	FLOW_SIZE = 64,
+	/* What is put in order at a time takes about seven microseconds. */
+	ORDER_OBJECTS = 2048,
 	/* Empty magazines that stay where full ones gather, or leave: the next ones that come take them. */
 	EMPTY_KEPT = 6,
 };
@@ -304,6 +311,16 @@ static void forget_far(const struct depot *depot)
 	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+/* A vCPU has taken what another one left.  Hardened objects are handed out in no order.  With the lock. */
+static void count_passed(struct depot *depot)
+{
+	const struct slab_traits *traits = &depot->slabs.traits;
+
+	if (++depot->passed >= FLOW_LEAST && !depot_flows(depot) && traits->size < FLOW_SIZE &&
+	    traits->size % ORDER_UNIT == 0 && !traits->hardened)
+		__atomic_store_n(&depot->flows, true, __ATOMIC_RELAXED);
+}
+
 /*
  * From now on.  At ticks alone, which lie far enough apart for a swing to be seen whole: as the heap grows
  * levels fall.  Without the lock, too: who counts at this instant may undo it until the next look.
@@ -317,6 +334,11 @@ static void look_at_swing(struct depot *depot)
 	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
+	uint32_t passed = __atomic_load_n(&depot->passed, __ATOMIC_RELAXED) / 2;
+
+	__atomic_store_n(&depot->passed, passed, __ATOMIC_RELAXED);
+	if (passed < FLOW_LEAST / 2)
+		__atomic_store_n(&depot->flows, false, __ATOMIC_RELAXED);
 }
 
 static bool is_sorting(const struct depot *depot)
@@ -575,6 +597,50 @@ static void keep_spares(struct depot *depot)
 	slab_cache_keep(&depot->slabs, is_sorting(depot) && !ebbs ? spares : 0);
 }
 
+/* Magazines in hand whose objects are put in order. */
+struct ordering {
+	struct magazine *magazines[DEPOT_ORDER_MOST];
+	unsigned count;   /* of these */
+	unsigned objects; /* in all of them */
+};
+
+/*
+ * What waits is most likely scattered as well.  Objects do not change places with such as a profile chose, or
+ * may have chosen, otherwise.  With the lock.
+ */
+static void take_to_order(struct depot *depot, struct ordering *ordering)
+{
+	struct magazine *magazine;
+
+	while (ordering->count < DEPOT_ORDER_MOST &&
+	       ordering->objects + DEPOT_CAPACITY_MAX <= ORDER_OBJECTS && (magazine = pop_filled(depot))) {
+		if (magazine->marks || magazine->choice != ordering->magazines[0]->choice) {
+			push_filled(depot, magazine);
+			break;
+		}
+		ordering->magazines[ordering->count++] = magazine;
+		ordering->objects += magazine->count;
+	}
+}
+
+__attribute__((noinline)) void depot_put_in_order(struct depot *depot, struct magazine *filled)
+{
+	struct ordering ordering = {.magazines = {filled}, .count = 1, .objects = filled->count};
+
+	if (filled->marks || !order_is_missing(filled))
+		return;
+	lock_depot(depot);
+	take_to_order(depot, &ordering);
+	cpuslab_spin_unlock(&depot->lock);
+	(void)order_by_address(ordering.magazines, ordering.count);
+	if (ordering.count == 1)
+		return;
+	lock_depot(depot);
+	while (ordering.count > 1)
+		push_filled(depot, ordering.magazines[--ordering.count]);
+	cpuslab_spin_unlock(&depot->lock);
+}
+
 /* What becomes of a magazine that comes back. */
 enum arrival {
 	KEPT,     /* it waits */
@@ -609,6 +675,7 @@ static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 {
 	lock_depot(depot);
+	bool others = !depot->filled[home_here()];
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
@@ -620,9 +687,13 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	count_departures(depot, objects);
 	if (!filled)
 		count_missed(depot, objects);
+	else if (others)
+		count_passed(depot);
 	if (kept)
 		push_empty(depot, empty);
 	cpuslab_spin_unlock(&depot->lock);
+	if (filled && depot_flows(depot))
+		depot_put_in_order(depot, filled);
 	if (filled)
 		count_out(depot, objects);
 	if (filled && empty && !kept)

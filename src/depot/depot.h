@@ -38,6 +38,15 @@
  * swing by a small part of it (SWING_ALONG).  It ends when the level has swung less than half as far between
  * two ticks.
  *
+ * Where objects go from vCPU to vCPU, as in a chain of threads, this order is the program's own: each object
+ * that it looks at has lines that another CPU wrote to, and a processor fetches the next ones ahead only
+ * where they follow each other; of small ones two share a line, which then comes but once.  The slabs would
+ * bring the order back, but for each object that costs more than it wins.  So where magazines often go to
+ * another vCPU than the one that left them, one that is taken is looked at, and if its objects are scattered,
+ * they are put in order of address together with those of a few that wait (order.h).  So is a vCPU's spare,
+ * since threads that free and threads that allocate may take turns on one vCPU, and hardly come here. Whoever
+ * hands objects over in order pays for no more than that look.
+ *
  * How large is a magazine?  What the vCPUs hold is lost to the program, so a cache begins with small ones,
  * and gets larger ones where it misses, if either there are many times as many objects in use, or it misses
  * so often that it takes time (earns_more).  It loses them again when it hardly misses any more.  So a
@@ -55,7 +64,7 @@
  *
  * Fork: the stacks change by one store of their head; depot_repair() counts again.  A child loses what the
  * parent's other threads had in hand: each at most two magazines on the slow path of an allocation or a free,
- * and one while it drains the depot, however many leave it.
+ * DEPOT_ORDER_MOST where it puts them in order, and one while it drains the depot, however many leave it.
  */
 #ifndef CPUSLAB_DEPOT_H
 #define CPUSLAB_DEPOT_H
@@ -97,6 +106,7 @@ struct depot {
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	uint32_t filled_count, empty_count;
 	uint32_t filled[DEPOT_HOMES], empty[DEPOT_HOMES]; /* metadata_reference; 0 for none */
+	uint32_t passed; /* filled magazines that others had left; half of them are forgotten at each tick */
 	uint64_t lock_acquires;
 	uint64_t objects; /* in the filled magazines and those that leave */
 	int64_t level;    /* objects that came, less those that went */
@@ -109,6 +119,7 @@ struct depot {
 	bool departs;      /* something leaves, and is due to go, a portion at a time */
 	bool ebbs;         /* so is what is more than may stay, and spare slabs */
 	bool sorts;        /* the level rose by more than swing_most: full magazines go to the slabs */
+	bool flows;        /* many objects of it go from vCPU to vCPU; without the lock */
 	uint16_t capacity; /* of this cache's magazines, in objects; written with the lock, read without */
 	uint16_t batch;    /* of a refill; the same */
 	uint16_t capacity_least, capacity_most; /* what it may be; the same where somebody asked for it */
@@ -135,6 +146,7 @@ enum {
 	DEPOT_MISSES = 64,    /* of a vCPU, that count at once */
 	DEPOT_PORTION = 2000, /* objects that go to the slabs at a time, and little more */
 	DEPOT_SLAB_COST = 32, /* a slab that this gives to the page room takes as long as so many */
+	DEPOT_ORDER_MOST = 4, /* magazines that are put in order of address at a time */
 	DEPOT_SCARCE = 16,    /* magazines on each vCPU: of fewer objects in use, see scarce */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: as good as no limit */
 };
@@ -152,6 +164,13 @@ struct depot_tunables depot_tunables(struct depot *depot);
 
 /* Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none. */
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty);
+/*
+ * Where depot_flows(), before a filled magazine that the caller has comes to a word: puts its objects in
+ * order of address, and those of some that wait, if they are scattered.  All of them are in hand meanwhile,
+ * so that nobody waits for it with the depot's lock; one that gets stale by then waits here until it is
+ * taken.
+ */
+void depot_put_in_order(struct depot *depot, struct magazine *filled);
 /* Leaves a filled magazine (or none: NULL), and takes an empty one, new if need be; NULL: out of memory. */
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled);
 /* Leaves a magazine, filled or not. */
@@ -204,6 +223,11 @@ struct depot_statistics {
 void depot_statistics(struct depot *depot, struct depot_statistics *statistics);
 /* In a forked child: what a dead thread left half done, or all of it. */
 void depot_repair(struct depot *depot, bool all);
+
+static inline bool depot_flows(const struct depot *depot)
+{
+	return __atomic_load_n(&depot->flows, __ATOMIC_RELAXED);
+}
 
 /* Whether somebody has asked for this capacity, or there is no other for its size. */
 static inline bool depot_has_one_capacity(const struct depot *depot)

@@ -876,6 +876,8 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 		if (spare && spare->count) {
 			put_spare(cache, cache->offset, magazine);
 			magazine = spare;
+			if (depot_flows(&cache->depot))
+				depot_put_in_order(&cache->depot, magazine);
 		} else {
 			magazine_tick();
 			if (profile_is_on())
