@@ -108,7 +108,7 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, d
 				target->trouble);
 			return false;
 		}
-		if (!*started && read_member(target, &target->at.profile_interval, &running) &&
+		if (*started <= 0 && read_member(target, &target->at.profile_interval, &running) &&
 		    running == interval) {
 			*started = now();
 			end = *started + seconds;
@@ -487,7 +487,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
 		signal(SIGHUP, SIG_IGN);
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
-	if (whole && !started) {
+	if (whole && started <= 0) {
 		fprintf(stderr,
 			"cpuslab profile: process %d allocated nothing meanwhile that its magazines did not "
 			"have: there is no profile\n",
