@@ -3,21 +3,11 @@
  * vcpu_drain: the words of several vCPUs are emptied after one fence, and no word that comes before the first
  * one that is wanted is asked a second time: to look at a word may change what the next look says.
  */
-#include "check.h"
-
-#include "vcpu/vcpu.h"
+#include "two_vcpus.h"
 
 enum { WORDS = 4, WANTED = 2, IDS = 64 };
 
 static unsigned first_number, asked[IDS][WORDS], emptied[IDS][WORDS];
-static bool stop;
-
-static void *stay_on_a_vcpu(void *unused)
-{
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
-		free(malloc(100 + check_mode()[0] % 2));
-	return unused;
-}
 
 static unsigned id_of(unsigned number, const uintptr_t *word)
 {
@@ -46,16 +36,7 @@ int main(void)
 	check_watchdog(60);
 	free(malloc(1));
 	CHECK(vcpu_take_numbers(WORDS, &first_number));
-	/* Two threads at once are on two vCPUs, whichever way those are told. */
-	pthread_t other = check_thread(stay_on_a_vcpu, NULL);
-	for (int i = 0; i < 10000 && vcpu_areas() < 2; i++) {
-		free(malloc(1000));
-		usleep(100);
-		for (int spin = 0; spin < 100000; spin++)
-			free(malloc((size_t)(16 + spin % 1000)));
-	}
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	check_join(other);
+	two_vcpus();
 	unsigned areas = 0;
 	for (unsigned id = 0; id < IDS; id++)
 		areas += vcpu_word(id, first_number) != NULL;
