@@ -29,6 +29,9 @@ exec 4<>"/dev/tcp/127.0.0.1/${port%%/*}"
 exec 5<>"/dev/tcp/127.0.0.1/${port%%/*}"
 exec 5>&-
 curl -sSf --max-time 30 "$url" >/dev/null || fail "one client keeps the others out"
-"$cpuslab" export --listen nonsense 2>/dev/null
-[ $? -eq 2 ] || fail "nonsense was taken"
+for where in nonsense 127.0.0.1 127.0.0.1: 127.0.0.1:65536 localhost:1; do
+	"$cpuslab" export --listen $where 2>"$work/error"
+	[ $? -eq 2 ] && grep -q "^cpuslab export: --listen takes ADDRESS:PORT in numbers, .*, not '$where'$" "$work/error" ||
+		fail "$where: $(cat "$work/error")"
+done
 exit 0

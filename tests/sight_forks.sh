@@ -71,7 +71,7 @@ $python "$work/read.py" "$cpuslab" "$pid" || fail "the figures of a family"
 grep -q ' churn$' "$work/top" || fail "not churn: $(cat "$work/top")"
 $python "$work/read.py" "$cpuslab" "$pid" || fail "the figures of a family with a profile"
 "$cpuslab" info target_forker >"$work/table" 2>"$work/error" ||
-	grep -q "[0-9]* processes called target_forker run on cpuslab; name one by its pid: .*$pid" "$work/error" ||
+	grep -q "[0-9]* processes called target_forker run on cpuslab; name one by its pid: .*$pid (target_forker)" "$work/error" ||
 	grep -q '^cpuslab info: process [0-9]* ' "$work/error" || fail "by name: $(cat "$work/error")"
 kill -0 "$pid" || fail "it has died of it"
 exit 0

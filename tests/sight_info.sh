@@ -125,7 +125,9 @@ pid=$crowd
 "$cpuslab" info -T "$pid" | grep -q '^= mapped ' || fail "-T"
 "$cpuslab" info -T "$pid" | head -n 1 | grep -q ', \(1 vCPU\|[0-9]* vCPUs\) used$' || fail "the head of -T"
 "$cpuslab" info -D -A "$pid" | grep -q 'AllocMiss' || fail "-D"
-"$cpuslab" info -n "$pid" | grep -q 'N0' || fail "-n"
+# A node's name ends where its numbers do.
+"$cpuslab" info -n "$pid" | awk 'NR == 2 { end = index($0, "N0") + 1 } NR == 3 { exit $2 !~ /^[0-9]+$/ || length($1) >= end ||
+	substr($0, end, 1) !~ /[0-9]/ || substr($0, end + 1, 1) ~ /[0-9]/ } END { if (NR < 3) exit 1 }' || fail "info -n"
 "$cpuslab" info --prometheus "$pid" >"$work/metrics" || fail "--prometheus"
 $python - "$work/metrics" <<'PYTHON' || fail "not the text exposition format"
 import re, sys
@@ -234,6 +236,8 @@ for form in svg png; do
 	"$cpuslab" map --$form="$work/none/map" "$pid" 2>"$work/error" && fail "there is no such folder"
 	grep -q 'none/map: ' "$work/error" || fail "$form: $(cat "$work/error")"
 done
+{ "$cpuslab" help && "$cpuslab" info -T "$pid" && "$cpuslab" info -n "$pid"; } >"$work/ends" || fail "help, -T or -n"
+! grep -n ' $' "$work/ends" || fail "the lines above end with a space"
 for command in run info top export profile map bench options version; do
 	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command\( \|$\)" || fail "$command --help"
 	"$cpuslab" $command --wrong >/dev/null 2>"$work/error"
@@ -252,8 +256,9 @@ grep -q '^libcpuslab' "$work/run" && [ ! -s "$work/error" ] || fail "a bare name
 "$cpuslab" run -- "$work/none" 2>&-
 [ $? -eq 127 ] || fail "no program, and no standard error"
 "$cpuslab" info $((pid + (1 << 32))) 2>/dev/null && fail "a number that is no pid was taken for one"
-"$cpuslab" info -N many "$pid" >/dev/null 2>&1
-[ $? -eq 2 ] || fail "-N many was taken"
+"$cpuslab" info -N many "$pid" 2>"$work/error"
+[ $? -eq 2 ] && [ "$(cat "$work/error")" = "cpuslab info: --lines takes a whole number, not 'many'" ] ||
+	fail "-N many: $(cat "$work/error")"
 kill -KILL "$pid"
 
 # ---- processes that do not stay ------------------------------------------------------------------------------------

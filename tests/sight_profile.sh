@@ -64,8 +64,11 @@ kill -KILL "$pid"
 
 # ---- linked into the program --------------------------------------------------------------------------------------
 
-"$cpuslab" profile --seconds=soon "$pid" >/dev/null 2>&1
-[ $? -eq 2 ] || fail "--seconds=soon was taken"
+for wrong in seconds=soon interval=0 format=pprof; do
+	"$cpuslab" profile "--$wrong" "$pid" 2>error
+	[ $? -eq 2 ] && [ "$(wc -l <error)" -eq 1 ] && grep -q "^cpuslab profile: --${wrong%=*} takes .*, not '${wrong#*=}'$" error ||
+		fail "--$wrong: $(cat error)"
+done
 # A program may call its functions as the library calls its own.
 objcopy --redefine-sym parse_request=sample --redefine-sym append_to_log=alloc_slow "$build/tests/target_leak" renamed
 begin ./renamed

@@ -27,6 +27,17 @@ done
 timeout 100 "$cpuslab" top "$pid" </dev/null >"$work/drawn" 2>"$work/error"
 [ $? -eq 1 ] && [ ! -s "$work/drawn" ] && grep -q 'no terminal; --once' "$work/error" || fail "$(cat "$work/error")"
 
+# refused WANTED ARGUMENT...: a value that an option does not take, in one line.
+refused() {
+	local wanted=$1
+	shift
+	"$cpuslab" top "$@" "$pid" >"$work/drawn" 2>"$work/error"
+	[ $? -eq 2 ] && [ "$(wc -l <"$work/error")" -eq 1 ] && grep -q "^cpuslab top: $wanted, not '" "$work/error" ||
+		fail "$*: $(cat "$work/error")"
+}
+refused '--delay takes seconds from 0.05 to 3600' --delay=0
+refused '--sort takes one of the letters of --help' --sort=on
+
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
 command -v tmux >/dev/null || { echo "there is no tmux: the screen was not tried" && exit 0; }
@@ -85,6 +96,13 @@ eventually eval '[ "$(screen | wc -l)" -eq 20 ] && screen | tail -n 2 | grep -q 
 tmux resize-window -x 40 -y 18
 eventually eval '[ "$(screen | wc -l)" -eq 18 ] && screen | sed -n 12p | grep -q "^  OBJS ACTIVE  USE OBJ SIZE "'
 screen | sed -n 11p | grep -q . && fail "what is too long goes on in the next row: $(screen)"
+# Names of caches are whole where a terminal usually ends, and what comes before them as well.
+tmux resize-window -x 80 -y 20
+eventually eval 'screen | sed -n 12p | grep -q "  SLABS CACHE SIZE ~ALLOC/S  HOARD NAME$"'
+press s e
+eventually shows ' malloc-[0-9]\{6\}$'
+press e
+screen | grep -q '\] [0-9]*% lost$' || fail "no losses in 80 columns: $(screen)"
 tmux resize-window -x 40 -y 8
 sleep 0.5
 tmux resize-window -x 110 -y 30
@@ -129,4 +147,25 @@ eventually shows "process $pid,"
 ! screen -e | grep -q $'\e\[3[0-7]m' || fail "colour all the same"
 press q
 eventually shows '^ended 0'
+tmux kill-server
+
+# Where nothing can be put in its place it says so.
+TERM_IN=dumb start "$pid"
+eventually shows "cpuslab top: a terminal of type 'dumb' cannot show it; --once writes text"
+eventually shows '^ended 1'
+tmux kill-server
+TERM_IN=nonesuch start "$pid"
+eventually shows "cpuslab top: a terminal of type 'nonesuch' cannot show it; --once writes text"
+tmux kill-server
+
+# It ends with its terminal, even when nothing tells it: no key comes any more, nor is one waited for.
+terminals=$((terminals + 1))
+tmux -f /dev/null new-session -d -x 110 -y 30 \
+	"trap '' HUP; echo \$\$ >'$work/shell'; TERM=screen exec '$cpuslab' top '$pid'"
+eventually shows "process $pid"
+tmux kill-server
+gone() {
+	! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat "$work/shell")/status" 2>/dev/null
+}
+eventually gone
 exit 0

@@ -15,6 +15,9 @@
 #include "commands.def"
 #undef COMMAND
 
+/* Says in one line what an option takes; returns 2, what the command ends with. */
+int wrong_value(const char *command, const char *option, const char *value, const char *wanted);
+
 /*
  * Finds the shared library to preload: beside the executable (a build tree), in ../lib of it (an installed
  * tree that was moved), or where `make install` put it.  False when it is in none of these.

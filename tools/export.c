@@ -215,8 +215,10 @@ int command_export(int argc, char **argv)
 		return usage(stderr);
 	int listener = listen_at(where);
 
+	if (listener == -1)
+		return wrong_value(argv[0], "--listen", where, "ADDRESS:PORT in numbers, as 127.0.0.1:9464");
 	if (listener < 0)
-		return listener == -1 ? usage(stderr) : 1;
+		return 1;
 	for (;;) {
 		int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 

@@ -140,7 +140,7 @@ int command_info(int argc, char **argv)
 			break;
 		case 'N':
 			if (!parse_count(optarg, &lines, &end) || *end)
-				return usage(stderr);
+				return wrong_value(argv[0], "--lines", optarg, "a whole number");
 			break;
 		case 'p':
 			form = PROMETHEUS;

@@ -19,8 +19,14 @@ static void print_help(FILE *to)
 {
 	fputs("usage: cpuslab COMMAND ...\n\n", to);
 	for (unsigned i = 0; i < COMMAND_COUNT; i++)
-		fprintf(to, "  cpuslab %s %s\n      %s\n", commands[i].name, commands[i].arguments,
-			commands[i].text);
+		fprintf(to, "  cpuslab %s%s%s\n      %s\n", commands[i].name,
+			*commands[i].arguments ? " " : "", commands[i].arguments, commands[i].text);
+}
+
+int wrong_value(const char *command, const char *option, const char *value, const char *wanted)
+{
+	fprintf(stderr, "%s: %s takes %s, not '%s'\n", command, option, wanted, value);
+	return 2;
 }
 
 /* What was printed may still have to go out, and may not have found room. */

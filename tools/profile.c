@@ -518,18 +518,18 @@ int command_profile(int argc, char **argv)
 		switch (option) {
 		case 'i':
 			if (!parse_bytes(optarg, &interval) || !interval)
-				return usage(stderr);
+				return wrong_value(argv[0], "--interval", optarg, "bytes, as 512K");
 			break;
 		case 's':
 			if (!parse_seconds(optarg, &seconds, 0, 1e6))
-				return usage(stderr);
+				return wrong_value(argv[0], "--seconds", optarg, "seconds from 0 to 1000000");
 			break;
 		case 'o':
 			file = optarg;
 			break;
 		case 'f':
 			if (!find_format(optarg, &format))
-				return usage(stderr);
+				return wrong_value(argv[0], "--format", optarg, "pb, heap, folded or top");
 			formatted = true;
 			break;
 		case 't':

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #ifdef CPUSLAB_HAS_CURSES
@@ -230,9 +230,19 @@ struct terminal {
 
 static attr_t attributes[STYLE_FAINT + 1];
 
-static void start_terminal(bool colour)
+/* False where there is none that lines could be put in place on. */
+static bool start_terminal(bool colour)
 {
-	initscr();
+	const char *name = getenv("TERM");
+	SCREEN *terminal = newterm(NULL, stdout, stdin);
+
+	if (!terminal || !tigetstr("cup")) {
+		if (terminal)
+			endwin();
+		fprintf(stderr, "cpuslab top: a terminal of type '%s' cannot show it; --once writes text\n",
+			name ? name : "");
+		return false;
+	}
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
@@ -243,7 +253,7 @@ static void start_terminal(bool colour)
 	attributes[STYLE_CHOSEN] = A_BOLD | A_UNDERLINE;
 	attributes[STYLE_WARNING] = A_BOLD;
 	if (!colour || !has_colors())
-		return;
+		return true;
 	start_color();
 	use_default_colors();
 	init_pair(1, COLOR_CYAN, -1);
@@ -254,6 +264,7 @@ static void start_terminal(bool colour)
 	attributes[STYLE_CHOSEN] |= COLOR_PAIR(2);
 	attributes[STYLE_WARNING] |= COLOR_PAIR(3);
 	attributes[STYLE_FAINT] |= COLOR_PAIR(4);
+	return true;
 }
 
 /* As much of a line as the screen is wide: curses would go on with it in the row below. */
@@ -471,6 +482,7 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 {
 	static struct terminal terminal;
 	double next = now_seconds(CLOCK_MONOTONIC);
+	int status = 0;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
 		fputs("cpuslab top: this is no terminal; --once writes text\n", stderr);
@@ -480,7 +492,8 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 	screen.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	if (!watch->target.pid)
 		terminal.mode = PICKER;
-	start_terminal(colour);
+	if (!start_terminal(colour))
+		return 1;
 	for (bool going = true; going;) {
 		double left = next - now_seconds(CLOCK_MONOTONIC);
 
@@ -496,9 +509,14 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 		/* A resize comes as a key of its own: drawing again is all that it needs. */
 		if (key != ERR && key != KEY_RESIZE)
 			going = handle(&terminal, key);
+		/* From a terminal that was closed no key comes, and getch() does not wait for one either. */
+		if (key == ERR && tcgetattr(STDIN_FILENO, &(struct termios){0}) != 0) {
+			status = 1;
+			going = false;
+		}
 	}
 	endwin();
-	return 0;
+	return status;
 }
 
 #else
@@ -525,11 +543,11 @@ int command_top(int argc, char **argv)
 		switch (option) {
 		case 'd':
 			if (!parse_seconds(optarg, &delay, 0.05, 3600))
-				return usage(stderr);
+				return wrong_value(argv[0], "--delay", optarg, "seconds from 0.05 to 3600");
 			break;
 		case 's':
 			if (!find_sorting(optarg[0], &watch.sorting) || optarg[1])
-				return usage(stderr);
+				return wrong_value(argv[0], "--sort", optarg, "one of the letters of --help");
 			break;
 		case 'o':
 			once = true;

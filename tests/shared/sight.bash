@@ -14,7 +14,7 @@ end() {
 trap end EXIT
 
 fail() {
-	echo "$*" >&2
+	printf '%s\n' "$*" >&2
 	exit 1
 }
 

@@ -533,7 +533,10 @@ bool target_open(struct target *target, const char *command, const char *text)
 {
 	enum { CANDIDATES = 4096 };
 	static pid_t pids[CANDIDATES];
-	pid_t found[16];
+	struct {
+		pid_t pid;
+		char name[sizeof(target->name)];
+	} found[16];
 	struct target refused = {.pid = 0};
 	size_t usable = 0, count = target_find(text, pids, CANDIDATES);
 
@@ -541,8 +544,10 @@ bool target_open(struct target *target, const char *command, const char *text)
 		enum target_status status = target_attach(target, pids[i]);
 
 		if (status == TARGET_READY) {
-			if (usable < sizeof(found) / sizeof(found[0]))
-				found[usable] = pids[i];
+			if (usable < sizeof(found) / sizeof(found[0])) {
+				found[usable].pid = pids[i];
+				memcpy(found[usable].name, target->name, sizeof(target->name));
+			}
 			usable++;
 			target_detach(target);
 		} else if (text) {
@@ -550,7 +555,7 @@ bool target_open(struct target *target, const char *command, const char *text)
 		}
 	}
 	if (usable == 1) {
-		enum target_status status = target_attach(target, found[0]);
+		enum target_status status = target_attach(target, found[0].pid);
 
 		if (status == TARGET_READY)
 			return true;
@@ -560,8 +565,8 @@ bool target_open(struct target *target, const char *command, const char *text)
 		fprintf(stderr, "%s: %zu processes%s%s run on cpuslab; name one by its pid:", command, usable,
 			text ? " called " : "", text ? text : "");
 		for (size_t i = 0; i < usable && i < sizeof(found) / sizeof(found[0]); i++)
-			fprintf(stderr, " %d", (int)found[i]);
-		fputc('\n', stderr);
+			fprintf(stderr, "%s %d (%s)", i ? "," : "", (int)found[i].pid, found[i].name);
+		fputs(usable > sizeof(found) / sizeof(found[0]) ? ", ...\n" : "\n", stderr);
 	} else if (refused.pid) {
 		fprintf(stderr, "%s: process %d%s%s%s: %s\n", command, (int)refused.pid,
 			refused.name[0] ? " (" : "", refused.name, refused.name[0] ? ")" : "",

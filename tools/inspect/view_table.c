@@ -137,7 +137,8 @@ static void print_bytes(FILE *to, const char *name, uint64_t bytes, const char *
 {
 	char number[24];
 
-	fprintf(to, "%-12s %15lu %8s  %s\n", name, bytes, format_number(number, bytes), text);
+	fprintf(to, "%-12s %15lu %8s%s%s\n", name, bytes, format_number(number, bytes), *text ? "  " : "",
+		text);
 }
 
 void view_print_totals(FILE *to, const struct view *view)
@@ -297,7 +298,7 @@ bool view_print_numa(FILE *to, const struct view *view, size_t lines)
 	if (counted) {
 		fputs("Resident pages of slabs by node\nName                 ", to);
 		for (unsigned node = 0; node <= highest; node++)
-			fprintf(to, "      N%-3u", node);
+			fprintf(to, " %*s%u", node < 10 ? 8 : 7, "N", node);
 		fputc('\n', to);
 		for (size_t i = 0; i < view->count && (!lines || i < lines); i++) {
 			fprintf(to, "%-21s", census->caches[view->order[i]].name);

@@ -7,6 +7,12 @@
 
 enum { HEAD_LINES = 12 };
 
+/* Where names of caches would not fit behind all columns, one that Enter shows as well is left out. */
+static bool is_narrow(const struct screen *screen)
+{
+	return screen->columns < 100;
+}
+
 __attribute__((format(printf, 3, 4))) static void add(struct screen *screen, enum style style,
 						      const char *format, ...)
 {
@@ -170,7 +176,7 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	const struct target *target = overview->view->target;
 	uint64_t objects = 0, live = 0, slabs = 0, active_slabs = 0, caches = 0, active_caches = 0;
 	uint64_t smallest = UINT64_MAX, largest = 0, sizes = 0;
-	char bar[SCREEN_COLUMNS * 4], spark[SCREEN_COLUMNS * 4];
+	char bar[SCREEN_COLUMNS * 4], spark[SCREEN_COLUMNS * 4], blocks[40] = "";
 
 	for (size_t c = 0; c < census->cache_count; c++) {
 		const struct census_cache *cache = &census->caches[c];
@@ -204,40 +210,44 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	add(screen, STYLE_PLAIN, " Minimum / Average / Maximum Object : %.2fK / %.2fK / %.2fK",
 	    smallest == UINT64_MAX ? 0 : kilobytes(smallest),
 	    objects ? kilobytes(sizes) / (double)objects : 0, kilobytes(largest));
-	draw_bar(screen, bar, used, resident, census_mapped(census), 30);
+	draw_bar(screen, bar, used, resident, census_mapped(census), is_narrow(screen) ? 15 : 30);
 	add(screen, STYLE_PLAIN, " Used / Resident / Mapped : %.0fK / %.0fK / %.0fK [%s] %.0f%% lost",
 	    kilobytes(used), kilobytes(resident), kilobytes(census_mapped(census)), bar,
 	    resident > used ? per_cent(resident - used, resident) : 0.0);
 	add(screen, STYLE_PLAIN, " Hoarded : vCPUs %.0fK, depots %.0fK, slabs %.0fK   Metadata : %.0fK",
 	    kilobytes(census->vcpu_bytes), kilobytes(census->depot_bytes), kilobytes(census->free_bytes),
 	    kilobytes(census->metadata_used));
+	if (!is_narrow(screen))
+		snprintf(blocks, sizeof(blocks), "%lu blocks of 2M, ", (census->heap_pages + 511) / 512);
 	add(screen, STYLE_PLAIN,
-	    " Pages   : %lu blocks of 2M, dirty %.0fK, returned %.0fK, large %.0fK, mappings %.0fK (+%.0fK "
-	    "cached)",
-	    (census->heap_pages + 511) / 512, kilobytes(census->dirty_pages * CENSUS_PAGE),
-	    kilobytes(census->purged), kilobytes(census->large_pages * CENSUS_PAGE),
-	    kilobytes(census->huge_bytes), kilobytes(census->huge_cached));
+	    " Pages   : %sdirty %.0fK, returned %.0fK, large %.0fK, mappings %.0fK (+%.0fK cached)", blocks,
+	    kilobytes(census->dirty_pages * CENSUS_PAGE), kilobytes(census->purged),
+	    kilobytes(census->large_pages * CENSUS_PAGE), kilobytes(census->huge_bytes),
+	    kilobytes(census->huge_cached));
 	unsigned width = screen->columns > 70 ? screen->columns - 70 : 10;
 
 	draw_sparkline(screen, spark, overview->used, width > HISTORY / 2 ? HISTORY / 2 : width);
 	add(screen, STYLE_PLAIN, " Rates   : ~%.0f allocs/s, ~%.0f frees/s, %.0f misses/s   Used : %s",
 	    overview->rates->allocs, overview->rates->frees, overview->rates->misses, spark);
 	add(screen, STYLE_PLAIN, "%s", "");
-	add(screen, STYLE_HEAD,
-	    "  OBJS ACTIVE  USE OBJ SIZE  SLABS OBJ/SLAB CACHE SIZE ~ALLOC/S  HOARD NAME");
+	add(screen, STYLE_HEAD, "  OBJS ACTIVE  USE OBJ SIZE  SLABS%s CACHE SIZE ~ALLOC/S  HOARD NAME",
+	    is_narrow(screen) ? "" : " OBJ/SLAB");
 }
 
 static void add_row(struct screen *screen, const struct overview *overview, size_t row)
 {
 	const struct census_cache *cache = &overview->view->census->caches[overview->view->order[row]];
 	const struct rate *rate = rates_of(overview->rates, cache->number);
+	char per_slab[16] = "";
 
+	if (!is_narrow(screen))
+		snprintf(per_slab, sizeof(per_slab), " %8u", cache->per_slab);
 	add(screen,
 	    row == overview->chosen ? STYLE_CHOSEN
 	    : cache->live           ? STYLE_PLAIN
 				    : STYLE_FAINT,
-	    "%6lu %6lu %3.0f%% %7.2fK %6lu %8u %9.0fK %8.0f %6lu %s", cache->objects, cache->live,
-	    per_cent(cache->live, cache->objects), kilobytes(cache->size), cache->slabs, cache->per_slab,
+	    "%6lu %6lu %3.0f%% %7.2fK %6lu%s %9.0fK %8.0f %6lu %s", cache->objects, cache->live,
+	    per_cent(cache->live, cache->objects), kilobytes(cache->size), cache->slabs, per_slab,
 	    kilobytes(census_space(cache)), rate->allocs, cache->in_vcpus + cache->in_depot, cache->name);
 }
 
