@@ -21,9 +21,12 @@ foreach(page ${CPUSLAB_MAN_PAGES})
 	string(REGEX REPLACE ".*\\." "" section ${page})
 	install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
-# Without folders in which there would be nothing: man pages have their own, and plots stay in the source tree.
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md"
+# As they lie in the source tree, for README.md has links to them.  Without folders in which there would be nothing: man
+# pages have their own, and plots stay in the source tree.
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md"
 	PATTERN man EXCLUDE REGEX "/benchmarks/[0-9]" EXCLUDE)
+install(FILES bindings/cxx.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings)
+install(FILES bindings/rust/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings/rust)
 
 # Paths relative to the prefix where they can be, so that an installed tree may be moved.
 configure_package_config_file(

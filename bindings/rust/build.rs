@@ -1,4 +1,4 @@
-// Finds the library: CPUSLAB_LIB_DIR (a build folder will do), else pkg-config, else the linker's own path.
+// Finds the library: CPUSLAB_LIB_DIR (a build folder will do), else pkg-config; the shared one also by the linker's own path.
 use std::env;
 use std::process::Command;
 
@@ -8,6 +8,8 @@ fn main() {
     if let Some(folder) = env::var("CPUSLAB_LIB_DIR").ok().or_else(from_pkg_config) {
         println!("cargo:rustc-link-search=native={folder}");
         println!("cargo:rerun-if-changed={folder}/libcpuslab.a");
+    } else if env::var_os("CARGO_FEATURE_SHARED").is_none() {
+        println!("cargo:warning=neither CPUSLAB_LIB_DIR nor pkg-config says where libcpuslab.a is");
     }
     if env::var_os("CARGO_FEATURE_SHARED").is_some() {
         println!("cargo:rustc-link-lib=dylib=cpuslab");

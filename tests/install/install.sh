@@ -22,6 +22,10 @@ hidden=$(find "$stage/opt" ! -perm -o=r -o -type d ! -perm -o=x)
 hollow=$(find "$stage" -type d -empty)
 [ -z "$hollow" ] || fail "folders with nothing in them: $hollow"
 root=$stage$prefix
+# Manual pages are where man looks for them.
+while read -r target; do
+	[ -e "$root/share/doc/cpuslab/$target" ] || [ "$target" = docs/man/ ] || fail "the installed README.md: no $target"
+done < <(grep -oE '\]\([^)#:]+[^):]*\)' "$root/share/doc/cpuslab/README.md" | sed 's/^](//; s/)$//; s/#.*//')
 version=$(sed -n 's/^project(cpuslab VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 library=$(find "$root" -name "libcpuslab.so.$version")
 libdir=$(dirname "$library")
@@ -79,10 +83,16 @@ if command -v pkg-config >/dev/null 2>&1; then
 	echo "installed, by preload: mapped"
 fi
 
-cmake -S "$here" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$root" >"$work/log" 2>&1 &&
-	cmake --build "$work/consumer" >>"$work/log" 2>&1 || fail "find_package: $(cat "$work/log")"
-for way in shared static object; do
-	works "find_package, $way" "$work/consumer/program_$way"
+for languages in C 'C;CXX'; do
+	cmake -S "$here" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$root" "-DCONSUMER_LANGUAGES=$languages" \
+		>"$work/log" 2>&1 &&
+		cmake --build "$work/consumer" >>"$work/log" 2>&1 || fail "find_package: $(cat "$work/log")"
+	for way in shared static object; do
+		works "find_package in $languages, $way" "$work/consumer/program_$way"
+	done
+	! readelf -d "$work/consumer/program_static" | grep 'libstdc++\|libgcc' ||
+		fail "a C program of a project in $languages needs a library of C++"
+	rm -rf "$work/consumer"
 done
 
 # The command finds the library that was installed with it, wherever the tree was put.
