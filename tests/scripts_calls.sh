@@ -1,0 +1,99 @@
+#!/bin/bash
+# The scripts that people call: a wrong call ends at once, in one line; the caller's environment does not get to the tests;
+# what fails, and what is skipped, is counted; a machine that lacks something is told what.
+set -u
+here=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+	printf '%s\n' "$*" >&2
+	exit 1
+}
+
+# says STATUS TEXT COMMAND...: ends with STATUS, and has TEXT in the one line that it writes to standard error.
+says() {
+	local status=$1 text=$2 ended=0
+	shift 2
+	"$@" >/dev/null 2>"$work/error" || ended=$?
+	[ $ended -eq "$status" ] || fail "$*: status $ended: $(cat "$work/error")"
+	[ "$(wc -l <"$work/error")" -eq 1 ] && grep -qF -- "$text" "$work/error" || fail "$*: $(cat "$work/error")"
+}
+
+# A tree of its own, with lints that pass, fail, are skipped and tell what they were started with.
+mkdir -p "$work/tree/scripts/lint" "$work/a b/scripts"
+cp "$here/scripts/test" "$here/scripts/soak" "$here/scripts/fuzz" "$here/scripts/packages" "$work/tree/scripts"
+cp "$here/scripts/test" "$here/scripts/soak" "$work/a b/scripts"
+lint() {
+	printf '#!/bin/sh\n%s\n' "$2" >"$work/tree/scripts/lint/$1"
+	chmod +x "$work/tree/scripts/lint/$1"
+}
+lint format env
+lint rooms 'echo what is wrong; exit 1'
+lint links 'echo what is missing; exit 77'
+cd "$work/tree" || exit 1
+
+# ---- scripts/test and scripts/soak ---------------------------------------------------------------------------
+
+says 2 "no step is called 'relese': release debug " scripts/test relese
+says 2 "no step is called 'rooms '" scripts/test 'rooms '
+says 2 "no step is called ''" scripts/test ''
+# Nothing has run before the wrong one.
+says 2 "no step is called 'last'" scripts/test format last
+[ ! -e build-logs/format.log ] || fail "it began before it had read all of its arguments"
+says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], fuzz" scripts/soak release last
+says 2 "no part of the long runs is called 'release:'" scripts/soak release:
+says 2 "not a number of seconds: '1h'" scripts/fuzz 1h
+[ -z "$(find . -name 'build-*' ! -name build-logs -o -name 'soak-*')" ] || fail "it began before it had read all of its arguments"
+for script in test soak; do
+	says 2 'most tests preload the library' "$work/a b/scripts/$script"
+done
+
+CPUSLAB_OPTIONS=hardened:1 CPUSLAB_SOAK=1 CPUSLAB_ANYTHING=1 LD_PRELOAD='' GLIBC_TUNABLES=glibc.malloc.check=1 DESTDIR=/none \
+	MAKEFLAGS=-j9 "$work/tree/scripts/test" format >out || fail "format alone: $(cat out)"
+grep -q '^passed  format' out && grep -qx '1 passed, 0 failed' out || fail "format alone: $(cat out)"
+! grep -E '^(CPUSLAB_|LD_PRELOAD|GLIBC_TUNABLES|DESTDIR|MAKE)' build-logs/format.log || fail "a step got the lines above"
+
+"$work/tree/scripts/test" format rooms links >out && fail "a step that fails is no failure: $(cat out)"
+for line in 'passed  format' 'FAILED  rooms' 'what is wrong' 'skipped links: what is missing' '1 skipped'; do
+	grep -q "^$line" out || fail "no line '$line': $(cat out)"
+done
+[ "$(tail -n 1 out)" = '1 passed, 1 failed' ] || fail "the last line: $(tail -n 1 out)"
+
+# ---- scripts/packages ------------------------------------------------------------------------------------------
+
+# provide NAME TEXT: a program of this name, in the only folder that is looked into.
+mkdir "$work/bin"
+for program in sh tr; do
+	ln -s "$(command -v $program)" "$work/bin/$program"
+done
+provide() {
+	printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
+	chmod +x "$work/bin/$1"
+}
+export PATH=$work/bin:$PATH
+packages() {
+	env PATH="$work/bin" scripts/packages "$@"
+}
+says 2 "no group 'biuld'" packages biuld
+says 1 'cannot be built without: cc c++ cmake ninja' packages build
+for program in cc c++ cmake ninja-build; do
+	provide $program ''
+done
+packages build >out 2>&1 && [ ! -s out ] || fail "another distribution, with all there is: $(cat out)"
+
+# Debian without libpng-dev, first for who may not install, then without a network.
+provide dpkg-query 'for last; do :; done; [ "$last" = libpng-dev ] || echo "install ok installed"'
+provide id 'echo 1000'
+provide apt-get 'exit 100'
+says 0 'wants these packages: libpng-dev (as root: apt-get install libpng-dev)' packages build
+provide id 'echo 0'
+packages build >out 2>&1 || fail "what it can do without: $(cat out)"
+[ "$(cat out)" = "installing: libpng-dev
+packages: could not be installed: libpng-dev, nor could apt-get update fetch its lists" ] || fail "no network: $(cat out)"
+provide apt-get ''
+packages build >out 2>&1 && [ "$(cat out)" = 'installing: libpng-dev' ] || fail "as root: $(cat out)"
+rm "$work/bin/cmake"
+packages build >out 2>&1 && fail "without cmake: $(cat out)"
+[ "$(tail -n 1 out)" = 'cpuslab cannot be built without: cmake' ] || fail "without cmake: $(cat out)"
+exit 0
