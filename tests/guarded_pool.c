@@ -2,7 +2,7 @@
 /*
  * The pool of guarded objects: they are objects like others to the malloc family; a freed one's place is used
  * again as late as possible; memory and mappings are bounded; one in RATE is picked, of every size; threads
- * and forked children may do what they like.
+ * and forked children may do what they like, and a heap profile may run.
  */
 #include "check.h"
 
@@ -419,6 +419,28 @@ static void fork_amid(char *object)
 	check_join(thread);
 }
 
+/* A heap profile marks objects in magazines as well: each has one mark, whoever wants it. */
+static void profiled(void)
+{
+	enum { ROUNDS = 20, OBJECTS = 2000 };
+	static char *objects[OBJECTS];
+	unsigned long picked = guarded("picked");
+
+	for (size_t size = 16; size <= 1024; size *= 4)
+		for (unsigned round = 0; round < ROUNDS; round++) {
+			for (unsigned i = 0; i < OBJECTS; i++) {
+				objects[i] = malloc(size);
+				CHECK(objects[i], "%zu bytes", size);
+				check_stamp(objects[i], size, i);
+			}
+			for (unsigned i = 0; i < OBJECTS; i++) {
+				CHECK_STAMP(objects[i], size, i);
+				free(objects[i]);
+			}
+		}
+	CHECK(guarded("picked") > picked);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -432,6 +454,7 @@ int main(int argc, char **argv)
 		check_again("guard:1,guard_second:0,guard_cost:0,guard_slots:64", "amid");
 		check_again("guard:3,guard_second:0,guard_cost:0", "threads");
 		check_again("guard:3,guard_second:0,guard_cost:0,vcpu:slot", "threads");
+		check_again("guard:3,guard_second:0,guard_cost:0,profile:1K", "profiled");
 	} else if (strcmp(what, "pool") == 0) {
 		family();
 		exhaustion();
@@ -442,6 +465,8 @@ int main(int argc, char **argv)
 		rate(2000);
 	} else if (strcmp(what, "limit") == 0) {
 		limit();
+	} else if (strcmp(what, "profiled") == 0) {
+		profiled();
 	} else if (strcmp(what, "amid") == 0) {
 		fork_amid(NULL);
 		fork_amid(alloc_guarded(100));

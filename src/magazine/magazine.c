@@ -294,7 +294,13 @@ static void mark_watched(const struct cache *cache, struct magazine *magazine)
 		}
 }
 
-/* After a refill: what is picked to be guarded gets its mark. */
+/* Whether a slot has an object without a mark above it: a second one would be taken for an object. */
+static bool is_unmarked(const struct magazine *magazine, unsigned slot)
+{
+	return magazine->slot[slot] && (slot == magazine->count || magazine->slot[slot + 1]);
+}
+
+/* After a refill: what is picked to be guarded gets its mark, but for what a profile watches. */
 static void mark_guarded(struct magazine *magazine)
 {
 	const unsigned count = magazine->count, first = guard_picks_fresh();
@@ -302,7 +308,8 @@ static void mark_guarded(struct magazine *magazine)
 	if (first >= count)
 		return;
 	for (unsigned i = first + (count - 1 - first) / guard.rate * guard.rate;; i -= guard.rate) {
-		mark_slot(magazine, i + 1);
+		if (is_unmarked(magazine, i + 1))
+			mark_slot(magazine, i + 1);
 		if (i == first)
 			return;
 	}
