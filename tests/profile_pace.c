@@ -172,7 +172,7 @@ static void totals_are_right(void)
 	}
 	CHECK(!profile.lost, "%lu samples lost", profile.lost);
 	/* What growth and a new high are found from: rounded down at each sample. */
-	CHECK(fabs((double)profile.in_use - told_in_use) <= 2 * (double)profile.samples);
+	CHECK(fabs((double)profile.tables->bytes_in_use - told_in_use) <= 2 * (double)profile.samples);
 	check_estimate("allocated", told_all, &all);
 	check_estimate("in use", told_in_use, &in_use);
 	read_text(&text_in_use, &text_all);

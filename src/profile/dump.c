@@ -140,13 +140,12 @@ static void settle_counts(const struct profile_tables *tables, struct workspace 
 	}
 }
 
-static int write_dump(int file, bool proto)
+static int write_tables(const struct profile_tables *tables, int file, bool proto)
 {
-	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
-	struct workspace *work = tables ? os_map(NULL, sizeof(struct workspace)) : NULL;
+	struct workspace *work = os_map(NULL, sizeof(struct workspace));
 
 	if (!work)
-		return tables ? ENOMEM : ENODATA;
+		return ENOMEM;
 	work->file = file;
 	settle_counts(tables, work);
 
@@ -172,6 +171,18 @@ static int write_dump(int file, bool proto)
 
 	if (os_unmap(work, sizeof(struct workspace)) != 0)
 		(void)os_purge(work, sizeof(struct workspace)); /* then it is addresses alone */
+	return error;
+}
+
+static int write_dump(int file, bool proto)
+{
+	struct profile_tables *tables = profile_enter_tables();
+
+	if (!tables)
+		return ENODATA;
+	int error = write_tables(tables, file, proto);
+
+	profile_leave_tables(tables);
 	return error;
 }
 
@@ -283,7 +294,7 @@ void profile_begin(void)
 void profile_look(void)
 {
 	static uint64_t highest, last;
-	uint64_t now = __atomic_load_n(&profile.in_use, __ATOMIC_RELAXED);
+	uint64_t now = __atomic_load_n(&profile.tables->bytes_in_use, __ATOMIC_RELAXED);
 	uint64_t before = __atomic_load_n(&last, __ATOMIC_RELAXED);
 	uint64_t high = __atomic_load_n(&highest, __ATOMIC_RELAXED);
 	/* Not at each sample: a sixteenth more than the last time is a new high. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "profile/profile.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "check/unwind.h"
@@ -151,31 +152,80 @@ static void choose(uint64_t number, uint64_t interval)
 	__atomic_store_n(&profile.choice, number, __ATOMIC_RELEASE);
 }
 
+struct profile_tables *profile_enter_tables(void)
+{
+	struct profile_tables *tables;
+
+	while ((tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE))) {
+		/*
+		 * Sequentially consistent, as in is_left: a start that has not seen the count has changed
+		 * `tables` before.
+		 */
+		__atomic_fetch_add(&tables->users, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&profile.tables, __ATOMIC_SEQ_CST) == tables)
+			break;
+		profile_leave_tables(tables);
+	}
+	return tables;
+}
+
+void profile_leave_tables(struct profile_tables *tables)
+{
+	/* Release: what was written there comes before what empties them. */
+	__atomic_fetch_sub(&tables->users, 1, __ATOMIC_RELEASE);
+}
+
+/* Whether nobody is in tables that are the profile's no more, nor will be. */
+static bool is_left(const struct profile_tables *tables)
+{
+	return !__atomic_load_n(&tables->users, __ATOMIC_SEQ_CST);
+}
+
+static void empty(struct profile_tables *tables)
+{
+	size_t bytes = offsetof(struct profile_tables, bytes_in_use);
+
+	/* Pages that the program has locked stay. */
+	if (os_purge(tables, bytes) != 0)
+		memset(tables, 0, bytes);
+	tables->bytes_in_use = 0;
+}
+
+/* Empty tables: those of the profile before the last, or, at first and where a thread is still there, new
+ * ones. */
+static struct profile_tables *obtain_tables(void)
+{
+	struct profile_tables *retired = profile.retired;
+
+	if (!retired || !is_left(retired))
+		return os_map(NULL, sizeof(struct profile_tables));
+	empty(retired);
+	return retired;
+}
+
 static bool start(uint64_t wanted)
 {
-	struct profile_tables *tables = os_map(NULL, sizeof(struct profile_tables));
+	struct profile_tables *tables = obtain_tables(), *last = profile.tables;
 
 	if (!tables) {
 		__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
 		return false;
 	}
-	/*
-	 * Threads that still note something into the old tables hold no lock and tell nobody: the mapping
-	 * stays and only its pages go back.
-	 */
-	if (profile.tables)
-		os_purge(profile.tables, sizeof(struct profile_tables));
 	profile.secret += (uintptr_t)tables;
 	profile.widened = wanted;
 	profile.samples = profile.visits = profile.paced_load = 0;
 	profile.paced_at = os_cpu_nanoseconds();
-	profile.lost = profile.in_use = 0;
+	profile.lost = 0;
 	profile.reach = PROFILE_PLACES;
 	/* Nobody takes the marks of another profile for this one's. */
 	choose(profile.choice + PROFILE_CHOICES, wanted);
 	profile.last_interval = wanted;
-	__atomic_store_n(&profile.tables, tables, __ATOMIC_RELEASE);
+	__atomic_store_n(&profile.tables, tables, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&profile.interval, wanted, __ATOMIC_RELEASE);
+	profile.retired = last;
+	/* So that two profiles do not take the memory of both.  Else when they are the next one's. */
+	if (last && is_left(last))
+		empty(last);
 	return true;
 }
 
@@ -202,11 +252,6 @@ void profile_turn(void)
 }
 
 /* ---- samples ------------------------------------------------------------------------------------------- */
-
-static void lose(void)
-{
-	__atomic_fetch_add(&profile.lost, 1, __ATOMIC_RELAXED);
-}
 
 /* The site of a stack, a size and an interval, new if need be; NULL when the table is full. */
 static struct profile_site *find_site(struct profile_tables *tables, const uint64_t *frames, unsigned count,
@@ -295,9 +340,8 @@ bool profile_has(const void *object)
 	return find_object(__atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE), object);
 }
 
-void profile_freed(const void *object)
+static void note_free(struct profile_tables *tables, const void *object)
 {
-	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
 	struct profile_object *found = find_object(tables, object);
 
 	if (!found)
@@ -307,27 +351,41 @@ void profile_freed(const void *object)
 
 	/* Release: whoever sees the free sees the allocation (dump.c). */
 	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELEASE);
-	__atomic_fetch_sub(&profile.in_use, weight(site), __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&tables->bytes_in_use, weight(site), __ATOMIC_RELAXED);
 	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
 	__atomic_fetch_sub(counter_of(tables, object), 1, __ATOMIC_RELAXED);
+}
+
+void profile_freed(const void *object)
+{
+	/* Most are none, and to look needs no entry. */
+	if (!profile_has(object))
+		return;
+	struct profile_tables *tables = profile_enter_tables();
+
+	note_free(tables, object);
+	profile_leave_tables(tables);
 }
 
 /* Notes a sample, and the stack of who called two functions above. */
 static inline __attribute__((always_inline)) void note(const void *object, size_t size, uint64_t interval)
 {
-	struct profile_tables *tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE);
 	uint64_t frames[PROFILE_FRAMES];
 	unsigned count = unwind_callers(frames, PROFILE_FRAMES);
+	struct profile_tables *tables = profile_enter_tables();
+
+	assert(tables);
 	struct profile_site *site = find_site(tables, frames, count, size, interval);
 
 	__atomic_fetch_add(&profile.samples, 1, __ATOMIC_RELAXED);
 	look_at_pace(PACE_SAMPLES);
-	if (!site || !enter_object(tables, object, (uint64_t)(site - tables->sites))) {
-		lose();
-		return;
+	if (site && enter_object(tables, object, (uint64_t)(site - tables->sites))) {
+		__atomic_fetch_add(&site->allocated, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&tables->bytes_in_use, weight(site), __ATOMIC_RELAXED);
+	} else {
+		__atomic_fetch_add(&profile.lost, 1, __ATOMIC_RELAXED);
 	}
-	__atomic_fetch_add(&site->allocated, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&profile.in_use, weight(site), __ATOMIC_RELAXED);
+	profile_leave_tables(tables);
 }
 
 __attribute__((noinline)) void profile_allocated(const struct profile_choice *choice, const void *object,

@@ -32,11 +32,14 @@
  * word as long as the profile runs.
  *
  * Owns the samples: a table of sites (stack and size, with counts), and one of the watched objects in use.
- * Both are mapped when the first profile starts and stay, so that a reader from outside finds them.
+ * Both are mapped when the first profile starts and stay, so that a reader from outside finds them.  The next
+ * profile has other ones, and the one after it these again, unless a thread still is in them.
  *
  * Called from slow paths by any thread, in signal handlers and forked children too: no lock, no allocation.
  * Lock-free: a site is claimed by a compare-and-exchange of its hash and is readable when its frames are; an
- * object's entry likewise.
+ * object's entry likewise.  Who writes into tables counts itself in first, and then looks whether they are
+ * still the profile's; who would empty them has taken them from the profile first, and then looks at the
+ * count.  Of the two one sees the other.
  */
 #ifndef CPUSLAB_PROFILE_ROOM_H
 #define CPUSLAB_PROFILE_ROOM_H
@@ -46,6 +49,7 @@
 #include <stdint.h>
 
 #include "arch/arch.h"
+#include "os/os.h"
 
 enum {
 	PROFILE_FRAMES = 60,
@@ -80,6 +84,11 @@ struct profile_tables {
 	struct profile_object objects[PROFILE_OBJECTS] __attribute__((aligned(64)));
 	/* Objects in use whose addresses lead to the same counter: 0 says soon that one is not there. */
 	uint32_t in_use[PROFILE_COUNTERS];
+	/* From here on a page that is never given back. */
+	uint64_t bytes_in_use __attribute__((aligned(OS_PAGE_BYTES))); /* estimated */
+	/* Threads that are in here.  One that is lost, by a fork in the middle, costs the child these tables.
+	 */
+	uint32_t users;
 };
 
 /*
@@ -103,12 +112,11 @@ struct profile_state {
 	uint64_t visits;     /* frees that came to a slow path because of them; some are missed */
 	uint64_t paced_load; /* what both were, as samples, when the pace was looked at */
 	uint64_t paced_at;   /* CPU time of the process then, in nanoseconds */
-	uint64_t in_use;     /* bytes, estimated */
 	uint64_t lost;       /* samples for which there was no room */
 	uint64_t reach;      /* places that hold any object's entry so far */
 	uint64_t choice;     /* number of the one in force; changes after what it stands for */
 	uint64_t secret;     /* what random numbers are made from */
-	struct profile_tables *tables;
+	struct profile_tables *tables, *retired; /* of this profile, and of the one before */
 };
 extern ARCH_INTERNAL struct profile_state profile;
 /* By the number's remainder.  Not beside the state, which every program asks whether there is a profile. */
@@ -201,6 +209,13 @@ static inline void profile_visited(void)
 
 /* Notes that an object is freed, if it was sampled. */
 void profile_freed(const void *object);
+
+/*
+ * The tables of the profile that runs, or ran last, NULL for none: until they are left no other profile is
+ * noted in them.
+ */
+struct profile_tables *profile_enter_tables(void);
+void profile_leave_tables(struct profile_tables *tables);
 
 /* Whether an object is a sample that is in use. */
 bool profile_has(const void *object);
