@@ -260,6 +260,7 @@ static void test_pages(void)
 		}
 		CHECK(get_order(bytes) == (int)order && get_order(bytes - 1) == (int)order);
 	}
+	CHECK(get_order(0) == 52 && get_order(ULONG_MAX) == 52 && get_order(ULONG_MAX / 2) == 51);
 	CHECK(!alloc_pages(GFP_KERNEL, MAX_PAGE_ORDER + 1) && !__get_free_pages(GFP_KERNEL, 64));
 	struct page *page = alloc_page(GFP_KERNEL), *node = alloc_pages_node(0, GFP_KERNEL, 1);
 	unsigned long one = __get_free_page(GFP_KERNEL), two = __get_free_pages(GFP_KERNEL, 1);
@@ -370,8 +371,9 @@ static void test_args(void)
 
 	one = kmem_cache_create("one", 1640, 8, 0, NULL);
 	other = kmem_cache_create("other", 1640, 8, 0, NULL);
-	/* What is debugged has its memory to itself. */
-	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) == !check_debugged());
+	/* What is debugged, or hardened, has its memory to itself. */
+	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) ==
+	      !(check_debugged() || check_hardened()));
 	kmem_cache_destroy(other);
 	other = kmem_cache_create("other", 1640, &user, 0);
 	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) == 0);
@@ -399,7 +401,9 @@ static void test_constructor(void)
 					/* Left for destroy to report. */
 					object[0] = 'm';
 			}
-		CHECK(made >= 150 * KINDS && made < 150 * KINDS + 300, "%u constructed", made);
+		/* Hardened ones are not handed out again at once. */
+		CHECK(made >= 150 * KINDS && made < 150 * KINDS + (check_hardened() ? 600 : 300),
+		      "%u constructed", made);
 		for (unsigned again = made, i = 0; i < 1000; i++) {
 			object = kmem_cache_alloc(cache, GFP_KERNEL);
 			kmem_cache_free(cache, object);

@@ -112,14 +112,12 @@ static inline struct page *virt_to_page(const void *address)
 	return (struct page *)((uintptr_t)address & PAGE_MASK);
 }
 
-/* The smallest order whose pages hold so many bytes. */
+/* The smallest order whose pages hold so many bytes; of 0, as of ULONG_MAX, 52. */
 static inline int get_order(unsigned long size)
 {
-	int order = 0;
+	unsigned long above = (size - 1) >> PAGE_SHIFT;
 
-	while ((PAGE_SIZE << order) < size)
-		order++;
-	return order;
+	return above ? 64 - __builtin_clzl(above) : 0;
 }
 
 /* 2^order pages, aligned to their length; NULL above MAX_PAGE_ORDER, or without memory. */

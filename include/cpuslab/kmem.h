@@ -62,8 +62,15 @@ static inline bool cpuslab_kmem_is_plain(gfp_t flags)
  */
 static inline void *kmalloc(size_t size, gfp_t flags)
 {
-	if (size - 1 < PAGE_SIZE && cpuslab_kmem_is_plain(flags))
-		return malloc(size);
+	if (size - 1 < PAGE_SIZE && cpuslab_kmem_is_plain(flags)) {
+		void *object = malloc(size);
+
+		/* An object is aligned like this by itself, but not where a canary (hardened) makes it
+		 * larger. */
+		if (!((uintptr_t)object & ((size & -size) - 1)))
+			return object;
+		free(object);
+	}
 	return cpuslab_kmem_alloc(size, KMALLOC_MAX_SIZE, flags);
 }
 
@@ -120,7 +127,10 @@ static inline size_t ksize(const void *object)
 	return ZERO_OR_NULL_PTR(object) ? 0 : malloc_usable_size((void *)(uintptr_t)object);
 }
 
-/* What ksize() would say of kmalloc(size) at least; sizes that kmalloc refuses come back as they are. */
+/*
+ * What ksize() would say of kmalloc(size) at least, unless the option guard picks that very object; sizes
+ * that kmalloc refuses come back as they are.
+ */
 static inline size_t kmalloc_size_roundup(size_t size)
 {
 	return !size || size > KMALLOC_MAX_SIZE ? size : cpuslab_malloc_size(size);
