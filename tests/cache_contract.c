@@ -196,6 +196,37 @@ static void test_wrong(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0 && cpuslab_cache_destroy(other) == 0);
 }
 
+/* As the destructors of a program that exits when it is aborted. */
+static void on_abort(int number)
+{
+	(void)number;
+	CHECK(cpuslab_cache_destroy(create("another", 64, 0, CPUSLAB_CACHE_NO_MERGE)) == 0);
+}
+
+static void destroy_broken(void *cache)
+{
+	void *one = cpuslab_cache_alloc(cache), *other = cpuslab_cache_alloc(cache);
+
+	CHECK(signal(SIGABRT, on_abort) != SIG_ERR);
+	check_pin();
+	cpuslab_cache_free(cache, one);
+	cpuslab_cache_free(cache, other);
+	cpuslab_cache_free(cache, one);
+	cpuslab_cache_destroy(cache);
+}
+
+/* What finds the damage at the latest; no lock is held then. */
+static void test_broken(void)
+{
+	struct cpuslab_cache *cache = create("broken", 64, 0, CPUSLAB_CACHE_NO_MERGE);
+	char text[4096];
+	int status = check_child(destroy_broken, cache, text, sizeof text);
+
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, "broken"), "%#x, said: %s",
+	      (unsigned)status, text);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
 static void create_panicking(void *argument)
 {
 	CHECK(!cpuslab_cache_create(argument));
@@ -312,6 +343,7 @@ int main(int argc, char **argv)
 	test_bulk(1);
 	test_bulk(500);
 	test_wrong();
+	test_broken();
 	test_panic();
 	test_destroy_used();
 	test_iterate();

@@ -4,8 +4,8 @@
  *
  * One line on standard error, by write(2) alone, that names the cache, the pointer and what is wrong; then
  * abort().  Called from any room; allocates nothing.  With no lock held, since what the program does when it
- * is aborted may allocate, trim and ask for statistics; but for the lock of a walk over all caches, of which
- * the rooms that find the damage know nothing: that one is given up here.
+ * is aborted may allocate, trim and ask for statistics, and destroy caches as it exits; but for the locks of
+ * walks over all caches, of which the rooms that find the damage know nothing: those are given up here.
  */
 #ifndef CPUSLAB_CORRUPTION_H
 #define CPUSLAB_CORRUPTION_H
@@ -14,7 +14,10 @@
 
 struct cpuslab_spinlock;
 
-/* Around a walk that frees, and may find damage: takes its lock.  The calling thread is on no other walk. */
+/*
+ * Around a walk that frees, and may find damage: takes its lock.  The calling thread is on one other walk at
+ * most, around this one.
+ */
 void corruption_begin_walk(struct cpuslab_spinlock *lock);
 /* False, and no walk, while another thread has the lock. */
 bool corruption_try_walk(struct cpuslab_spinlock *lock);

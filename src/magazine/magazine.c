@@ -1329,12 +1329,12 @@ void magazine_end_census(void)
 
 void magazine_keep_caches(void)
 {
-	cpuslab_spin_lock(&keeping_lock);
+	corruption_begin_walk(&keeping_lock);
 }
 
 void magazine_let_caches_go(void)
 {
-	cpuslab_spin_unlock(&keeping_lock);
+	corruption_end_walk(&keeping_lock);
 }
 
 /* ---- heap profiles ------------------------------------------------------------------------------------- */
