@@ -136,6 +136,9 @@ static void test_not(void)
 	check_unchanged(2);
 	magazines[1]->slot[7] = magazines[0]->slot[1];
 	check_unchanged(2);
+	/* One that is no object: a program has freed what lies in the middle. */
+	magazines[1]->slot[7] = (char *)object_at(20, 3) + 8;
+	check_unchanged(2);
 }
 
 static void test_missing(void)

@@ -56,7 +56,10 @@ static uint64_t *find_page(struct order *order, unsigned *count, uintptr_t page)
 	return memset(order->objects[place], 0, sizeof order->objects[place]);
 }
 
-/* False where an object cannot be noted, or has been: one that was freed twice is left to the slabs. */
+/*
+ * False where an object cannot be noted, or has been: one that was freed twice, or in the middle, is left to
+ * the slabs.
+ */
 static bool note_objects(struct order *order, unsigned *count, const struct magazine *magazine)
 {
 	for (unsigned i = 1; i <= magazine->count; i++) {
@@ -65,7 +68,7 @@ static bool note_objects(struct order *order, unsigned *count, const struct maga
 		unsigned unit = (unsigned)((uintptr_t)object % PAGE_BYTES / ORDER_UNIT);
 		uint64_t bit = UINT64_C(1) << unit % 64;
 
-		if (!words || words[unit / 64] & bit)
+		if (!words || words[unit / 64] & bit || (uintptr_t)object % ORDER_UNIT)
 			return false;
 		words[unit / 64] |= bit;
 	}

@@ -22,8 +22,8 @@ enum {
 bool order_is_missing(const struct magazine *magazine);
 /*
  * The lowest comes to be the top of the first magazine, and so on.  False, with all of them as they were:
- * they lie in more pages, where few have a neighbour among them, or one is there twice, or there is no
- * memory.
+ * they lie in more pages, where few have a neighbour among them, or one is there twice, or is no object, or
+ * there is no memory.
  */
 bool order_by_address(struct magazine *const *magazines, unsigned count);
 
