@@ -23,11 +23,15 @@ grep -q "^cpuslab_cache_live_objects{pid=\"$pid\",process=\"target_caches\",cach
 [ "$(grep -c '^# TYPE cpuslab_bytes ' "$work/metrics")" = 1 ] || fail "a metric in two places"
 curl -sSf -I "$url" | grep -q '^Content-Type: text/plain; version=0.0.4' || fail "HEAD"
 [ "$(curl -s -o /dev/null -w '%{http_code}' "${url%/metrics}/other")" = 404 ] || fail "not 404"
-# One that says nothing at all, and one that hangs up.
+# One that says nothing at all, one that hangs up, and one that never comes to an end.
 address=${url#http://} port=${address##*:}
 exec 4<>"/dev/tcp/127.0.0.1/${port%%/*}"
 exec 5<>"/dev/tcp/127.0.0.1/${port%%/*}"
 exec 5>&-
+exec 6<>"/dev/tcp/127.0.0.1/${port%%/*}"
+(while sleep 1 && printf G >&6; do :; done) 2>/dev/null &
+begun+=($!)
+disown $!
 curl -sSf --max-time 30 "$url" >/dev/null || fail "one client keeps the others out"
 for where in nonsense 127.0.0.1 127.0.0.1: 127.0.0.1:65536 localhost:1; do
 	"$cpuslab" export --listen $where 2>"$work/error"

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PROCESSES = 1024, REQUEST = 4096, PATIENCE_SECONDS = 5 };
+enum { PROCESSES = 1024, REQUEST = 4096, PATIENCE = 5000 };
 
 static const struct option options[] = {
 	{"listen", required_argument, NULL, 'l'},
@@ -81,10 +81,33 @@ static void print_metrics(FILE *to, const char *name)
 
 /* ---- HTTP ---------------------------------------------------------------------------------------------- */
 
-static bool send_all(int connection, const char *text, size_t length)
+/*
+ * One client at a time: none may keep the others waiting for long.  It has PATIENCE milliseconds to ask, and
+ * as many to take the reply, however it shares them out.
+ */
+static int64_t milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Waits until the client has sent or taken something; false when its time is over. */
+static bool wait_for(int connection, short events, int64_t until)
+{
+	struct pollfd client = {.fd = connection, .events = events};
+	int64_t left = until - milliseconds();
+
+	return left > 0 && poll(&client, 1, (int)left) > 0;
+}
+
+static bool send_all(int connection, const char *text, size_t length, int64_t until)
 {
 	while (length) {
-		ssize_t sent = send(connection, text, length, MSG_NOSIGNAL);
+		if (!wait_for(connection, POLLOUT, until))
+			return false;
+		ssize_t sent = send(connection, text, length, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (sent <= 0)
 			return false;
@@ -97,23 +120,27 @@ static bool send_all(int connection, const char *text, size_t length)
 static void reply(int connection, const char *status, const char *type, const char *body, size_t length,
 		  bool with_body)
 {
+	int64_t until = milliseconds() + PATIENCE;
 	char head[256];
 	int head_length = snprintf(head, sizeof(head),
 				   "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
 				   "Connection: close\r\n\r\n",
 				   status, type, length);
 
-	if (send_all(connection, head, (size_t)head_length) && with_body)
-		send_all(connection, body, length);
+	if (send_all(connection, head, (size_t)head_length, until) && with_body)
+		send_all(connection, body, length, until);
 }
 
 /* Up to the empty line that ends the head; what a client sends behind it is of no interest. */
 static bool read_request(int connection, char request[static REQUEST])
 {
+	int64_t until = milliseconds() + PATIENCE;
 	size_t length = 0;
 
 	while (length < REQUEST - 1) {
-		ssize_t got = recv(connection, request + length, REQUEST - 1 - length, 0);
+		if (!wait_for(connection, POLLIN, until))
+			return false;
+		ssize_t got = recv(connection, request + length, REQUEST - 1 - length, MSG_DONTWAIT);
 
 		if (got <= 0)
 			return false;
@@ -136,13 +163,9 @@ static bool asks_for(const char *request, const char *method, const char *path)
 static void serve(int connection, const char *name)
 {
 	static const char hint[] = "cpuslab export: see /metrics\n";
-	static const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
 	char request[REQUEST], *text = NULL;
 	size_t length = 0;
 
-	/* One client at a time: none may keep the others waiting for long. */
-	setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (!read_request(connection, request))
 		return;
 	bool head = asks_for(request, "HEAD", "/metrics");
