@@ -215,6 +215,12 @@ assert "odd_??[2J" in [cache["name"] for cache in seen["caches"]]' "$work/json" 
 	fail "names in the text exposition format"
 "$cpuslab" info -T "$pid" | grep -q $'\e' && fail "the name of a process controls the terminal"
 
+for mode in auto slot; do
+	CPUSLAB_OPTIONS=vcpu:$mode begin "$build/tests/target_odd"
+	"$cpuslab" info "$pid" lowered | awk 'NR == 2 { seen = $2 } END { exit seen != 5 }' ||
+		fail "$mode, a magazine from before the limit was lowered: $("$cpuslab" info "$pid" lowered)"
+done
+
 # ---- what guarding does ------------------------------------------------------------------------------------------------
 
 CPUSLAB_OPTIONS=guard:1,guard_cost:0,guard_second:0 begin "$build/tests/target_crowd" 1 50

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * odd: what a reader from outside may get wrong: magazines with any number of objects in them, slabs of the
- * linked engine, and names that are no text.
+ * odd: what a reader from outside may get wrong: magazines with any number of objects in them, and of a size
+ * that others have no more; slabs of the linked engine; and names that are no text.
  */
 #include "check.h"
 
@@ -9,7 +9,30 @@
 
 #include <cpuslab/cache.h>
 
-enum { MAGAZINE = 20, CACHES = 2 * MAGAZINE + 1, LINKED = 4000 };
+enum { MAGAZINE = 20, CACHES = 2 * MAGAZINE + 1, LINKED = 4000, LOWERED = 5 };
+
+static pthread_barrier_t loaded;
+
+static void *load(void *cache)
+{
+	for (unsigned i = 0; i < LOWERED; i++)
+		CHECK(cpuslab_cache_alloc(cache));
+	pthread_barrier_wait(&loaded);
+	pause();
+	return NULL;
+}
+
+/* Nobody reaches the magazine of another thread's slot (vcpu:slot). */
+static void lower_limit(void)
+{
+	struct cpuslab_cache *cache = cpuslab_cache_create(
+		&(struct cpuslab_cache_args){.name = "lowered", .size = 40, .magazine_capacity = 400});
+	pthread_t thread;
+
+	CHECK(!pthread_barrier_init(&loaded, NULL, 2) && !pthread_create(&thread, NULL, load, cache));
+	pthread_barrier_wait(&loaded);
+	CHECK(cpuslab_cache_set_tunables(cache, &(struct cpuslab_cache_tunables){2, 1, 0}) == 0);
+}
 
 int main(void)
 {
@@ -35,6 +58,7 @@ int main(void)
 
 	for (unsigned i = 0; i < LINKED; i++)
 		memset(cpuslab_cache_alloc(linked), 1, 1000);
+	lower_limit();
 	dprintf(STDOUT_FILENO, "up\n");
 	pause();
 	return 0;

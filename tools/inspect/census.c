@@ -491,6 +491,18 @@ struct pending {
 	uint64_t *slots;
 };
 
+/* As slots_below.  A magazine from before its cache's limit was lowered has more slots than were read. */
+static uint16_t slots_loaded(const struct target *target, const struct pending *pending, uint64_t *magazine)
+{
+	uint64_t all[MAGAZINE_MAX + 2], first_slot = target->at.magazine_slot.value;
+	uint16_t slots = slots_below(pending->slots, pending->cache->capacity + 2, pending->word, first_slot,
+				     magazine);
+
+	if (*magazine || !target_read(target, pending->word, all, sizeof(all)))
+		return slots;
+	return slots_below(all, MAGAZINE_MAX + 2, pending->word, first_slot, magazine);
+}
+
 /* Counts the objects of linked caches' lists, one of each list at a time.  A list ends in an odd address. */
 static void follow_lists(const struct target *target, struct pending *lists, size_t count,
 			 struct target_piece *pieces)
@@ -602,8 +614,7 @@ static void count_magazines(struct census *census, const struct target *target, 
 	for (size_t i = 0; i < loaded; i++) {
 		uint16_t *count = counts[first_loaded + i] = &pending[i].cell->loaded;
 
-		*count = slots_below(pending[i].slots, pending[i].cache->capacity + 2, pending[i].word,
-				     target->at.magazine_slot.value, &pieces[first_loaded + i].address);
+		*count = slots_loaded(target, &pending[i], &pieces[first_loaded + i].address);
 	}
 	subtract_marks(target, pieces, counts, first_loaded + loaded);
 	follow_lists(target, lists, list_count, pieces);
@@ -676,19 +687,11 @@ static bool find_vcpus(struct census *census, const struct target *target)
 
 /* ---- pages --------------------------------------------------------------------------------------------- */
 
-/* Large runs that stand by are free, and what they serve is counted with them. */
-static bool read_standby(struct census *census, const struct target *target)
+static void count_standby(struct census *census, const struct target *target, const uint64_t *words,
+			  size_t count)
 {
 	const struct target_fields *at = &target->at;
-	uint64_t words[64], before[2];
-	size_t count = at->standby_words.size / sizeof(words[0]);
 
-	if (at->standby_words.size > sizeof(words) || at->standby_before.size != sizeof(before) ||
-	    !target_read(target, at->standby_words.value, words, at->standby_words.size) ||
-	    !target_read(target, at->standby_before.value, before, sizeof(before)))
-		return false;
-	census->large_allocs += before[0];
-	census->large_frees += before[1];
 	for (size_t i = 0; i < count; i++) {
 		uint64_t turns = words[i] & ((1ull << at->standby_turns_bits.value) - 1);
 		uint64_t pages = words[i] >> at->standby_turns_bits.value &
@@ -700,7 +703,25 @@ static bool read_standby(struct census *census, const struct target *target)
 		census->large_pages -= pages;
 		census->dirty_pages += pages;
 	}
-	return true;
+}
+
+/* Large runs that stand by are free, and what they serve is counted with them. */
+static bool read_standby(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+	size_t count = at->standby_words.size / sizeof(uint64_t);
+	uint64_t *words = array(NULL, count, sizeof(*words)), before[2];
+	bool read = at->standby_before.size == sizeof(before) &&
+		    target_read(target, at->standby_words.value, words, count * sizeof(*words)) &&
+		    target_read(target, at->standby_before.value, before, sizeof(before));
+
+	if (read) {
+		census->large_allocs += before[0];
+		census->large_frees += before[1];
+		count_standby(census, target, words, count);
+	}
+	free(words);
+	return read;
 }
 
 /* Pages that are kept for a run to grow into are free; those that it has grown into are in no count yet. */
