@@ -9,8 +9,6 @@
 #include "profile/dump.h"
 #include "profile/profile.h"
 
-enum { DEFAULT_INTERVAL = 512 << 10 };
-
 static int result(int error)
 {
 	if (!error)
@@ -21,7 +19,7 @@ static int result(int error)
 
 CPUSLAB_API int cpuslab_profile_start(size_t interval)
 {
-	uint64_t wanted = interval ? interval : DEFAULT_INTERVAL;
+	uint64_t wanted = interval ? interval : PROFILE_INTERVAL;
 
 	if (!process_enter())
 		return result(ENOMEM);

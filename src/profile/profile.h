@@ -86,8 +86,7 @@ struct profile_tables {
 	uint32_t in_use[PROFILE_COUNTERS];
 	/* From here on a page that is never given back. */
 	uint64_t bytes_in_use __attribute__((aligned(OS_PAGE_BYTES))); /* estimated */
-	/* Threads that are in here.  One that is lost, by a fork in the middle, costs the child these tables.
-	 */
+	/* Threads in here.  One that a child of a fork has lost costs it these tables. */
 	uint32_t users;
 };
 
