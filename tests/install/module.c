@@ -11,6 +11,11 @@ struct record {
 	char *name;
 };
 
+struct packed {
+	char count;
+	int values[] __counted_by(count);
+} __packed __aligned(1);
+
 static struct kmem_cache *records;
 
 static int __init module_init(void)
@@ -25,7 +30,11 @@ static struct record *new_record(const char *name)
 
 	if (!record)
 		return (struct record *)ERR_PTR(-ENOMEM);
-	record->name = kstrdup(name, GFP_KERNEL);
+	const char *kept = kstrdup_const(name, GFP_KERNEL);
+
+	record->name =
+		kept ? kasprintf(GFP_KERNEL, "%s%c%u", kept, '-', (unsigned)sizeof(struct packed)) : NULL;
+	kfree_const(kept);
 	return record;
 }
 
@@ -40,6 +49,11 @@ int main(void)
 	pool = mempool_create_slab_pool(3, records);
 	if (IS_ERR(record) || record->number || !pool)
 		return 1;
+	char *end = strrchr(record->name, '-');
+
+	if (!end || strcmp(end, "-1") != 0)
+		return 1;
+	*end = 0;
 	printk("cpuslab %s serves malloc\n", record->name);
 	mempool_destroy(pool);
 	kfree(record->name);

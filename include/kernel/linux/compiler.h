@@ -27,7 +27,10 @@
 #define __percpu
 #define __acquires(lock)
 #define __releases(lock)
+#define __counted_by(member)
 
+#define __packed        __attribute__((packed))
+#define __aligned(to)   __attribute__((aligned(to)))
 #define __must_check    __attribute__((warn_unused_result))
 #define __maybe_unused  __attribute__((unused))
 #define __always_unused __attribute__((unused))

@@ -5,8 +5,10 @@
 
 #include_next <linux/kernel.h>
 
+#include <cpuslab/kmem.h>
 #include <linux/compiler.h>
 #include <linux/types.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #define container_of(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -41,6 +43,34 @@
 		(b) = swap_;                                                                                 \
 	} while (0)
 #endif
+
+/* A string as large as what it says; NULL when there is no memory. */
+static inline __attribute__((format(printf, 2, 0))) char *kvasprintf(gfp_t flags, const char *format,
+								     va_list arguments)
+{
+	va_list again;
+
+	va_copy(again, arguments);
+	int length = vsnprintf(NULL, 0, format, again);
+
+	va_end(again);
+	char *text = length < 0 ? NULL : (char *)kmalloc((size_t)length + 1, flags);
+
+	if (text)
+		vsnprintf(text, (size_t)length + 1, format, arguments);
+	return text;
+}
+
+static inline __attribute__((format(printf, 2, 3))) char *kasprintf(gfp_t flags, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	char *text = kvasprintf(flags, format, arguments);
+
+	va_end(arguments);
+	return text;
+}
 
 #define KERN_ERR
 #define KERN_WARNING

@@ -6,4 +6,15 @@
 #include <cpuslab/kmem.h>
 #include <string.h>
 
+/* The kernel does not copy what its own image holds; here each is a copy. */
+static inline const char *kstrdup_const(const char *string, gfp_t flags)
+{
+	return kstrdup(string, flags);
+}
+
+static inline void kfree_const(const void *string)
+{
+	kfree(string);
+}
+
 #endif
