@@ -77,6 +77,8 @@ int main(void)
 	CHECK(find("two_words", &row));
 	CHECK(row.active == OBJECTS && row.size == 104 && row.limit == 54 && row.batch == 27);
 	CHECK(row.slabs == (row.total + row.per_slab - 1) / row.per_slab && row.total >= OBJECTS);
+	CHECK(row.active_slabs * row.per_slab >= OBJECTS, "%lu of %lu slabs in use", row.active_slabs,
+	      row.slabs);
 	CHECK(find("malloc-112", &row));
 
 	unsigned long before = row.active;
@@ -90,9 +92,27 @@ int main(void)
 	cpuslab_cache_free_bulk(cache, OBJECTS, objects);
 	read_back();
 	CHECK(find("two_words", &row) && row.active == 0);
+	/* All are free: in magazines of vCPUs, in others, and in slabs. */
+	CHECK(row.available > 0 && row.available <= OBJECTS, "%lu wait in magazines that no vCPU has",
+	      row.available);
+	cpuslab_cache_shrink(cache);
+	read_back();
+	CHECK(find("two_words", &row) && row.available == 0 && row.active_slabs == 0,
+	      "%lu wait, %lu slabs in use", row.available, row.active_slabs);
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 	read_back();
 	CHECK(!find("two_words", &row));
+
+	/* Where no magazines wait all go to the slabs, of which one that is empty is kept. */
+	cache = cpuslab_cache_create(&args);
+	CHECK(cache && cpuslab_slabinfo_tune("two_words 2 1 0") == 0);
+	CHECK(cpuslab_cache_alloc_bulk(cache, OBJECTS, objects) == OBJECTS);
+	cpuslab_cache_free_bulk(cache, OBJECTS, objects);
+	read_back();
+	CHECK(find("two_words", &row) && row.active == 0);
+	CHECK(row.slabs > 1 && row.active_slabs == row.slabs - 1, "%lu of %lu slabs in use", row.active_slabs,
+	      row.slabs);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
 
 	errno = 0;
 	CHECK(cpuslab_slabinfo(-1) == -1 && errno == EBADF);

@@ -51,6 +51,8 @@ static void test_order(void)
 	/* It is for every cache, in whichever block it stands. */
 	check_request_parse("FZ;oP,dentry");
 	CHECK(check_request_keeps_order());
+	check_request_parse("oP,dentry;FZ");
+	CHECK(check_request_keeps_order());
 }
 
 static void test_names(void)
