@@ -78,6 +78,68 @@ static void *with_late_key(void *argument)
 	return NULL;
 }
 
+/* A destructor that goes on after the allocator's own thread exit, while another thread has what this one
+ * had. */
+static pthread_key_t lingering_key;
+static unsigned lingering; /* 0 before, 1 while it goes on, 2 to end it */
+
+static void churn(uint64_t seed)
+{
+	enum { OBJECTS = 8 };
+	void *objects[OBJECTS];
+
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		objects[i] = malloc(64);
+		CHECK(objects[i]);
+		check_stamp(objects[i], 64, seed + i);
+	}
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		CHECK_STAMP(objects[i], 64, seed + i);
+		free(objects[i]);
+	}
+}
+
+static void linger(void *argument)
+{
+	uintptr_t passes = (uintptr_t)argument;
+
+	/* The allocator's own destructor has run by the second pass, wherever its key stands. */
+	if (passes < 3) {
+		CHECK(pthread_setspecific(lingering_key, (void *)(passes + 1)) == 0);
+		return;
+	}
+	__atomic_store_n(&lingering, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&lingering, __ATOMIC_ACQUIRE) == 1)
+		churn(1000);
+}
+
+static void *with_lingering_key(void *unused)
+{
+	churn(10);
+	CHECK(pthread_setspecific(lingering_key, (void *)1) == 0);
+	return unused;
+}
+
+static void *churn_often(void *unused)
+{
+	for (unsigned i = 0; i < 20000; i++)
+		churn(2000);
+	return unused;
+}
+
+static void run_lingering(void)
+{
+	CHECK(pthread_key_create(&lingering_key, linger) == 0);
+	pthread_t one = check_thread(with_lingering_key, NULL);
+
+	while (!__atomic_load_n(&lingering, __ATOMIC_ACQUIRE))
+		sched_yield();
+	for (unsigned long round = check_rounds(5, 100, 2); round; round--)
+		check_join(check_thread(churn_often, NULL));
+	__atomic_store_n(&lingering, 2, __ATOMIC_RELEASE);
+	check_join(one);
+}
+
 /* Before main, before the allocator may have made keys of its own. */
 __attribute__((constructor(101))) static void early_keys(void)
 {
@@ -107,6 +169,7 @@ static void run_keys(void)
 	CHECK(destructor_runs == rounds * (3 * KEYS * 3 + 1), "%lu destructors ran", destructor_runs);
 	CHECK(check_resident() < before + (4 << 20),
 	      "threads with destructors leak: %zu then %zu bytes resident", before, check_resident());
+	run_lingering();
 }
 
 /* ---- exits ----------------------------------------------------------------------------------------- */
