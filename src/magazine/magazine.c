@@ -733,7 +733,7 @@ void magazine_sample_unmarked(const struct cache *cache, const void *object)
 }
 
 /* Without a word to load a magazine into: straight from the slabs. */
-static void *alloc_from_slab(struct cache *cache)
+static __attribute__((noinline)) void *alloc_from_slab(struct cache *cache)
 {
 	void *object = depot_alloc_one(&cache->depot);
 
@@ -843,6 +843,25 @@ static void count_miss(struct cache *cache)
 		depot_count_misses(&cache->depot);
 }
 
+/* Both together, so that who only frees is known in time, too. */
+static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cache)
+{
+	uint64_t misses = arch_peek(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES);
+
+	return misses % VCPU_MISSED_FREE + misses / VCPU_MISSED_FREE <= MAGAZINE_SELDOM_MISSES &&
+	       !magazine_is_hardened(cache) && !profile_is_on() && !is_guarded(cache);
+}
+
+/*
+ * Large objects that wait in magazines keep many pages from all other classes, and most programs want each
+ * such size a few times only: so the first that miss on a vCPU go to the slabs and come from there one by
+ * one. What chooses among the objects of a magazine needs one from the beginning.
+ */
+static bool is_seldom(const struct cache *cache)
+{
+	return cache->depot.slabs.traits.size >= MAGAZINE_SELDOM_BYTES && has_missed_seldom(cache);
+}
+
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
 	return magazine_alloc_requested(cache, cache->depot.slabs.traits.size);
@@ -874,6 +893,11 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 		if (!vcpu_enter())
 			return alloc_from_slab(cache);
 		loaded = detach(cache, &closed);
+	}
+	if (!loaded.magazine && is_seldom(cache)) {
+		magazine_tick();
+		magazine_heap_tick();
+		return alloc_from_slab(cache);
 	}
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
@@ -975,7 +999,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	if (!slab_is_object(&cache->depot.slabs, object))
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of a pointer that is not an allocated object");
-	if (!loaded.magazine && !watched && goes_alone(cache)) {
+	if (!loaded.magazine && !watched && (goes_alone(cache) || is_seldom(cache))) {
 		magazine_tick();
 		free_to_slab(cache, object);
 		return;

@@ -44,6 +44,9 @@ struct cache {
 	void *owner;             /* what the room above keeps with it; NULL for malloc's */
 };
 
+/* Objects of so many bytes go past magazines on a vCPU until more of its calls than these have missed. */
+enum { MAGAZINE_SELDOM_BYTES = 32 << 10, MAGAZINE_SELDOM_MISSES = 32 };
+
 /* NULL on a miss. */
 static inline __attribute__((always_inline)) void *magazine_alloc(const uint16_t *offset)
 {
