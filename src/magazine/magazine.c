@@ -983,6 +983,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		free_to_slab(cache, object);
 		return;
 	}
+	/* Which are likely to come from memory, while there is something else to do. */
+	slab_fetch(object);
 	struct hand loaded = detach(cache, &closed);
 
 	if (closed) {
@@ -996,9 +998,6 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	    (*loaded.top ? *loaded.top : loaded.top[-1]) == object)
 		corruption_abort(cache->depot.slabs.traits.name, object,
 				 "free of an object that was freed just before");
-	if (!slab_is_object(&cache->depot.slabs, object))
-		corruption_abort(cache->depot.slabs.traits.name, object,
-				 "free of a pointer that is not an allocated object");
 	if (!loaded.magazine && !watched && (goes_alone(cache) || is_seldom(cache))) {
 		magazine_tick();
 		free_to_slab(cache, object);
@@ -1034,6 +1033,9 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			}
 		}
 	}
+	if (!slab_is_object(&cache->depot.slabs, object))
+		corruption_abort(cache->depot.slabs.traits.name, object,
+				 "free of a pointer that is not an allocated object");
 	take_back(cache, cache->offset, magazine, object, watched);
 }
 

@@ -28,7 +28,7 @@ struct slab {
 
 enum { SLAB_ALLOCATED_NARROW = UINT8_MAX, SLAB_ALLOCATED_WIDE = UINT16_MAX };
 
-static inline bool slab_is_allocated(const struct slab *slab, unsigned i, bool wide)
+static inline bool slab_is_allocated(const struct slab *slab, size_t i, bool wide)
 {
 	return wide ? slab->index.wide[i] == SLAB_ALLOCATED_WIDE
 		    : slab->index.narrow[i] == SLAB_ALLOCATED_NARROW;

@@ -97,7 +97,7 @@ static inline unsigned next_of(const struct slab *slab, unsigned i, bool wide)
 	return next == i ? NO_INDEX : next;
 }
 
-static inline void set_index(struct slab *slab, unsigned i, unsigned value, bool wide)
+static inline void set_index(struct slab *slab, size_t i, size_t value, bool wide)
 {
 	if (wide)
 		slab->index.wide[i] = (uint16_t)value;
@@ -708,26 +708,28 @@ void *slab_try_alloc(struct slab_cache *cache)
 static inline unsigned mark_free(const struct slab_cache *cache, struct slab *slab, void *const *objects,
 				 unsigned count, bool wide)
 {
-	const uintptr_t base = (uintptr_t)slab->base, bytes = (uintptr_t)cache->pages * PAGE_BYTES;
+	const uintptr_t base = (uintptr_t)slab->base;
 	const uint32_t size = cache->traits.size, reciprocal = cache->reciprocal;
 	const unsigned bump = slab->bump;
-	unsigned head = slab->head, n = 0;
+	/* The last one of a list is its own next: the first of these, if there is no list yet. */
+	size_t head = slab->head == NO_INDEX ? slab_index(cache, slab, *objects) : slab->head;
+	void *const *next = objects, *const *end = objects + count;
 
-	for (; n < count; n++) {
-		uintptr_t offset = (uintptr_t)objects[n] - base;
+	for (; next < end; next++) {
+		/* What does not lie in this slab is not the start of one of its objects either. */
+		uintptr_t offset = (uintptr_t)*next - base, i = offset * reciprocal >> 32;
 
-		if (offset >= bytes)
+		if (__builtin_expect(i * size != offset || i >= bump, 0) ||
+		    __builtin_expect(!slab_is_allocated(slab, i, wide), 0))
 			break;
-		unsigned i = (unsigned)(offset * reciprocal >> 32);
-
-		if (__builtin_expect((uintptr_t)i * size != offset || i >= bump ||
-					     !slab_is_allocated(slab, i, wide),
-				     0))
-			break;
-		set_index(slab, i, head == NO_INDEX ? i : head, wide);
+		set_index(slab, i, head, wide);
 		head = i;
 	}
-	slab->head = (uint16_t)head;
+
+	unsigned n = (unsigned)(next - objects);
+
+	if (n)
+		slab->head = (uint16_t)head;
 	set_in_use(slab, slab->in_use - n);
 	return n;
 }
@@ -1312,6 +1314,16 @@ struct slab_cache *slab_cache_of(const void *address)
 	const struct slab *slab = slab_of_object(address);
 
 	return slab ? slab->cache : NULL;
+}
+
+void slab_fetch(const void *object)
+{
+	const char *slab = (const char *)slab_of_object(object);
+
+	if (slab) {
+		__builtin_prefetch(slab);
+		__builtin_prefetch(slab + METADATA_UNIT);
+	}
 }
 
 bool slab_is_object(const struct slab_cache *cache, const void *object)

@@ -190,6 +190,8 @@ struct slab_cache *slab_cache_of(const void *address);
 /* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast
  * path. */
 bool slab_is_object(const struct slab_cache *cache, const void *object);
+/* For a look of that kind soon: the processor fetches the descriptor's beginning, and most of the marks. */
+void slab_fetch(const void *object);
 
 /* The start of the object of this cache that an address lies in; NULL for none that is allocated. */
 void *slab_object_of(const struct slab_cache *cache, const void *address);
