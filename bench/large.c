@@ -3,10 +3,10 @@
  * large: blocks of 256 KiB to 64 MiB, vectors that grow by realloc, and images.
  *
  * A step is what a program does again and again: a block allocated and freed, the oldest block of a ring
- * replaced, a vector grown to its last size and dropped, a frame of images written and freed.  For each test
- * and size: CPU time and page faults of a step, once the first steps have warmed the allocator up, and the
- * peak of the resident memory.  Then, for tests that leave much behind, the resident memory two seconds after
- * everything was freed.
+ * replaced, a vector grown to its last size and dropped, a frame of images written and freed.  One thread
+ * does so, or two that have nothing in common but the allocator.  For each test and size: CPU time and page
+ * faults of a step, once the first steps have warmed the allocator up, and the peak of the resident memory.
+ * Then, for tests that leave much behind, the resident memory two seconds after everything was freed.
  */
 #include "bench.h"
 
@@ -16,13 +16,22 @@
 #include "statistics.h"
 #include "workloads/workload.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 /* ======== in the worker ======== */
 
-enum { PAGE = 4096, RING = 4, REPETITIONS = 3, REPETITION_BYTES = 32 << 20, REPETITION_STEPS = 4096 };
+enum {
+	PAGE = 4096,
+	RING = 4,
+	REPETITIONS = 3,
+	REPETITION_BYTES = 32 << 20,
+	REPETITION_STEPS = 4096,
+	CREW = 2,       /* threads */
+	CREW_TIMES = 64 /* as many steps of each, so that to wake them is nothing beside */
+};
 
 /* CPU time after which a worker begins no further repetition. */
 static const double ENOUGH = 0.06;
@@ -53,7 +62,8 @@ static void all_pages(size_t size)
 	heap_release(block);
 }
 
-static char *ring[RING];
+static _Thread_local char *ring[RING];
+static _Thread_local uint64_t random_sizes = 1;
 
 static void replace(unsigned place, size_t size)
 {
@@ -70,8 +80,7 @@ static void ring_of_blocks(size_t size)
 
 static void mixed_sizes(size_t size)
 {
-	static uint64_t random = 1;
-	replace(random_under(&random, RING), size / 2 + random_under(&random, (unsigned)size));
+	replace(random_under(&random_sizes, RING), size / 2 + random_under(&random_sizes, (unsigned)size));
 }
 
 static void release_ring(void)
@@ -152,22 +161,35 @@ static const struct script {
 	const char *name;
 	void (*step)(size_t size);
 	size_t sizes[5];
-	bool touches, fills_ring, rests;
+	bool touches, fills_ring, rests, crew;
 } scripts[] = {
 #define BLOCKS                                                                                               \
 	{                                                                                                    \
 		256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20                                              \
 	}
-	{"alloc, free", untouched, BLOCKS, false, false, false},
-	{"first page touched", first_page, BLOCKS, false, false, false},
-	{"all pages touched", all_pages, BLOCKS, true, false, false},
-	{"ring of four", ring_of_blocks, BLOCKS, true, true, false},
-	{"mixed sizes, ring of four", mixed_sizes, BLOCKS, true, true, true},
-	{"vector that doubles", doubling, {1 << 20, 64 << 20}, true, false, false},
-	{"vector that doubles, with neighbours", doubling_beside, {1 << 20, 64 << 20}, true, false, false},
-	{"vector that grows by tenths", by_tenths, {1 << 20}, true, false, false},
-	{"vector by tenths, with neighbours", by_tenths_beside, {1 << 20, 64 << 20}, true, false, true},
-	{"six images", images, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}, true, false, true},
+	{"alloc, free", untouched, BLOCKS, false, false, false, false},
+	{"first page touched", first_page, BLOCKS, false, false, false, false},
+	{"all pages touched", all_pages, BLOCKS, true, false, false, false},
+	{"ring of four", ring_of_blocks, BLOCKS, true, true, false, false},
+	{"mixed sizes, ring of four", mixed_sizes, BLOCKS, true, true, true, false},
+	{"mixed sizes, two threads", mixed_sizes, {256 << 10, 1 << 20, 4 << 20}, true, true, false, true},
+	{"vector that doubles", doubling, {1 << 20, 64 << 20}, true, false, false, false},
+	{"vector that doubles, with neighbours",
+	 doubling_beside,
+	 {1 << 20, 64 << 20},
+	 true,
+	 false,
+	 false,
+	 false},
+	{"vector that grows by tenths", by_tenths, {1 << 20}, true, false, false, false},
+	{"vector by tenths, with neighbours",
+	 by_tenths_beside,
+	 {1 << 20, 64 << 20},
+	 true,
+	 false,
+	 true,
+	 false},
+	{"six images", images, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}, true, false, true, false},
 #undef BLOCKS
 };
 
@@ -181,6 +203,60 @@ static double cpu_seconds(void)
 {
 	struct cpu_time used = cpu_time();
 	return used.user + used.system;
+}
+
+/* Threads that warm up, and begin and end each repetition together. */
+struct crew {
+	void (*step)(size_t size);
+	size_t size;
+	unsigned steps, warm_up;
+	pthread_barrier_t together;
+};
+
+static void *crew_steps(void *argument)
+{
+	static unsigned threads;
+	struct crew *crew = argument;
+	random_sizes = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < crew->warm_up; i++)
+		crew->step(crew->size);
+	pthread_barrier_wait(&crew->together);
+	for (unsigned count = 0; count < REPETITIONS; count++) {
+		pthread_barrier_wait(&crew->together);
+		for (unsigned n = 0; n < crew->steps; n++)
+			crew->step(crew->size);
+		pthread_barrier_wait(&crew->together);
+	}
+	release_ring();
+	return NULL;
+}
+
+static struct report run_crew(const struct script *script, size_t size)
+{
+	unsigned steps = (unsigned)(REPETITION_BYTES / size * CREW_TIMES);
+	struct crew crew = {.step = script->step, .size = size, .steps = steps, .warm_up = steps};
+	double seconds[REPETITIONS], faults[REPETITIONS];
+	pthread_t threads[CREW];
+	struct rusage usage;
+	pthread_barrier_init(&crew.together, NULL, CREW + 1);
+	for (unsigned i = 0; i < CREW; i++)
+		if (pthread_create(&threads[i], NULL, crew_steps, &crew) != 0)
+			exit(1);
+	pthread_barrier_wait(&crew.together);
+	for (unsigned count = 0; count < REPETITIONS; count++) {
+		getrusage(RUSAGE_SELF, &usage);
+		long faults_before = usage.ru_minflt;
+		double start = cpu_seconds();
+		pthread_barrier_wait(&crew.together);
+		pthread_barrier_wait(&crew.together);
+		seconds[count] = (cpu_seconds() - start) / (CREW * steps);
+		getrusage(RUSAGE_SELF, &usage);
+		faults[count] = (double)(usage.ru_minflt - faults_before) / (CREW * steps);
+	}
+	for (unsigned i = 0; i < CREW; i++)
+		pthread_join(threads[i], NULL);
+	return (struct report){median_of(seconds, REPETITIONS), median_of(faults, REPETITIONS),
+			       1024.0 * (double)usage.ru_maxrss};
 }
 
 static struct report run_steps(const struct script *script, size_t size)
@@ -222,7 +298,9 @@ int worker_large(int argc, char **argv)
 	if (number >= SCRIPTS)
 		return 2;
 	heap_init(false);
-	struct report report = run_steps(&scripts[number], strtoul(argv[2], NULL, 10));
+	const struct script *script = &scripts[number];
+	size_t size = strtoul(argv[2], NULL, 10);
+	struct report report = script->crew ? run_crew(script, size) : run_steps(script, size);
 	if (!session_reply(&report, sizeof(report)))
 		return 1;
 	if (argc < 4)
@@ -239,12 +317,14 @@ int worker_large(int argc, char **argv)
 struct run {
 	struct cell cell;
 	char script[8], size[24];
+	bool crew;
 	struct reporter workers[PEERS_MAX]; /* that rest */
 };
 
-static struct launch launch_of(const struct bench *bench, unsigned peer, char **argv)
+static struct launch launch_of(const struct bench *bench, unsigned peer, const struct run *run, char **argv)
 {
-	return (struct launch){.argv = argv, .peer = &bench->peers.list[peer], .cpu = machine_pinned_cpu()};
+	return (struct launch){
+		.argv = argv, .peer = &bench->peers.list[peer], .cpu = run->crew ? -1 : machine_pinned_cpu()};
 }
 
 static void add(struct bench *bench, const struct run *run, unsigned peer, const char *metric,
@@ -264,7 +344,7 @@ static bool measure_steps(struct bench *bench, unsigned peer, bool warm_up, void
 	/* A worker warms itself up. */
 	if (warm_up)
 		return true;
-	if (!launch_report(launch_of(bench, peer, argv), &report, sizeof(report)))
+	if (!launch_report(launch_of(bench, peer, run, argv), &report, sizeof(report)))
 		return false;
 	add(bench, run, peer, "CPU time", "us", 1e6 * report.seconds);
 	add(bench, run, peer, "page faults", "faults", report.faults);
@@ -280,7 +360,7 @@ static bool begin_rest(struct bench *bench, unsigned peer, bool warm_up, void *c
 	struct report report;
 	if (warm_up)
 		return true;
-	if (reporter_start(worker, launch_of(bench, peer, argv)) &&
+	if (reporter_start(worker, launch_of(bench, peer, run, argv)) &&
 	    reporter_read(worker, &report, sizeof(report)))
 		return true;
 	reporter_end(worker);
@@ -304,7 +384,8 @@ static void run_script(struct bench *bench, unsigned number, size_t size)
 {
 	const struct script *script = &scripts[number];
 	char parameter[RESULTS_NAME];
-	struct run run = {.cell = {"large", script->name, parameter, "CPU time", "us", BETTER_LOWER}};
+	struct run run = {.cell = {"large", script->name, parameter, "CPU time", "us", BETTER_LOWER},
+			  .crew = script->crew};
 	/* The library is judged on these rows, however many allocators there are. */
 	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 7;
 	snprintf(run.script, sizeof(run.script), "%u", number);
