@@ -22,8 +22,7 @@ enum {
 	/* Of the objects in a magazine: as a cache begins, and at most. */
 	FIRST_BYTES = 8 << 10,
 	MOST_BYTES = 128 << 10,
-	/* But so many objects while they take no more than this: with three there is a miss for every third.
-	 */
+	/* But so many objects while they take no more than this: with three each third one misses. */
 	MOST_LARGE = 11,
 	MOST_LARGE_BYTES = MOST_LARGE * (64 << 10),
 	/* Both at most such parts of what the heap can become: each thread slot keeps two of each class. */

@@ -1560,9 +1560,7 @@ static struct slab_cache *slabs_of_id(uint16_t id)
 
 void magazine_repair(void)
 {
-	/*
-	 * A child of a fork in between, by a thread that this child had already, begins with all of it anew.
-	 */
+	/* A child of a fork in between, by a thread that this child had already, begins all of it anew. */
 	static bool unfinished;
 	bool all = unfinished, any = false, orphans;
 

@@ -23,9 +23,8 @@ CPUSLAB_API int cpuslab_profile_start(size_t interval)
 
 	if (!process_enter())
 		return result(ENOMEM);
-	/* A new one, even of the same interval. */
-	__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
-	magazine_settle_profile();
+	/* A new one, even of the same interval, and while another thread just widens that. */
+	cpuslab_profile_stop();
 	__atomic_store_n(&profile.wanted, wanted, __ATOMIC_RELEASE);
 	magazine_settle_profile();
 	if (__atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE))

@@ -9,8 +9,7 @@
 /* Looks at random pages, of which at most one in SPARSE may find none in memory. */
 enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
 
-/* What it costs to make a resident block huge, in times that a program has to write all of it to gain that.
- */
+/* What it costs to make a resident block huge, in times that a program must write all of it to gain that. */
 enum { PASSES = 16 };
 
 /*

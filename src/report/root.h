@@ -34,9 +34,7 @@ struct root_field {
 	int32_t name; /* where that is, counted in bytes from the record; it ends with a zero byte */
 };
 
-/*
- * The longest name has one byte less than ROOT_FIELD_NAME.  These members keep their places in every version.
- */
+/* The longest name has one byte less than ROOT_FIELD_NAME.  These members keep their places for good. */
 struct root {
 	char magic[8];
 	uint32_t version;

@@ -46,8 +46,7 @@ static void set_hollow(struct slab_cache *cache, struct slab *slab, uint32_t pag
 	long more = __builtin_popcount(pages) - __builtin_popcount(slab->hollow);
 
 	slab->hollow = pages;
-	/* A child of a fork in between takes its cache's count from the page room's, which must not be less.
-	 */
+	/* A child of a fork in between takes its cache's count from the page room's: that is no less. */
 	if (more > 0)
 		page_count_hollow(more);
 	__atomic_fetch_add(&cache->hollow, (uint64_t)more, __ATOMIC_RELEASE);

@@ -1070,8 +1070,7 @@ static size_t look_at_need(struct slab_cache *cache)
 	return unneeded > hollow ? unneeded - hollow : 0;
 }
 
-/* Whether to walk for so many pages' worth.  Where a walk found little, the next waits until there is more.
- */
+/* Whether to walk for so many pages' worth.  After one that found little it waits until there is more. */
 static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
 {
 	if (unneeded < cache->barren)

@@ -116,8 +116,7 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t needed;    /* the most of them at once since the last look at what is not */
 	uint64_t hollow;    /* pages of its slabs that were given back; changed by single additions */
-	uint64_t barren; /* pages' worth of free objects that lie beside allocated ones, as the last walk saw
-			  */
+	uint64_t barren;    /* pages' worth of free objects beside allocated ones, as the last walk saw */
 	uint64_t created, freed, lock_acquires;
 };
 
