@@ -328,7 +328,9 @@ EXPORT void *reallocarray(void *object, size_t count, size_t size)
 
 EXPORT size_t malloc_usable_size(void *object)
 {
-	return object ? malloc_usable(object) : 0;
+	size_t usable = magazine_usual(object);
+
+	return likely(usable) || !object ? usable : malloc_usable(object);
 }
 
 EXPORT size_t cpuslab_malloc_size(size_t size)
