@@ -17,6 +17,7 @@
 #include "magazine/magazine.h"
 #include "page/block.h"
 #include "page/page.h"
+#include "still_clock.h"
 
 enum { MIB = 1 << 20, OBJECTS = 200000, LARGEST = 512 };
 

@@ -4,6 +4,7 @@
  * so its misses are counted against the calls made, for the loops that the benchmarks time.
  */
 #include "check.h"
+#include "still_clock.h"
 
 enum { COUNT = 10000, OTHERS = 32 << 20 };
 

@@ -10,6 +10,7 @@
 #include "heap.h"
 #include "options/options.h"
 #include "page/page.h"
+#include "still_clock.h"
 
 enum { BLOCK = 1 << 20, LEARN = 64, PAIRS = 10000, PAGES = BLOCK / PAGE_BYTES };
 
