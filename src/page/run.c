@@ -29,9 +29,7 @@ enum {
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
 	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
-	MISSED_MOST = 8,                         /* and, of what was given back and missed, this part */
-	MISSED_SMALL = 4,                        /* or this part of it */
-	MISSED_FREELY = (8 << 20) >> PAGE_SHIFT, /* where that is no more than so many pages */
+	MISSED_MOST = 2,                         /* and, of what was given back and missed, this part */
 	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
@@ -117,12 +115,8 @@ static size_t used_pages(void)
 /* How much of what was missed may stay the next time. */
 static size_t missed_allowance(void)
 {
-	size_t some = peak / MISSED_SMALL, most = peak / MISSED_MOST;
+	size_t most = peak / MISSED_MOST;
 
-	if (some > MISSED_FREELY)
-		some = MISSED_FREELY;
-	if (most < some)
-		most = some;
 	return missed < most ? missed : most;
 }
 
