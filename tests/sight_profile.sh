@@ -15,19 +15,28 @@ near() {
 kilobytes() {
 	awk -v name="$1" '$NF == name { print $1 + 0; found = 1 } END { if (!found) print 0 }'
 }
-# in_use CACHE: bytes, as counted.
-in_use() {
-	"$cpuslab" info "$pid" "$1" | awk 'NR == 2 { print $2 * $3 }'
-}
 
 # ---- from outside -------------------------------------------------------------------------------------------------
 
 begin "$build/tests/target_leak"
+# What leaks while commands start and end would be in one figure and not in the other.
+kill -STOP "$pid"
 before=$(in_use malloc-960)
-"$cpuslab" profile --seconds=2 --interval=8K --keep --output=one.pb "$pid" || fail "no profile"
+"$cpuslab" profile --seconds=2 --interval=8K --keep --output=one.pb "$pid" &
+profiler=$!
+# Asleep with its file open: it has said what it wants.
+asleep() {
+	[ -e one.pb ] && grep -q ') S ' "/proc/$profiler/stat"
+}
+eventually asleep
+kill -CONT "$pid"
+wait $profiler || fail "no profile"
 [ -s one.pb ] || fail "an empty profile"
+eventually leaked_since "$before"
+kill -STOP "$pid"
 "$cpuslab" profile --format=top "$pid" >top || fail "a profile that runs is not read"
 after=$(in_use malloc-960)
+kill -CONT "$pid"
 awk 'NR == 3 && $NF != "append_to_log" { exit 1 }' top || fail "not the leak first: $(cat top)"
 # Some hundreds of samples: four standard deviations are less than this.
 near "$(kilobytes append_to_log <top)" $(((after - before) / 1024)) 25 ||
@@ -41,7 +50,7 @@ grep -q '^MAPPED_LIBRARIES:$' one.heap && grep -q 'r-xp.*target_leak' one.heap |
 # Who allocated most, by turns of eight, one and a tenth.
 "$cpuslab" profile --format=top --total "$pid" >total
 awk 'NR == 3 && $NF != "parse_request" { exit 1 }' total || fail "not requests first: $(cat total)"
-sleep 0.4
+eventually leaked_since "$after"
 "$cpuslab" profile --seconds=0 --output=two.pb "$pid" || fail "no second profile"
 
 go=$(command -v go || true)
@@ -74,6 +83,7 @@ objcopy --redefine-sym parse_request=sample --redefine-sym append_to_log=alloc_s
 begin ./renamed
 "$cpuslab" profile --seconds=1 --interval=8K --total --format=folded --keep "$pid" >folded || fail "no profile: renamed"
 grep -q ';main;handle_request;sample [1-9][0-9]*$' folded || fail "no sample: $(cat folded)"
+eventually leaked_since 0
 "$cpuslab" profile --format=top "$pid" >top
 awk 'NR == 3 && $NF != "alloc_slow" { exit 1 }' top || fail "no alloc_slow: $(cat top)"
 kill -KILL "$pid"

@@ -9,7 +9,7 @@ cd "$work" || exit 2
 
 CPUSLAB_OPTIONS=profile:16K,profile_signal:12 CPUSLAB_PROFILE=$work/own begin "$build/tests/target_leak"
 leak=$pid
-sleep 1.5
+eventually leaked_since 0
 "$cpuslab" profile --output=leak.pb "$leak" || fail "no profile"
 "$cpuslab" profile --format=heap "$leak" >leak.heap || fail "no text"
 kill -USR2 "$leak"

@@ -42,3 +42,14 @@ eventually() {
 	done
 	fail "never: $*"
 }
+
+# in_use CACHE: bytes in the process $pid, as counted; 0 before there is one.
+in_use() {
+	"$cpuslab" info "$pid" "$1" 2>/dev/null | awk 'NR == 2 { bytes = $2 * $3 } END { print bytes + 0 }'
+}
+
+# leaked_since BYTES: target_leak has lost so much more than then that it is most of what it has in use, however slow
+# the machine is.
+leaked_since() {
+	[ $(($(in_use malloc-960) - $1)) -ge 4000000 ]
+}
