@@ -156,40 +156,40 @@ static void images(size_t size)
 		heap_release(image[freed[i]]);
 }
 
+/* Of a script. */
+enum {
+	TOUCHES = 1, /* pages, so that few steps take long enough to be timed */
+	RESTS = 2,   /* with much left behind, at its largest */
+	BY_CREW = 4, /* by threads that have nothing in common but the allocator */
+};
+
 /* In the order of the report. */
 static const struct script {
 	const char *name;
 	void (*step)(size_t size);
+	unsigned flags;
 	size_t sizes[5];
-	bool touches, fills_ring, rests, crew;
 } scripts[] = {
 #define BLOCKS                                                                                               \
 	{                                                                                                    \
 		256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20                                              \
 	}
-	{"alloc, free", untouched, BLOCKS, false, false, false, false},
-	{"first page touched", first_page, BLOCKS, false, false, false, false},
-	{"all pages touched", all_pages, BLOCKS, true, false, false, false},
-	{"ring of four", ring_of_blocks, BLOCKS, true, true, false, false},
-	{"mixed sizes, ring of four", mixed_sizes, BLOCKS, true, true, true, false},
-	{"mixed sizes, two threads", mixed_sizes, {256 << 10, 1 << 20, 4 << 20}, true, true, false, true},
-	{"vector that doubles", doubling, {1 << 20, 64 << 20}, true, false, false, false},
-	{"vector that doubles, with neighbours",
-	 doubling_beside,
-	 {1 << 20, 64 << 20},
-	 true,
-	 false,
-	 false,
-	 false},
-	{"vector that grows by tenths", by_tenths, {1 << 20}, true, false, false, false},
-	{"vector by tenths, with neighbours",
-	 by_tenths_beside,
-	 {1 << 20, 64 << 20},
-	 true,
-	 false,
-	 true,
-	 false},
-	{"six images", images, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}, true, false, true, false},
+#define VECTORS                                                                                              \
+	{                                                                                                    \
+		1 << 20, 64 << 20                                                                            \
+	}
+	{"alloc, free", untouched, 0, BLOCKS},
+	{"first page touched", first_page, 0, BLOCKS},
+	{"all pages touched", all_pages, TOUCHES, BLOCKS},
+	{"ring of four", ring_of_blocks, TOUCHES, BLOCKS},
+	{"mixed sizes, ring of four", mixed_sizes, TOUCHES | RESTS, BLOCKS},
+	{"mixed sizes, two threads", mixed_sizes, TOUCHES | BY_CREW, {256 << 10, 1 << 20, 4 << 20}},
+	{"vector that doubles", doubling, TOUCHES, VECTORS},
+	{"vector that doubles, with neighbours", doubling_beside, TOUCHES, VECTORS},
+	{"vector that grows by tenths", by_tenths, TOUCHES, {1 << 20}},
+	{"vector by tenths, with neighbours", by_tenths_beside, TOUCHES | RESTS, VECTORS},
+	{"six images", images, TOUCHES | RESTS, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}},
+#undef VECTORS
 #undef BLOCKS
 };
 
@@ -199,10 +199,38 @@ struct report {
 	double seconds, faults, peak_bytes;
 };
 
-static double cpu_seconds(void)
+/* For each, the CPU time and page faults of a step. */
+struct repetitions {
+	double seconds[REPETITIONS], faults[REPETITIONS];
+	unsigned count;
+};
+
+/* What the process has used so far. */
+struct used {
+	double seconds, faults;
+};
+
+static struct used used_now(void)
 {
-	struct cpu_time used = cpu_time();
-	return used.user + used.system;
+	struct cpu_time time = cpu_time();
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return (struct used){time.user + time.system, (double)usage.ru_minflt};
+}
+
+static void add_repetition(struct repetitions *all, struct used before, unsigned steps)
+{
+	struct used now = used_now();
+	all->seconds[all->count] = (now.seconds - before.seconds) / steps;
+	all->faults[all->count++] = (now.faults - before.faults) / steps;
+}
+
+static struct report report_of(struct repetitions *all)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return (struct report){median_of(all->seconds, all->count), median_of(all->faults, all->count),
+			       1024.0 * (double)usage.ru_maxrss};
 }
 
 /* Threads that warm up, and begin and end each repetition together. */
@@ -235,58 +263,48 @@ static struct report run_crew(const struct script *script, size_t size)
 {
 	unsigned steps = (unsigned)(REPETITION_BYTES / size * CREW_TIMES);
 	struct crew crew = {.step = script->step, .size = size, .steps = steps, .warm_up = steps};
-	double seconds[REPETITIONS], faults[REPETITIONS];
+	struct repetitions all = {.count = 0};
 	pthread_t threads[CREW];
-	struct rusage usage;
 	pthread_barrier_init(&crew.together, NULL, CREW + 1);
 	for (unsigned i = 0; i < CREW; i++)
 		if (pthread_create(&threads[i], NULL, crew_steps, &crew) != 0)
 			exit(1);
 	pthread_barrier_wait(&crew.together);
-	for (unsigned count = 0; count < REPETITIONS; count++) {
-		getrusage(RUSAGE_SELF, &usage);
-		long faults_before = usage.ru_minflt;
-		double start = cpu_seconds();
+	while (all.count < REPETITIONS) {
+		struct used before = used_now();
 		pthread_barrier_wait(&crew.together);
 		pthread_barrier_wait(&crew.together);
-		seconds[count] = (cpu_seconds() - start) / (CREW * steps);
-		getrusage(RUSAGE_SELF, &usage);
-		faults[count] = (double)(usage.ru_minflt - faults_before) / (CREW * steps);
+		add_repetition(&all, before, CREW * steps);
 	}
 	for (unsigned i = 0; i < CREW; i++)
 		pthread_join(threads[i], NULL);
-	return (struct report){median_of(seconds, REPETITIONS), median_of(faults, REPETITIONS),
-			       1024.0 * (double)usage.ru_maxrss};
+	return report_of(&all);
 }
 
 static struct report run_steps(const struct script *script, size_t size)
 {
-	unsigned steps = !script->touches          ? REPETITION_STEPS
-			 : size < REPETITION_BYTES ? (unsigned)(REPETITION_BYTES / size)
-						   : 1;
+	unsigned steps = !(script->flags & TOUCHES) ? REPETITION_STEPS
+			 : size < REPETITION_BYTES  ? (unsigned)(REPETITION_BYTES / size)
+						    : 1;
 	/*
 	 * Until all places of a ring are filled; and where that is quick, until most sizes have been there.
 	 * Memory that has just come from the system is slower for a few steps more, so the others take as
 	 * long.
 	 */
-	unsigned warm_up = steps > RING ? 4 * steps : RING + 1, count = 0;
-	double seconds[REPETITIONS], faults[REPETITIONS], start = cpu_seconds();
-	struct rusage usage;
+	unsigned warm_up = steps > RING ? 4 * steps : RING + 1;
+	struct repetitions all = {.count = 0};
+	double start = used_now().seconds, limit = start + ENOUGH;
 	for (unsigned i = 0; i < warm_up; i++)
 		script->step(size);
-	for (double limit = start + ENOUGH; count == 0 || (count < REPETITIONS && start < limit); count++) {
-		getrusage(RUSAGE_SELF, &usage);
-		long faults_before = usage.ru_minflt;
-		start = cpu_seconds();
+	while (all.count == 0 || (all.count < REPETITIONS && start < limit)) {
+		struct used before = used_now();
+		start = before.seconds;
 		for (unsigned n = 0; n < steps; n++)
 			script->step(size);
-		seconds[count] = (cpu_seconds() - start) / steps;
-		getrusage(RUSAGE_SELF, &usage);
-		faults[count] = (double)(usage.ru_minflt - faults_before) / steps;
+		add_repetition(&all, before, steps);
 	}
 	release_ring();
-	return (struct report){median_of(seconds, count), median_of(faults, count),
-			       1024.0 * (double)usage.ru_maxrss};
+	return report_of(&all);
 }
 
 /* SCRIPT SIZE [rest]: by number, and in bytes. */
@@ -300,7 +318,7 @@ int worker_large(int argc, char **argv)
 	heap_init(false);
 	const struct script *script = &scripts[number];
 	size_t size = strtoul(argv[2], NULL, 10);
-	struct report report = script->crew ? run_crew(script, size) : run_steps(script, size);
+	struct report report = script->flags & BY_CREW ? run_crew(script, size) : run_steps(script, size);
 	if (!session_reply(&report, sizeof(report)))
 		return 1;
 	if (argc < 4)
@@ -385,7 +403,7 @@ static void run_script(struct bench *bench, unsigned number, size_t size)
 	const struct script *script = &scripts[number];
 	char parameter[RESULTS_NAME];
 	struct run run = {.cell = {"large", script->name, parameter, "CPU time", "us", BETTER_LOWER},
-			  .crew = script->crew};
+			  .crew = script->flags & BY_CREW};
 	/* The library is judged on these rows, however many allocators there are. */
 	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 7;
 	snprintf(run.script, sizeof(run.script), "%u", number);
@@ -418,7 +436,7 @@ bool group_large(struct bench *bench)
 			continue;
 		while (run < count && sizes[run])
 			run_script(bench, i, sizes[run++]);
-		if (scripts[i].rests && run > 0)
+		if ((scripts[i].flags & RESTS) && run > 0)
 			run_to_rest(bench, i, sizes[run - 1]);
 	}
 	return true;
