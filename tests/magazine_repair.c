@@ -335,12 +335,12 @@ static void check_linked(unsigned c)
 }
 
 /*
- * Every slab is in its cache's count, but for one that the thread was making or giving back, or the empty
- * ones of a linked cache, which go back together.
+ * Every slab is in its cache's count, but for one that the thread was making or giving back; of linked
+ * caches, each one that there is.
  */
 static void check_slab_pages(void)
 {
-	size_t found = 0, largest = 0;
+	size_t found = 0, largest = 0, linked_found = 0, linked_pages = 0;
 	for (unsigned number = 0; number < magazine_caches(); number++) {
 		struct slab_statistics slabs;
 		struct cache *cache = magazine_cache_number(number);
@@ -351,13 +351,13 @@ static void check_slab_pages(void)
 		if (cache->depot.slabs.pages > largest)
 			largest = cache->depot.slabs.pages;
 	}
-	for (unsigned c = 0; c < LINKED; c++) {
-		size_t each = (linked[c].list.slab_mask + 1) / PAGE_BYTES;
-		found += linked[c].slabs * each;
-		if (linked[c].min_partial * each > largest)
-			largest = linked[c].min_partial * each;
-	}
-	size_t pages = heap_walk().slab_pages;
+	for (unsigned c = 0; c < LINKED; c++)
+		linked_found += linked[c].slabs * ((linked[c].list.slab_mask + 1) / PAGE_BYTES);
+	for (size_t page = 0; page < page_heap_pages(); page++)
+		linked_pages += heap_id(page) == PAGE_LINKED;
+	CHECK(linked_pages == linked_found, "%zu pages of linked slabs, but %zu found", linked_pages,
+	      linked_found);
+	size_t pages = heap_walk().slab_pages - linked_pages;
 	CHECK(pages >= found && pages - found <= largest, "%zu pages of slabs, but %zu found", pages, found);
 }
 

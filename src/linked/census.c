@@ -330,13 +330,14 @@ static bool repair_begin(struct linked_cache *cache, bool all)
 	}
 	cpuslab_spin_reset(&cache->pair_lock);
 #endif
-	bool broken = cpuslab_spin_is_locked(&cache->lock) || all;
+	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->releasing || all;
 
 	if (cache->under_repair != broken)
 		cache->under_repair = broken;
 	if (!broken)
 		return false;
 	cpuslab_spin_reset(&cache->lock);
+	cache->releasing = 0;
 	cache->first = cache->last = NULL;
 	cache->partial = cache->slabs = 0;
 	return true;
@@ -344,7 +345,7 @@ static bool repair_begin(struct linked_cache *cache, bool all)
 
 /*
  * A frozen slab is on a word, in a hand of this very thread, or in one of a thread that is not here: then it
- * is lost, for nothing tells which.
+ * is lost, for nothing tells which.  One that was being given back, but whose pages all still know it, stays.
  */
 static void repair_slab(struct linked_cache *cache, struct linked_slab *slab)
 {

@@ -275,7 +275,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 }
 
 /* Gives back slabs, linked through `next`, that are in no list any more.  Without the lock. */
-static void release_slabs(const struct linked_cache *cache, struct linked_slab *slab)
+static void release_slabs(struct linked_cache *cache, struct linked_slab *slab)
 {
 	while (slab) {
 		struct linked_slab *next = slab->next;
@@ -286,13 +286,18 @@ static void release_slabs(const struct linked_cache *cache, struct linked_slab *
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
 		page_free(base, slab_pages(cache));
 		metadata_free(slab, sizeof *slab);
+		__atomic_fetch_sub(&cache->releasing, 1, __ATOMIC_RELEASE);
 		slab = next;
 	}
 }
 
-/* With the lock, takes a slab that is in no list out of the counts. */
+/*
+ * With the lock, takes a slab that is in no list out of the counts.  From the lock's release on nothing but
+ * `releasing` tells a child of a fork that there is such a slab; it goes up while the lock still does.
+ */
 static void give_up(struct linked_cache *cache, struct linked_slab *slab, struct linked_slab **surplus)
 {
+	__atomic_fetch_add(&cache->releasing, 1, __ATOMIC_RELEASE);
 	cache->slabs--;
 	cache->freed++;
 	slab->next = *surplus;

@@ -40,7 +40,9 @@
  * lists.
  *
  * Fork: words, links and slabs' states are true at every instant; lists and counts under a lock that was held
- * follow from them (linked_repair).  What a thread had in hand is lost to the child, as a magazine would be.
+ * follow from them (linked_repair).  So do they where a thread was giving slabs back, which no list has by
+ * then: the child has them again.  What a thread had in hand is lost to the child, as a magazine would be: a
+ * slab for each thread that was in a slow path, at most.
  */
 #ifndef CPUSLAB_LINKED_H
 #define CPUSLAB_LINKED_H
@@ -85,6 +87,7 @@ struct linked_cache {
 
 	/* From here on in a cache line that no fast path reads: whoever has the cache sees to that. */
 	struct cpuslab_spinlock lock;
+	uint32_t releasing;               /* slabs in no list that are being given back without the lock */
 	struct linked_slab *first, *last; /* partial slabs: taken from the front, put at the back */
 	uint32_t partial, slabs;
 	uint32_t created, freed;
