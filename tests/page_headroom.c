@@ -10,6 +10,7 @@
 
 #include "heap.h"
 #include "page/headroom.h"
+#include "still_clock.h"
 
 enum { FIRST = 64 << 10, PAGES = FIRST / PAGE_BYTES, LAST = 1 << 20, SOME_SLAB = 40000 /* id of no cache */ };
 
