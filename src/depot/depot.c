@@ -20,7 +20,7 @@ enum {
 	LARGEST_BLOCK = 4096,
 	OVERHEAD_WORDS = 5,
 	/* Of the objects in a magazine: as a cache begins, and at most. */
-	FIRST_BYTES = 8 << 10,
+	FIRST_BYTES = 4 << 10,
 	MOST_BYTES = 128 << 10,
 	/* But so many objects while they take no more than this: with three each third one misses. */
 	MOST_LARGE = 11,
