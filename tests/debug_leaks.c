@@ -83,8 +83,8 @@ int main(int count, char **arguments)
 	CHECK(!strstr(text, "malloc-320"), "what was freed is no leak: %s", text);
 	CHECK(said("\n21000 bytes in 3 objects, allocated in\n") <
 	      said("\n10000 bytes in 10 objects, allocated in\n"));
-	said("\n40 bytes in 1 objects, allocated in\n");
-	said("\n1048576 bytes in 1 objects, allocated in\n");
+	said("\n40 bytes in 1 object, allocated in\n");
+	said("\n1048576 bytes in 1 object, allocated in\n");
 
 	/* One class alone: the others are counted by their objects' size. */
 	run("U,malloc-1024");

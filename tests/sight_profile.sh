@@ -107,6 +107,24 @@ grep -q '^(no_stack) [1-9][0-9]*$' folded || fail "without a table: $(cat folded
 "$cpuslab" profile --seconds=0 --format=top --total "$pid" | grep -q '(no stack)$' || fail "a table without (no stack)"
 kill -KILL "$pid"
 
+# ---- nothing to tell ------------------------------------------------------------------------------------------------
+
+# Of a process that allocates nothing: a profile without samples, which says why.
+begin sh -c 'echo; exec sleep 1000'
+sleeps() {
+	[ "$(cat "/proc/$pid/comm")" = sleep ] && grep -q ') S ' "/proc/$pid/stat"
+}
+eventually sleeps
+"$cpuslab" profile --seconds=0 --output=sleeps.pb "$pid" 2>error || fail "no profile of a process that sleeps: $(cat error)"
+grep -q 'there are no samples' error || fail "not said: $(cat error)"
+[ -s sleeps.pb ] || fail "an empty file for a process that sleeps"
+if [ -n "$go" ]; then
+	go tool pprof -raw sleeps.pb 2>error >raw || fail "pprof of no samples: $(cat error)"
+fi
+for format in heap folded top; do
+	"$cpuslab" profile --seconds=0 --format=$format "$pid" >/dev/null 2>&1 || fail "no samples as $format: $?"
+done
+
 # ---- ends early, or cannot be written ------------------------------------------------------------------------------
 
 begin "$build/tests/target_leak"

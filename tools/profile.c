@@ -254,10 +254,11 @@ static bool settle_counts(struct sampled *sampled, uint64_t tables)
 	return read;
 }
 
-static bool read_sites(struct sampled *sampled)
+/* `seen`: the process has come to see that there is to be a profile; if not, it has no samples. */
+static bool read_sites(struct sampled *sampled, bool seen)
 {
 	const struct target *target = sampled->target;
-	size_t count = target->at.profile_sites.value;
+	size_t count = seen ? target->at.profile_sites.value : 0;
 	uint64_t tables = 0;
 
 	if (target->at.profile_site.size != sizeof(struct profile_site)) {
@@ -267,20 +268,20 @@ static bool read_sites(struct sampled *sampled)
 			(int)target->pid);
 		return false;
 	}
-	if (!read_member(target, &target->at.profile_tables, &tables) || !tables)
+	if (seen && (!read_member(target, &target->at.profile_tables, &tables) || !tables))
 		return false;
-	sampled->sites = calloc(count, sizeof(*sampled->sites));
-	sampled->counts = calloc(count, sizeof(*sampled->counts));
+	sampled->sites = calloc(count + 1, sizeof(*sampled->sites));
+	sampled->counts = calloc(count + 1, sizeof(*sampled->counts));
 	sampled->dump.sites = sampled->sites;
 	sampled->dump.counts = sampled->counts;
 	sampled->dump.site_count = count;
-	if (!sampled->sites || !sampled->counts || !settle_counts(sampled, tables))
+	if (!sampled->sites || !sampled->counts || (seen && !settle_counts(sampled, tables)))
 		return false;
 	size_t maps_length;
 
 	sampled->dump.maps = read_maps(target->pid, &maps_length);
 	sampled->dump.maps_length = maps_length;
-	sampled->dump.addresses = calloc(count * PROFILE_FRAMES, sizeof(uint64_t));
+	sampled->dump.addresses = calloc(count * PROFILE_FRAMES + 1, sizeof(uint64_t));
 	sampled->dump.mappings = calloc(PROFILE_MAPPINGS, sizeof(struct profile_mapping));
 	return sampled->dump.maps && sampled->dump.addresses && sampled->dump.mappings;
 }
@@ -487,18 +488,17 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
 		signal(SIGHUP, SIG_IGN);
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
-	if (whole && started <= 0) {
+	/* No error: a profile without samples is what there is to say. */
+	if (whole && started <= 0)
 		fprintf(stderr,
 			"cpuslab profile: process %d allocated nothing meanwhile that its magazines did not "
-			"have: there is no profile\n",
+			"have: there are no samples\n",
 			(int)target->pid);
-		whole = false;
-	}
 	clock_gettime(CLOCK_REALTIME, &clock);
 	sampled->dump.when = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
-	sampled->dump.duration = running || !whole ? 0 : (int64_t)((now() - started) * 1e9);
+	sampled->dump.duration = running || started <= 0 ? 0 : (int64_t)((now() - started) * 1e9);
 	sampled->dump.interval = running ? running : interval;
-	whole = whole && read_sites(sampled);
+	whole = whole && read_sites(sampled, started > 0);
 	if (!running && !keep)
 		end_profile(target);
 	return whole;

@@ -95,7 +95,8 @@ static void report_pages(void)
 static void report_debt(const struct debt *debt)
 {
 	text_begin();
-	text_add("\n%lu bytes in %lu objects, allocated in\n", debt->bytes, debt->objects);
+	text_add("\n%lu bytes in %lu %s, allocated in\n", debt->bytes, debt->objects,
+		 debt->objects == 1 ? "object" : "objects");
 	if (debt->stack)
 		stack_report(debt->stack);
 	else
