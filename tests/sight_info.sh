@@ -248,14 +248,21 @@ for command in run info top export profile map bench options version; do
 	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command\( \|$\)" || fail "$command --help"
 	"$cpuslab" $command --wrong >/dev/null 2>"$work/error"
 	[ $? -eq 2 ] || fail "$command --wrong was taken"
-	head -n 1 "$work/error" | grep -q "^\(usage: \|\)cpuslab $command" || fail "whose message is this: $(cat "$work/error")"
+	head -n 1 "$work/error" | grep -q "^cpuslab $command: .*--wrong" || fail "what is wrong with $command: $(cat "$work/error")"
 done
 # A file's name without a folder is that file, also for children in other folders.
 (cd "$build" && ./cpuslab run --library libcpuslab.so -- sh -c 'cd / && sed -n "s,.*/,,p" /proc/self/maps') \
 	>"$work/run" 2>"$work/error" || fail "run --library: $(cat "$work/error")"
 grep -q '^libcpuslab' "$work/run" && [ ! -s "$work/error" ] || fail "a bare name is not preloaded: $(cat "$work/error")"
-"$cpuslab" run --library "$work/none.so" -- true 2>"$work/error"
-[ $? -eq 1 ] && grep -q 'none.so: No such file' "$work/error" || fail "no library: $(cat "$work/error")"
+for library in --library\ "$work/none.so" --library="$work/none.so"; do
+	# shellcheck disable=SC2086
+	"$cpuslab" run $library -- true 2>"$work/error"
+	[ $? -eq 1 ] && grep -q 'none.so: No such file' "$work/error" || fail "no library: $(cat "$work/error")"
+done
+"$cpuslab" run --library 2>"$work/error"
+[ $? -eq 2 ] && grep -q "^cpuslab run: option '--library' requires an argument" "$work/error" || fail "--library alone: $(cat "$work/error")"
+"$cpuslab" run decay:0 2>"$work/error"
+[ $? -eq 2 ] && grep -q '^cpuslab run: no program to run' "$work/error" || fail "run without a program: $(cat "$work/error")"
 "$cpuslab" run -- "$work/none" 2>"$work/error"
 [ $? -eq 127 ] || fail "no program: $(cat "$work/error")"
 # Nor where its message can go nowhere.

@@ -43,6 +43,8 @@ static int usage(const struct command *command, const char *argument)
 {
 	bool asked = strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 
+	if (!asked)
+		fprintf(stderr, "cpuslab %s: no arguments are taken, not '%s'\n", command->name, argument);
 	fprintf(asked ? stdout : stderr, "usage: cpuslab %s\n      %s\n", command->name, command->text);
 	return finish(asked ? 0 : 2);
 }

@@ -39,17 +39,25 @@ int command_run(int argc, char **argv)
 			library = argv[++i];
 		else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
 			return usage(stdout);
-		else if (argv[i][0] == '-')
+		else if (strncmp(argv[i], "--library=", 10) == 0)
+			library = argv[i] + 10;
+		else if (argv[i][0] == '-') {
+			fprintf(stderr,
+				strcmp(argv[i], "--library") == 0 ? "%s: option '%s' requires an argument\n"
+								  : "%s: unrecognized option '%s'\n",
+				argv[0], argv[i]);
 			return usage(stderr);
-		else if (!strchr(argv[i], ':'))
+		} else if (!strchr(argv[i], ':'))
 			break;
 		else if (!add_options(argv[i]))
 			return perror("cpuslab run"), 1;
 	}
 	if (i < argc && strcmp(argv[i], "--") == 0)
 		i++;
-	if (i >= argc)
+	if (i >= argc) {
+		fprintf(stderr, "%s: no program to run\n", argv[0]);
 		return usage(stderr);
+	}
 	/* From the root: a bare name the dynamic linker would look for elsewhere, and children may run in
 	 * other folders. */
 	if (library ? !realpath(library, found) || access(found, R_OK) != 0 : !library_find(found)) {

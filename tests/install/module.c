@@ -50,8 +50,14 @@ int main(void)
 	if (IS_ERR(record) || record->number || !pool)
 		return 1;
 	char *end = strrchr(record->name, '-');
+	char text[4] = "xyz";
 
 	if (!end || strcmp(end, "-1") != 0)
+		return 1;
+	if (strscpy(text, "four", sizeof(text)) != -E2BIG || strcmp(text, "fou") != 0 ||
+	    strscpy(text, "six", sizeof(text)) != 3 || strcmp(text, "six") != 0 ||
+	    strscpy(text, "", 1) != 0 || *text || strscpy(text, "a", 0) != -E2BIG ||
+	    strcmp(text + 1, "ix") != 0)
 		return 1;
 	*end = 0;
 	printk("cpuslab %s serves malloc\n", record->name);

@@ -4,7 +4,9 @@
 #define CPUSLAB_LINUX_STRING_H
 
 #include <cpuslab/kmem.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/types.h>
 
 /* The kernel does not copy what its own image holds; here each is a copy. */
 static inline const char *kstrdup_const(const char *string, gfp_t flags)
@@ -15,6 +17,22 @@ static inline const char *kstrdup_const(const char *string, gfp_t flags)
 static inline void kfree_const(const void *string)
 {
 	kfree(string);
+}
+
+/* As much of `from` as fits in `size` bytes with its end; its length, or -E2BIG where not all of it did. */
+static inline ssize_t strscpy(char *to, const char *from, size_t size)
+{
+	size_t length = strnlen(from, size);
+
+	if (length < size) {
+		memcpy(to, from, length + 1);
+		return (ssize_t)length;
+	}
+	if (size) {
+		memcpy(to, from, size - 1);
+		to[size - 1] = '\0';
+	}
+	return -E2BIG;
 }
 
 #endif
