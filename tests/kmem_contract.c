@@ -8,6 +8,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <sys/mman.h>
 
 static const gfp_t kinds[] = {GFP_KERNEL, GFP_NOWAIT, GFP_ATOMIC, GFP_KERNEL | __GFP_NOFAIL, 0};
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -154,6 +155,38 @@ static void test_large(void)
 	kvfree(node);
 	kvfree(array);
 	kvfree(zeroed);
+}
+
+static size_t resident_pages(void *object, size_t bytes)
+{
+	size_t pages = bytes / PAGE_SIZE, resident = 0;
+	unsigned char *seen = malloc(pages);
+
+	CHECK(seen && mincore(object, bytes, seen) == 0);
+	for (size_t i = 0; i < pages; i++)
+		resident += seen[i] & 1;
+	free(seen);
+	return resident;
+}
+
+/* Beyond kmalloc's sizes nothing but pages is promised, however round a size is: no address space is wanted
+ * for more, and no fresh page is written. */
+static void test_large_powers_of_two(void)
+{
+	enum { BYTES = 64 << 20, TRIES = 1000 };
+	char *object = kvzalloc(BYTES, GFP_KERNEL);
+
+	CHECK(object && (uintptr_t)object % PAGE_SIZE == 0);
+	CHECK(check_debugged() || resident_pages(object, BYTES) < BYTES / PAGE_SIZE / 2, "%zu pages",
+	      resident_pages(object, BYTES));
+	CHECK(check_all_bytes(object, BYTES, 0));
+	kvfree(object);
+	object = NULL;
+	/* It does not wait for a lock. */
+	for (unsigned i = 0; i < TRIES && !object; i++)
+		object = kvmalloc(BYTES, GFP_ATOMIC);
+	CHECK(object && (uintptr_t)object % PAGE_SIZE == 0);
+	kvfree(object);
 }
 
 static void test_realloc(gfp_t flags)
@@ -493,6 +526,8 @@ static void test_sums(void)
 int main(void)
 {
 	check_watchdog(100);
+	/* First: nothing that is used again is zeroed by writing. */
+	test_large_powers_of_two();
 	test_zero_size();
 	test_sizes();
 	test_alignment();

@@ -52,13 +52,16 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 
 /*
  * The kernel's promise: as aligned as the largest power of two that divides the size.  Nearly every size
- * class keeps it by itself, unless it is larger for the sake of a canary.
+ * class keeps it by itself, unless it is larger for the sake of a canary.  It is kmalloc's promise: what
+ * only kvmalloc gives is aligned to pages, as all that is large is by itself.
  */
 static size_t alignment_for(size_t size)
 {
 	size_t divisor = size & -size;
 
 	process_enter();
+	if (size > KMALLOC_MAX_SIZE)
+		return sizeof(void *);
 	return divisor > malloc_alignment(size) ? divisor : sizeof(void *);
 }
 
