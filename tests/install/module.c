@@ -38,12 +38,29 @@ static struct record *new_record(const char *name)
 	return record;
 }
 
+#ifndef __cplusplus
+/* The wider of two types is that of both. */
+static bool compares(void)
+{
+	u32 narrow = 100;
+	u64 wide = 1ull << 32;
+
+	return min(narrow, wide) == 100 && max(narrow, wide) == wide && min(wide, narrow) == 100 &&
+	       max(max(narrow, wide), min(narrow, wide)) == wide;
+}
+#else
+static bool compares(void)
+{
+	return true;
+}
+#endif
+
 int main(void)
 {
 	struct record *record;
 	mempool_t *pool;
 
-	if (module_init())
+	if (module_init() || !compares())
 		return 1;
 	record = new_record(cpuslab_version());
 	pool = mempool_create_slab_pool(3, records);

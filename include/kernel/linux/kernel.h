@@ -34,8 +34,19 @@
 		max_a_ > max_b_ ? max_a_ : max_b_;                                                           \
 	})
 #ifndef __cplusplus
-#define min(a, b) min_t(__typeof__(a), a, b)
-#define max(a, b) max_t(__typeof__(a), a, b)
+/* Each in its own type: the comparison finds one for both, which the kernel allows since 6.7. */
+#define min(a, b)                                                                                            \
+	({                                                                                                   \
+		__typeof__(a) min_a_ = (a);                                                                  \
+		__typeof__(b) min_b_ = (b);                                                                  \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                                           \
+	})
+#define max(a, b)                                                                                            \
+	({                                                                                                   \
+		__typeof__(a) max_a_ = (a);                                                                  \
+		__typeof__(b) max_b_ = (b);                                                                  \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                                           \
+	})
 #define swap(a, b)                                                                                           \
 	do {                                                                                                 \
 		__typeof__(a) swap_ = (a);                                                                   \
