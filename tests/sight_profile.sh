@@ -121,8 +121,21 @@ grep -q 'there are no samples' error || fail "not said: $(cat error)"
 if [ -n "$go" ]; then
 	go tool pprof -raw sleeps.pb 2>error >raw || fail "pprof of no samples: $(cat error)"
 fi
+# An answer that nobody waited for is none.
+echo kept >kept.pb
+"$cpuslab" profile --seconds=60 --output=kept.pb "$pid" 2>error &
+waits=$!
+eventually grep -q '^SigCgt:.*[2367abef]$' "/proc/$waits/status"
+kill -INT $waits
+wait $waits && fail "nobody waited, and there is a profile"
+grep -q 'had not begun' error && grep -qx kept kept.pb || fail "ended before there was a profile: $(cat error)"
+asked=()
 for format in heap folded top; do
-	"$cpuslab" profile --seconds=0 --format=$format "$pid" >/dev/null 2>&1 || fail "no samples as $format: $?"
+	"$cpuslab" profile --seconds=0 --format=$format "$pid" >/dev/null 2>&1 &
+	asked+=($!)
+done
+for one in "${asked[@]}"; do
+	wait "$one" || fail "no samples as a text: $?"
 done
 
 # ---- ends early, or cannot be written ------------------------------------------------------------------------------

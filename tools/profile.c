@@ -488,8 +488,13 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
 		signal(SIGHUP, SIG_IGN);
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
-	/* No error: a profile without samples is what there is to say. */
-	if (whole && started <= 0)
+	/* Who did not wait does not know.  Else a profile without samples is what there is to say, and no
+	 * error. */
+	if (whole && started <= 0 && interrupted) {
+		fprintf(stderr, "cpuslab profile: process %d had not begun: there is no profile\n",
+			(int)target->pid);
+		whole = false;
+	} else if (whole && started <= 0)
 		fprintf(stderr,
 			"cpuslab profile: process %d allocated nothing meanwhile that its magazines did not "
 			"have: there are no samples\n",

@@ -29,7 +29,7 @@ enum {
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
 	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
-	MISSED_MOST = 2,                         /* and, of what was given back and missed, this part */
+	MISSED_MOST = 2,                         /* of the peak may stay of what was given back and missed */
 	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
 	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
 	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
@@ -115,9 +115,7 @@ static size_t used_pages(void)
 /* How much of what was missed may stay the next time. */
 static size_t missed_allowance(void)
 {
-	size_t most = peak / MISSED_MOST;
-
-	return missed < most ? missed : most;
+	return min_t(size_t, missed, peak / MISSED_MOST);
 }
 
 /* Pages in use that take memory. */
@@ -132,8 +130,9 @@ static size_t filled_pages(void)
  * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
  * they save page faults and never raise the peak of resident memory, since used and dirty pages together
  * stay within what was in use at once.  In an ebb no more than it still uses.  The floor is for programs too
- * small to have a history.  Blocks of many sizes leave gaps that the next one does not fit into: what was
- * given back for being too much, and soon taken from the system again, may stay the next time.
+ * small to have a history.  But blocks of many sizes leave gaps that the next one does not fit into: what was
+ * given back for being too much, and soon taken from the system again, may stay the next time, up to half of
+ * the peak beyond it.
  */
 static size_t dirty_allowance(void)
 {
