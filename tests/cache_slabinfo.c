@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <cpuslab/cache.h>
+#include <malloc.h>
 
 enum { OBJECTS = 1000 };
 
@@ -64,6 +65,33 @@ static bool find(const char *name, struct row *found)
 	return any;
 }
 
+static void print_stats(void *unused)
+{
+	(void)unused;
+	malloc_stats();
+}
+
+/* malloc_stats prints its lines and nothing else, however long a name is. */
+static void check_long_name(void)
+{
+	static char printed[1 << 16];
+	char name[CPUSLAB_CACHE_NAME_MAX + 1];
+
+	memset(name, 'n', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	struct cpuslab_cache *cache =
+		cpuslab_cache_create(&(struct cpuslab_cache_args){.name = name, .size = 40});
+
+	CHECK(cache);
+	cpuslab_cache_free(cache, cpuslab_cache_alloc(cache));
+	/* A byte 0 among them would end the text, and the last line be missing. */
+	CHECK_EXITED(check_child(print_stats, NULL, printed, sizeof printed), 0);
+	CHECK(strstr(printed, name) && strstr(printed, "\nheap "), "%s", printed);
+	for (const char *at = printed; *at; at++)
+		CHECK(*at == '\n' || (*at >= ' ' && *at <= '~'), "byte %#x among them", (unsigned char)*at);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
 int main(void)
 {
 	struct cpuslab_cache_args args = {.name = "two words", .size = 100, .magazine_capacity = 54};
@@ -72,6 +100,7 @@ int main(void)
 	struct row row;
 
 	check_watchdog(60);
+	check_long_name();
 	CHECK(cache && cpuslab_cache_alloc_bulk(cache, OBJECTS, objects) == OBJECTS);
 	read_back();
 	CHECK(find("two_words", &row));

@@ -128,7 +128,7 @@ EXPORT void malloc_stats(void)
 {
 	struct report report;
 	struct cache_report cache;
-	char line[256];
+	char line[REPORT_NAME + 192];
 	int length;
 
 	process_enter();

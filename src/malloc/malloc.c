@@ -55,7 +55,8 @@ static void *malloc_nothing(void)
 /* Start-up, the larger classes, misses, large objects and those without bytes. */
 static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 {
-	process_enter();
+	if (unlikely(!process_enter()))
+		return malloc_failed();
 	if (unlikely(size > SIZE_CLASS_MAX - HARDENED_CANARY))
 		return malloc_large(size);
 	if (unlikely(!size))
