@@ -129,13 +129,8 @@ eventually grep -q '^SigCgt:.*[2367abef]$' "/proc/$waits/status"
 kill -INT $waits
 wait $waits && fail "nobody waited, and there is a profile"
 grep -q 'had not begun' error && grep -qx kept kept.pb || fail "ended before there was a profile: $(cat error)"
-asked=()
 for format in heap folded top; do
-	"$cpuslab" profile --seconds=0 --format=$format "$pid" >/dev/null 2>&1 &
-	asked+=($!)
-done
-for one in "${asked[@]}"; do
-	wait "$one" || fail "no samples as a text: $?"
+	"$cpuslab" profile --seconds=0 --format=$format "$pid" >/dev/null 2>error || fail "no samples as $format: $(cat error)"
 done
 
 # ---- ends early, or cannot be written ------------------------------------------------------------------------------
