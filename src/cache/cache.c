@@ -667,6 +667,8 @@ static unsigned at_most(size_t count)
 
 static size_t alloc_bulk_linked(struct linked_cache *cache, size_t count, void **objects)
 {
+	/* A program may have no other slow path. */
+	magazine_tick();
 	magazine_tick_profile();
 	size_t taken = linked_alloc_several(cache, objects, count);
 
