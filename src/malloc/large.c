@@ -230,13 +230,17 @@ static void *resize(void *object, size_t size)
 void *large_resize(void *object, size_t size)
 {
 	/* What shrinks to a size class's size goes there. */
-	bool to_class = size <= SIZE_CLASS_MAX / 2 && size < large_bytes(object);
-	void *resized = to_class ? NULL : resize(object, size);
-
-	/* To a profile, another object. */
-	if (resized && profile_is_on()) {
+	if (size <= SIZE_CLASS_MAX / 2 && size < large_bytes(object))
+		return NULL;
+	/*
+	 * To a profile, another object.  The old one ends first: an address that is left may be another
+	 * thread's at once, and its sample with it.  What cannot be resized is about to be freed.
+	 */
+	if (profile_is_on())
 		profile_freed(object);
+	void *resized = resize(object, size);
+
+	if (resized && profile_is_on())
 		note(resized, size);
-	}
 	return resized;
 }
