@@ -2,7 +2,7 @@
 /*
  * profile_restarts: heap profiles one after the other take turns with the tables of two, so that a program
  * that is profiled again and again does not grow by them; and no profile begins in tables in which a thread
- * still notes something of an earlier one.  What each counts is its own.
+ * still notes something of an earlier one.  What each counts is its own; and right, whoever is held up.
  */
 #include "check.h"
 
@@ -131,6 +131,35 @@ static void entries_are_known(void)
 	}
 }
 
+static struct profile_site *ready_site(void)
+{
+	for (unsigned i = 0; i < PROFILE_SITES; i++)
+		if (profile.tables->sites[i].ready)
+			return &profile.tables->sites[i];
+	return NULL;
+}
+
+/* A thread that claims a site is held up before it has written what it is of, or is lost to a fork. */
+static void claimed_sites_are_filled(void)
+{
+	const volatile uintptr_t last = 3; /* of one call, which no compiler makes several of */
+	struct profile_site *site = NULL;
+
+	start();
+	for (uintptr_t number = 1; number <= last; number++) {
+		if (site)
+			*site = (struct profile_site){.hash = site->hash, .allocated = site->allocated};
+		allocate(number);
+		CHECK(profile.tables->bytes_in_use == number * SIZE, "%lu bytes",
+		      profile.tables->bytes_in_use);
+		site = ready_site();
+		CHECK(site && site->allocated == number && site->size == SIZE && site->frame_count);
+	}
+	for (uintptr_t number = 1; number <= last; number++)
+		release(number);
+	CHECK(profile.tables->bytes_in_use == 0, "%lu bytes", profile.tables->bytes_in_use);
+}
+
 static bool done;
 
 static void *come_and_go(void *argument)
@@ -174,6 +203,7 @@ int main(void)
 	tables_in_use_stay();
 	locked_tables_are_emptied();
 	entries_are_known();
+	claimed_sites_are_filled();
 	counts_are_each_profiles_own();
 	return 0;
 }

@@ -253,6 +253,19 @@ void profile_turn(void)
 
 /* ---- samples ------------------------------------------------------------------------------------------- */
 
+/* Several threads may write the same. */
+static void fill_site(struct profile_site *site, const uint64_t *frames, unsigned count, size_t size,
+		      uint64_t interval)
+{
+	for (unsigned i = 0; i < count; i++)
+		__atomic_store_n(&site->frames[i], frames[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&site->frame_count, count, __ATOMIC_RELAXED);
+	__atomic_store_n(&site->size, size, __ATOMIC_RELAXED);
+	__atomic_store_n(&site->interval, interval, __ATOMIC_RELAXED);
+	/* Release: who sees it ready sees all of it. */
+	__atomic_store_n(&site->ready, 1, __ATOMIC_RELEASE);
+}
+
 /* The site of a stack, a size and an interval, new if need be; NULL when the table is full. */
 static struct profile_site *find_site(struct profile_tables *tables, const uint64_t *frames, unsigned count,
 				      size_t size, uint64_t interval)
@@ -266,18 +279,16 @@ static struct profile_site *find_site(struct profile_tables *tables, const uint6
 		struct profile_site *site = &tables->sites[(hash + probe) % PROFILE_SITES];
 		uint64_t found = 0;
 
-		if (__atomic_compare_exchange_n(&site->hash, &found, hash, false, __ATOMIC_ACQ_REL,
-						__ATOMIC_ACQUIRE)) {
-			memcpy(site->frames, frames, count * sizeof(*frames));
-			site->frame_count = count;
-			site->size = size;
-			site->interval = interval;
-			__atomic_store_n(&site->ready, 1, __ATOMIC_RELEASE);
-			return site;
-		}
+		bool claimed = __atomic_compare_exchange_n(&site->hash, &found, hash, false, __ATOMIC_ACQ_REL,
+							   __ATOMIC_ACQUIRE);
+
 		/* 63 bits that are equal by chance are not worth a comparison. */
-		if (found == hash)
-			return site;
+		if (!claimed && found != hash)
+			continue;
+		/* Whoever claimed it may still be at it, or be a thread that a forked child does not have. */
+		if (!__atomic_load_n(&site->ready, __ATOMIC_ACQUIRE))
+			fill_site(site, frames, count, size, interval);
+		return site;
 	}
 	return NULL;
 }
