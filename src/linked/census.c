@@ -265,7 +265,10 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 		if (!slab)
 			continue;
 		hoarded += glance(cache, slab, list);
-		free += cache->objects - slab->state.in_use;
+		/* As well: by now the slab may be another thing. */
+		unsigned in_use = __atomic_load_n(&slab->state.in_use, __ATOMIC_RELAXED);
+
+		free += in_use < cache->objects ? cache->objects - in_use : 0;
 	}
 	cpuslab_spin_lock(&cache->lock);
 	for (const struct linked_slab *slab = cache->first; slab; slab = slab->next)
