@@ -46,7 +46,8 @@ static bool compares(void)
 	u64 wide = 1ull << 32;
 
 	return min(narrow, wide) == 100 && max(narrow, wide) == wide && min(wide, narrow) == 100 &&
-	       max(max(narrow, wide), min(narrow, wide)) == wide;
+	       max(max(narrow, wide), min(narrow, wide)) == wide && clamp(narrow, 1u, wide) == 100 &&
+	       clamp(wide, 1u, narrow) == 100 && clamp(narrow, 101u, wide) == 101;
 }
 #else
 static bool compares(void)
@@ -55,26 +56,74 @@ static bool compares(void)
 }
 #endif
 
+static bool rounds(void)
+{
+	return roundup(10, 3) == 12 && roundup(12, 3) == 12 && rounddown(11, 3) == 9 && is_power_of_2(1) &&
+	       is_power_of_2(1ul << 40) && !is_power_of_2(0) && !is_power_of_2(6);
+}
+
+static bool copies(void)
+{
+	char text[4] = "xyz";
+
+	if (strscpy(text, "four", sizeof(text)) != -E2BIG || strcmp(text, "fou") != 0 ||
+	    strscpy(text, "six", sizeof(text)) != 3 || strcmp(text, "six") != 0 ||
+	    strscpy(text, "", 1) != 0 || *text || strscpy(text, "a", 0) != -E2BIG ||
+	    strcmp(text + 1, "ix") != 0)
+		return false;
+	return strscpy(text, "four") == -E2BIG && strcmp(text, "fou") == 0 && strscpy(text, "to") == 2 &&
+	       strcmp(text, "to") == 0;
+}
+
+static int released;
+
+DEFINE_FREE(
+	record, struct record *, if (_T) {
+		released++;
+		kmem_cache_free(records, _T);
+	})
+
+/* What the end of a scope frees, and what is kept. */
+static struct record *scoped(bool kept)
+{
+	struct record *record __free(record) = (struct record *)kmem_cache_zalloc(records, GFP_KERNEL);
+	char *text __free(kfree) = kstrdup("text", GFP_KERNEL);
+	void *large __free(kvfree) = kvmalloc(100000, GFP_KERNEL);
+	char *error __free(kfree) = (char *)ERR_CAST(ERR_PTR(-EIO));
+
+	if (!record || !text || !large || PTR_ERR(error) != -EIO || !IS_ERR_VALUE(-EIO) || IS_ERR_VALUE(0))
+		return NULL;
+	if (kept)
+		return_ptr(record);
+	return NULL;
+}
+
+static bool cleans(void)
+{
+	if (scoped(false) || released != 1)
+		return false;
+	struct record *record = scoped(true);
+
+	if (!record || released != 1)
+		return false;
+	kmem_cache_free(records, record);
+	return true;
+}
+
 int main(void)
 {
 	struct record *record;
 	mempool_t *pool;
 
-	if (module_init() || !compares())
+	if (module_init() || !compares() || !rounds() || !copies() || !cleans())
 		return 1;
 	record = new_record(cpuslab_version());
 	pool = mempool_create_slab_pool(3, records);
 	if (IS_ERR(record) || record->number || !pool)
 		return 1;
 	char *end = strrchr(record->name, '-');
-	char text[4] = "xyz";
 
 	if (!end || strcmp(end, "-1") != 0)
-		return 1;
-	if (strscpy(text, "four", sizeof(text)) != -E2BIG || strcmp(text, "fou") != 0 ||
-	    strscpy(text, "six", sizeof(text)) != 3 || strcmp(text, "six") != 0 ||
-	    strscpy(text, "", 1) != 0 || *text || strscpy(text, "a", 0) != -E2BIG ||
-	    strcmp(text + 1, "ix") != 0)
 		return 1;
 	*end = 0;
 	printk("cpuslab %s serves malloc\n", record->name);

@@ -8,6 +8,8 @@
 
 #define MAX_ERRNO 4095
 
+#define IS_ERR_VALUE(x) unlikely((unsigned long)(void *)(x) >= (unsigned long)-MAX_ERRNO)
+
 static inline void *ERR_PTR(long error)
 {
 	return (void *)error;
@@ -26,6 +28,12 @@ static inline bool IS_ERR(const void *pointer)
 static inline bool IS_ERR_OR_NULL(const void *pointer)
 {
 	return !pointer || IS_ERR(pointer);
+}
+
+/* The error of one pointer as another type's. */
+static inline void *ERR_CAST(const void *pointer)
+{
+	return (void *)(uintptr_t)pointer;
 }
 
 static inline int PTR_ERR_OR_ZERO(const void *pointer)

@@ -7,6 +7,7 @@
 
 #include <cpuslab/kmem.h>
 #include <linux/compiler.h>
+#include <linux/log2.h>
 #include <linux/types.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +23,11 @@
 #ifndef DIV_ROUND_UP
 #define DIV_ROUND_UP(x, unit) (((x) + (unit)-1) / (unit))
 #endif
+/* To any unit; <sys/param.h> has it, too. */
+#ifndef roundup
+#define roundup(x, unit) (((x) + ((unit)-1)) / (unit) * (unit))
+#endif
+#define rounddown(x, unit) ((x) - (x) % (unit))
 
 #define min_t(type, a, b)                                                                                    \
 	({                                                                                                   \
@@ -47,6 +53,7 @@
 		__typeof__(b) max_b_ = (b);                                                                  \
 		max_a_ > max_b_ ? max_a_ : max_b_;                                                           \
 	})
+#define clamp(x, low, high) min(max(x, low), high)
 #define swap(a, b)                                                                                           \
 	do {                                                                                                 \
 		__typeof__(a) swap_ = (a);                                                                   \

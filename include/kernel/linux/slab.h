@@ -4,8 +4,13 @@
 #define CPUSLAB_LINUX_SLAB_H
 
 #include <cpuslab/kmem.h>
+#include <linux/cleanup.h>
+#include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/overflow.h>
 #include <linux/types.h>
+
+DEFINE_FREE(kfree, void *, if (!IS_ERR_OR_NULL(_T)) kfree(_T))
+DEFINE_FREE(kvfree, void *, if (!IS_ERR_OR_NULL(_T)) kvfree(_T))
 
 #endif

@@ -35,4 +35,15 @@ static inline ssize_t strscpy(char *to, const char *from, size_t size)
 	return -E2BIG;
 }
 
+/* Two arguments will do where the first is an array. */
+#ifdef __cplusplus
+#define CPUSLAB_MUST_BE_ARRAY(array) 0
+#else
+#define CPUSLAB_IS_POINTER(array)    __builtin_types_compatible_p(__typeof__(array), __typeof__(&(array)[0]))
+#define CPUSLAB_MUST_BE_ARRAY(array) (0 * sizeof(char[1 - 2 * CPUSLAB_IS_POINTER(array)]))
+#endif
+#define CPUSLAB_STRSCPY_OF_TWO(to, from)             (strscpy)(to, from, sizeof(to) + CPUSLAB_MUST_BE_ARRAY(to))
+#define CPUSLAB_STRSCPY_CHOOSE(a, b, c, chosen, ...) chosen
+#define strscpy(...)                                 CPUSLAB_STRSCPY_CHOOSE(__VA_ARGS__, (strscpy), CPUSLAB_STRSCPY_OF_TWO, )(__VA_ARGS__)
+
 #endif
