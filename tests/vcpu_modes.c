@@ -8,6 +8,7 @@
  *   vcpu_modes fork    a child makes threads before its first slow path
  *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for
  * that
+ *   vcpu_modes counts  a number that is used again says nothing of what the cache before missed
  *   vcpu_modes late    a thread that begins while there is no memory has its slot when there is some again
  */
 #include "check.h"
@@ -358,6 +359,80 @@ static void run_late(void)
 	CHECK(vcpu_ids() == ids, "%u slots, and %u now", ids, vcpu_ids());
 }
 
+/* ---- counts ---------------------------------------------------------------------------------------- */
+
+enum { MISSES = 50 };
+
+/* On every vCPU that this thread can come to. */
+static void *miss(void *argument)
+{
+	struct cache *missing = argument;
+	cpu_set_t one;
+
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof one, &one) != 0)
+			continue;
+		for (int i = 0; i < MISSES; i++)
+			magazine_free_missed(missing, magazine_alloc_missed(missing));
+	}
+	return NULL;
+}
+
+static uint64_t misses_of(const struct cache *counted)
+{
+	uint64_t allocs, frees;
+
+	magazine_misses(counted, &allocs, &frees);
+	return allocs + frees;
+}
+
+static uint64_t linked_misses(struct linked_cache *counted)
+{
+	struct linked_statistics statistics;
+
+	linked_statistics(counted, &statistics);
+	return statistics.alloc_misses + statistics.free_misses;
+}
+
+/* Three caches with one number, one after the other. */
+static void test_counts(void)
+{
+	static struct cache first, last;
+	static struct linked_cache between;
+	const struct slab_traits traits = {.name = "counted", .size = SIZE};
+	const struct linked_traits linked = {
+		.name = "counted", .size = SIZE, .alignment = 8, .link = UINT32_MAX};
+
+	CHECK(magazine_create(&first, &traits, 0, NULL));
+	check_join(check_thread(miss, &first));
+	miss(&first);
+	CHECK(misses_of(&first) >= 4 * MISSES && magazine_destroy(&first) == 0);
+
+	CHECK(linked_create(&between, &linked, NULL) && between.number == first.number);
+	CHECK(linked_misses(&between) == 0, "%llu misses", (unsigned long long)linked_misses(&between));
+	for (int i = 0; i < MISSES; i++)
+		use_linked(&between);
+	CHECK(linked_misses(&between) >= MISSES && linked_destroy(&between));
+
+	CHECK(magazine_create(&last, &traits, 0, NULL) && last.number == first.number);
+	CHECK(misses_of(&last) == 0, "%llu misses", (unsigned long long)misses_of(&last));
+	CHECK(magazine_destroy(&last) == 0);
+	printf("number %u\n", first.number);
+}
+
+static void run_counts(void)
+{
+	unsigned number = 0;
+
+	test_counts();
+	/* And in a later bank. */
+	while (number < VCPU_BANK_CACHES - 1)
+		CHECK(vcpu_take_numbers(1, &number));
+	test_counts();
+}
+
 int main(int argc, char **argv)
 {
 	const char *variant = argc > 1 ? argv[1] : "load";
@@ -383,6 +458,10 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(variant, "banks") == 0) {
 		run_banks();
+		return 0;
+	}
+	if (strcmp(variant, "counts") == 0) {
+		run_counts();
 		return 0;
 	}
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT)

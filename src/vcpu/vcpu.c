@@ -287,9 +287,27 @@ bool vcpu_take_numbers(unsigned count, unsigned *first)
 	return true;
 }
 
+/*
+ * With the lock: what was counted beside a number's words is not the next cache's.  As no call for the last
+ * one is under way any more, nobody adds to it now, on whichever vCPU; and areas that are made later begin
+ * with zeros.
+ */
+static void forget_counts(unsigned number)
+{
+	for (unsigned id = 0; id < areas_end; id++) {
+		uintptr_t *word = vcpu_word(id, number);
+
+		/* Where nothing was counted, a page that nobody has used stays untouched. */
+		for (unsigned row = 2; word && row < 4; row++)
+			if (word[row * VCPU_ROW])
+				word[row * VCPU_ROW] = 0;
+	}
+}
+
 void vcpu_give_number(unsigned number)
 {
 	cpuslab_spin_lock(&vcpu_lock);
+	forget_counts(number);
 	*taken_at(number) &= ~(1ull << number % 64);
 	if (number < lowest_free)
 		lowest_free = number;

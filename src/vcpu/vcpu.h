@@ -76,7 +76,8 @@ void vcpu_bury_dead_slots(void);
 /*
  * The lowest number that no cache has, for a cache of either engine, with its words open and void; or that
  * many in a row, all of one bank.  False when there are VCPU_CACHES caches, or the system has no more memory.
- * Whoever gives a number back leaves its words void.
+ * Whoever gives a number back leaves its words void; what they have missed is forgotten, so that the next
+ * cache counts from nothing.
  */
 bool vcpu_take_numbers(unsigned count, unsigned *first);
 void vcpu_give_number(unsigned number);
