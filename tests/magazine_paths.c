@@ -303,6 +303,33 @@ static void test_paths(void)
 	give_all();
 }
 
+/* A spare that is counted from outside may be in another hand by then, or other metadata. */
+static void test_counted_spare(void)
+{
+	const unsigned capacity = cache->depot.capacity;
+
+	give_all();
+	while (out_count < 3u * capacity)
+		take();
+	while (!spare() || !spare()->count)
+		give();
+	struct magazine *magazine = spare();
+	uint16_t count = magazine->count, marks = magazine->marks;
+	uint64_t loaded = loaded_count() - (uint64_t)(count - marks);
+
+	magazine->marks = count;
+	CHECK(loaded_count() == loaded);
+	magazine->marks = (uint16_t)(count + 1);
+	CHECK(loaded_count() == loaded, "%llu objects", (unsigned long long)loaded_count());
+	magazine->marks = 0;
+	magazine->count = UINT16_MAX;
+	CHECK(loaded_count() == loaded, "%llu objects", (unsigned long long)loaded_count());
+	magazine->count = count;
+	magazine->marks = marks;
+	check_sum();
+	give_all();
+}
+
 /* A closed area: objects come straight from the slabs and go straight back. */
 static void test_closed(void)
 {
@@ -536,6 +563,7 @@ int main(void)
 		CHECK(magazine_cache_number(cache->number) == cache);
 		test_first();
 		test_paths();
+		test_counted_spare();
 		test_closed();
 		check_join(check_thread(begin_anew, NULL));
 		test_lost_install();

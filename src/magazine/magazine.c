@@ -1496,6 +1496,17 @@ static unsigned glance(uintptr_t word)
 	return 0;
 }
 
+/* How many objects a spare has, or had; as above it may have become other metadata, so this is checked, too.
+ */
+static unsigned glance_at_spare(uintptr_t spare)
+{
+	const struct magazine *magazine = (const struct magazine *)spare;
+	unsigned count = __atomic_load_n(&magazine->count, __ATOMIC_RELAXED);
+	unsigned marks = __atomic_load_n(&magazine->marks, __ATOMIC_RELAXED);
+
+	return count <= DEPOT_CAPACITY_MAX && marks <= count ? count - marks : 0;
+}
+
 static uint64_t objects_on_words(unsigned number)
 {
 	uint64_t objects = 0;
@@ -1511,8 +1522,7 @@ static uint64_t objects_on_words(unsigned number)
 		if (word != vcpu_void && word != vcpu_closed)
 			objects += glance(word);
 		if (spare && spare != vcpu_closed)
-			objects += ((const struct magazine *)spare)->count -
-				   ((const struct magazine *)spare)->marks;
+			objects += glance_at_spare(spare);
 	}
 	return objects;
 }
