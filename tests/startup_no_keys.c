@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_no_keys: a program that has every key for thread-specific data before it first allocates.  The
- * library then does without one of its own, and leaves the program's alone; threads come and go as ever.
+ * startup_no_keys: a program that has keys for thread-specific data before it first allocates.  The library
+ * leaves them alone, and threads come and go as ever.
+ *
+ *   startup_no_keys all    every key there is: the library does without one of its own
+ *   startup_no_keys many   so many that libc allocates for the value of the library's
  */
 #include "check.h"
 
-enum { ROOM = 32, THREADS = 40 }; /* values of so many keys need no memory */
+enum { ROOM = 32, MANY = 40, THREADS = 40 }; /* values of ROOM keys need no memory */
 static pthread_key_t keys[ROOM];
 static int mark;
 static unsigned ended;
@@ -17,12 +20,13 @@ static void on_end(void *value)
 }
 
 /* Before main, and before the library has started. */
-__attribute__((constructor(101))) static void take_all_keys(void)
+__attribute__((constructor(101))) static void take_keys(int argc, char **argv)
 {
+	bool all = argc < 2 || strcmp(argv[1], "many") != 0;
 	pthread_key_t key;
 	for (unsigned i = 0; i < ROOM; i++)
 		CHECK(pthread_key_create(&keys[i], on_end) == 0);
-	while (pthread_key_create(&key, NULL) == 0)
+	for (unsigned i = ROOM; (all || i < MANY) && pthread_key_create(&key, NULL) == 0; i++)
 		;
 }
 

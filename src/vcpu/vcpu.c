@@ -106,6 +106,21 @@ static void leave(void *unused)
 	cpuslab_spin_unlock(&vcpu_lock);
 }
 
+/*
+ * Whether a thread can register itself, and say so when it ends.  It has not: libc may allocate for the value
+ * of the key, which nothing may while the library starts.  The first slow path registers, by vcpu_enter.
+ */
+static bool can_register(void)
+{
+	if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
+		return false;
+	os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
+	/* The kernel leaves an id there that is another's. */
+	own.cpu_id = own.mm_cid = NOBODY;
+	has_key = pthread_key_create(&end_of_thread, leave) == 0;
+	return has_key;
+}
+
 /* What the kernel offers a thread of this process: an id that is safe to use, or nothing. */
 static bool choose_restartable(void)
 {
@@ -115,25 +130,14 @@ static bool choose_restartable(void)
 	ids = os_possible_cpus();
 	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || ids > NOBODY)
 		return false;
-	if (!adopted) {
-		if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
-			return false;
-		if (pthread_key_create(&end_of_thread, leave) != 0) {
-			os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
-			own.cpu_id = own.mm_cid = NOBODY;
-			return false;
-		}
-		registers_itself = has_key = true;
-		standing = INSIDE;
-		pthread_setspecific(end_of_thread, &own);
-	}
 
 	const struct arch_rseq *rseq =
 		(const struct arch_rseq *)((const char *)__builtin_thread_pointer() + area);
 
-	/* Registered or not, a negative id means that the kernel does not keep it up to date. */
-	if ((int32_t)__atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED) < 0)
+	/* Whatever libc says, a negative id means that the kernel does not keep it up to date. */
+	if (adopted ? (int32_t)__atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED) < 0 : !can_register())
 		return false;
+	registers_itself = !adopted;
 	os_fence_prepare();
 	mode = options.vcpu != OPTION_VCPU_CPU_ID &&
 			       getauxval(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
