@@ -585,10 +585,14 @@ unsigned vcpu_areas(void)
 	return __atomic_load_n(&area_count, __ATOMIC_RELAXED);
 }
 
-bool vcpu_registration(void **area)
+bool vcpu_registration(void **area, uint32_t *bytes)
 {
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
+		return false;
 	*area = (char *)__builtin_thread_pointer() + vcpu_self.rseq;
-	return mode != CPUSLAB_VCPU_THREAD_SLOT;
+	/* Libc registers as many bytes as it makes use of, but no fewer than the first version has. */
+	*bytes = !registers_itself && __rseq_size > sizeof own ? __rseq_size : sizeof own;
+	return true;
 }
 
 uint64_t vcpu_fences(void)

@@ -133,9 +133,9 @@ void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size));
 void vcpu_repair(void);
 
 /*
- * The calling thread's registration for restartable sequences that libc made: the area and its length, for
- * vfork.c; false in modes that have none.
+ * The calling thread's registration for restartable sequences: the area, and the length with which it was
+ * made, for vfork.c; false in modes that have none.
  */
-bool vcpu_registration(void **area);
+bool vcpu_registration(void **area, uint32_t *bytes);
 
 #endif

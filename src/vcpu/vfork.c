@@ -29,8 +29,6 @@
 
 #if ARCH_HAS_RSEQ
 
-enum { REGISTERED_BYTES = 32 }; /* what libc registers: the first version of the structure */
-
 /* Of the calling thread, and of its child meanwhile. */
 static __thread struct {
 	bool handed_over;
@@ -43,15 +41,16 @@ __attribute__((used)) long vcpu_after_vfork(long result);
 void vcpu_before_vfork(void)
 {
 	void *area;
+	uint32_t bytes;
 	sigset_t all;
 
 	vfork_state.handed_over = false;
-	if (__libc_single_threaded || !vcpu_registration(&area))
+	if (__libc_single_threaded || !vcpu_registration(&area, &bytes))
 		return;
 	sigfillset(&all);
 	os_signal_mask(&all, &vfork_state.mask);
-	/* Fails where libc registered another length: then the child goes without, as everywhere else. */
-	vfork_state.handed_over = os_rseq_unregister(area, REGISTERED_BYTES, ARCH_RSEQ_SIGNATURE) == 0;
+	/* Fails where the thread never registered: then the child goes without, as everywhere else. */
+	vfork_state.handed_over = os_rseq_unregister(area, bytes, ARCH_RSEQ_SIGNATURE) == 0;
 	if (!vfork_state.handed_over)
 		os_signal_mask(&vfork_state.mask, NULL);
 }
@@ -60,11 +59,12 @@ void vcpu_before_vfork(void)
 long vcpu_after_vfork(long result)
 {
 	void *area;
+	uint32_t bytes;
 
-	if (vfork_state.handed_over && vcpu_registration(&area)) {
+	if (vfork_state.handed_over && vcpu_registration(&area, &bytes)) {
 		sigset_t mask = vfork_state.mask;
 
-		os_rseq_register(area, REGISTERED_BYTES, ARCH_RSEQ_SIGNATURE);
+		os_rseq_register(area, bytes, ARCH_RSEQ_SIGNATURE);
 		os_signal_mask(&mask, NULL);
 	}
 	if (result < 0) {

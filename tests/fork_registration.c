@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork_registration: around each vfork of a threaded program the registration for restartable sequences
+ * changes hands, by the length with which libc made it.  Libc's is said to be of more bytes than the first
+ * version of the structure, as it is with newer kernels; the kernel here is told of what there is.
+ */
+#include "check.h"
+
+#include "counted_calls.h"
+
+enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, ROUNDS = 10 };
+
+/* In place of libc's, which says 0 where it registers nothing. */
+extern unsigned __rseq_size;
+unsigned __rseq_size = FEATURES;
+
+static unsigned given_up, taken;
+
+__attribute__((constructor(101))) static void ask_libc(void)
+{
+	const unsigned *size = (const unsigned *)dlsym(RTLD_NEXT, "__rseq_size");
+	if (!size)
+		check_skip("this C library registers nothing");
+	if (*size == 0)
+		__rseq_size = 0;
+}
+
+static long on_syscall(long number, const long argument[static 6])
+{
+	long as_made[6];
+	unsigned bytes = __rseq_size ? __rseq_size : FIRST_VERSION;
+	memcpy(as_made, argument, sizeof as_made);
+	if (number == SYS_rseq) {
+		CHECK(argument[1] == bytes, "a registration of %u bytes as if of %ld", bytes, argument[1]);
+		as_made[1] = FIRST_VERSION;
+		__atomic_fetch_add(argument[2] & UNREGISTER ? &given_up : &taken, 1, __ATOMIC_RELAXED);
+	}
+	return libc_syscall(number, as_made);
+}
+
+static void *wait_for_end(void *end)
+{
+	while (!__atomic_load_n((bool *)end, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	return NULL;
+}
+
+__attribute__((noinline)) static void start_other(void)
+{
+	pid_t child = vfork();
+	if (child == 0) {
+		free(malloc(100));
+		_exit(0);
+	}
+	CHECK(child > 0);
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+int main(void)
+{
+	static bool end;
+	check_watchdog(60);
+	free(malloc(100));
+	if (!check_rseq())
+		check_skip("no restartable sequences (%s)", check_mode());
+	pthread_t thread = check_thread(wait_for_end, &end);
+	unsigned given_before = given_up, taken_before = taken;
+	for (int i = 0; i < ROUNDS; i++)
+		start_other();
+	/* Once by the parent; by the child, and by the parent again. */
+	unsigned given = given_up - given_before, got = taken - taken_before;
+	CHECK(given == ROUNDS && got == 2 * ROUNDS, "%u times given up, %u taken", given, got);
+	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
+	check_join(thread);
+	printf("%s\n", check_mode());
+	return 0;
+}
