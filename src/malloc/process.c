@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/single_threaded.h>
 
 #include "check/corruption.h"
 #include "check/request.h"
@@ -28,6 +29,7 @@
 enum { ALIVE = 1, SETTLING = 2 };
 
 static uint32_t before_start;
+static uint32_t starter; /* the process in which `before_start` was made SETTLING among threads */
 static uint32_t *alive_word = &before_start;
 const uint32_t *process_alive = &before_start;
 static bool started;
@@ -111,17 +113,41 @@ static bool settle(uint32_t *word)
 	return false;
 }
 
+/*
+ * Before a thread makes the word SETTLING: another one may fork then, and nobody in the child would ever make
+ * it ALIVE.  Only the first word is one that the kernel does not clear there.
+ */
+static void note_starter(const uint32_t *word)
+{
+	if (word == &before_start && !__libc_single_threaded && !__atomic_load_n(word, __ATOMIC_RELAXED))
+		__atomic_store_n(&starter, os_process_id(), __ATOMIC_RELAXED);
+}
+
+/*
+ * What is half made cannot be begun anew.  A vfork child has an id of its own, too, in its parent's memory;
+ * but it may call nothing that starts the library.
+ */
+static void stop_if_left(const uint32_t *word)
+{
+	uint32_t process = __atomic_load_n(&starter, __ATOMIC_RELAXED);
+
+	if (word == &before_start && process && process != os_process_id())
+		corruption_abort(NULL, NULL, "forked while another thread started the library");
+}
+
 __attribute__((noinline, cold)) bool process_settle(void)
 {
 	for (;;) {
 		uint32_t *word = (uint32_t *)process_alive;
 		uint32_t found = 0;
 
-		if (__atomic_compare_exchange_n(word, &found, SETTLING, false, __ATOMIC_ACQUIRE,
+		note_starter(word);
+		if (__atomic_compare_exchange_n(word, &found, SETTLING, false, __ATOMIC_ACQ_REL,
 						__ATOMIC_ACQUIRE))
 			return settle(word);
 		if (found == ALIVE)
 			return true;
+		stop_if_left(word);
 		/* Another thread, which a forked child may have by its first slow path. */
 		os_yield();
 	}

@@ -9,6 +9,9 @@
  *
  * Where the system has no memory to start with, the library stays as if it had never been called, and the
  * next call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
+ *
+ * A child that was forked while another thread was at the start can neither finish it nor begin it anew: its
+ * first call stops it.
  */
 #ifndef CPUSLAB_PROCESS_H
 #define CPUSLAB_PROCESS_H
