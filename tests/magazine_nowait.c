@@ -8,6 +8,10 @@
 
 #include "cache/cache.h"
 #include "magazine/magazine.h"
+#include "page/layout.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 enum { OBJECTS = 500, SIZE = 200 };
 
@@ -219,6 +223,55 @@ static void test_malloc(void)
 	free(none);
 }
 
+/* ---- while metadata grows -------------------------------------------------------------------------- */
+
+static __thread bool stays;
+static bool held, let_go;
+
+/* The library's as well.  It makes metadata usable by this, with the lock of metadata alone. */
+int mprotect(void *address, size_t bytes, int access)
+{
+	if (stays) {
+		__atomic_store_n(&held, true, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&let_go, __ATOMIC_ACQUIRE))
+			usleep(100);
+	}
+	return (int)syscall(SYS_mprotect, address, bytes, access);
+}
+
+static void *hold_metadata(void *unused)
+{
+	stays = true;
+	while (!__atomic_load_n(&held, __ATOMIC_RELAXED) && metadata_alloc(VCPU_AREA_BYTES))
+		;
+	stays = false;
+	/* Where there is no more metadata, or it comes by another call, it never was. */
+	__atomic_store_n(&held, true, __ATOMIC_RELEASE);
+	return unused;
+}
+
+/* The heap grows without what it would like to have beside it. */
+static void test_metadata(void)
+{
+	enum { RUN = 1 << 20, MOST = 4096 };
+	static void *runs[MOST];
+	unsigned count = 0;
+	pthread_t holder = check_thread(hold_metadata, NULL);
+
+	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
+		usleep(100);
+	for (size_t usable = layout.heap.committed; layout.heap.committed == usable; count++) {
+		CHECK(count < MOST, "the heap does not grow");
+		runs[count] = cpuslab_aligned_alloc_nowait(1, RUN);
+		CHECK(runs[count]);
+	}
+	__atomic_store_n(&let_go, true, __ATOMIC_RELEASE);
+	check_join(holder);
+	printf("%u MiB until the heap has grown\n", count);
+	while (count)
+		free(runs[--count]);
+}
+
 int main(void)
 {
 	check_watchdog(100);
@@ -229,5 +282,6 @@ int main(void)
 	test_linked();
 	test_threads();
 	test_malloc();
+	test_metadata();
 	return 0;
 }

@@ -342,16 +342,33 @@ void metadata_free(void *block, size_t bytes)
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
-bool metadata_provide(size_t heap_bytes)
+/* With the lock. */
+static bool provide_locked(size_t heap_bytes)
 {
 	/* A slab of the smallest objects has a descriptor of a 13th of its size; most have far less. */
 	size_t bytes = FLOOR + heap_bytes / 32;
-
-	cpuslab_spin_lock(&metadata_lock);
 	bool grown = grow(large + bytes);
 
 	if (grown && bytes > provided)
 		provided = bytes;
+	return grown;
+}
+
+bool metadata_provide(size_t heap_bytes)
+{
+	cpuslab_spin_lock(&metadata_lock);
+	bool grown = provide_locked(heap_bytes);
+
+	cpuslab_spin_unlock(&metadata_lock);
+	return grown;
+}
+
+bool metadata_try_provide(size_t heap_bytes)
+{
+	if (!cpuslab_spin_trylock(&metadata_lock))
+		return false;
+	bool grown = provide_locked(heap_bytes);
+
 	cpuslab_spin_unlock(&metadata_lock);
 	return grown;
 }

@@ -30,6 +30,8 @@ void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))
  * can still be cut anew when its objects are freed; and, with 0, for what the rooms need at start.
  */
 bool metadata_provide(size_t heap_bytes);
+/* The same without waiting for another thread; false where one has the lock, too. */
+bool metadata_try_provide(size_t heap_bytes);
 
 /*
  * Gives pages in which nothing is left to the system: those that are more than may stay, by one system call

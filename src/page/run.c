@@ -615,16 +615,19 @@ static bool grow_heap(size_t end)
  *
  * There may be enough that are free: the callers look into some runs, one by one or around dirty ones.  The
  * end of the heap stays where it is, then: what lies beyond it counts as zero.
+ *
+ * Who must not wait leaves what metadata then lacks to whoever grows the heap next.
  */
-static struct taking extend(uint32_t pages, uint32_t alignment)
+static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 {
 	uint32_t first = alignment > 1 ? (top + alignment - 1) & ~(alignment - 1) : span_start(top);
 	size_t end = (size_t)first + pages;
 
 	if (end <= top)
 		return (struct taking){.first = first, .fresh = take_span(first, first, (uint32_t)end)};
+	/* If not, the heap itself may still do. */
 	if (end << PAGE_SHIFT > layout.heap.committed)
-		(void)metadata_provide(end << PAGE_SHIFT); /* if not, the heap itself may still do */
+		(void)(waits ? metadata_provide(end << PAGE_SHIFT) : metadata_try_provide(end << PAGE_SHIFT));
 	if (!grow_heap(end))
 		return nothing;
 
@@ -686,12 +689,12 @@ static struct taking take_pages_to_grow(uint32_t pages)
 		return (struct taking){.first = carve(found, pages, 1)};
 	found = widest(&bins[RUN_CLEAN], 2 * pages);
 	if (found == RUN_NONE)
-		return extend(pages, 1);
+		return extend(pages, 1, true);
 	return (struct taking){.first = carve(found, pages, 1), .fresh = pages};
 }
 
 /* Resident memory first; only then memory that must be taken from the system. */
-static struct taking take_pages(uint32_t pages, uint32_t alignment)
+static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 {
 	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
 
@@ -709,7 +712,7 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment)
 	}
 	found = best_fit(&bins[RUN_CLEAN], pages + alignment - 1);
 	if (found == RUN_NONE)
-		return extend(pages, alignment);
+		return extend(pages, alignment, waits);
 	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
 }
 
@@ -733,7 +736,7 @@ static struct headroom take_behind(uint32_t start, uint32_t pages)
 	/* Nor does it begin a block that may be a huge page, which is for who uses it. */
 	if (top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
 		pages = min_t(uint32_t, pages, -top % BLOCK_PAGES);
-	if (!pages || extend(pages, 1).first == RUN_NONE)
+	if (!pages || extend(pages, 1, true).first == RUN_NONE)
 		return (struct headroom){0};
 	return (struct headroom){.start = start, .pages = pages, .clean = true};
 }
@@ -940,10 +943,11 @@ struct rest {
 };
 
 /* With the lock. */
-static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, struct rest *rest)
+static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool waits,
+			  struct rest *rest)
 {
 	struct taking taking =
-		alignment == TO_GROW ? take_pages_to_grow(pages) : take_pages(pages, alignment);
+		alignment == TO_GROW ? take_pages_to_grow(pages) : take_pages(pages, alignment, waits);
 	uint32_t first = taking.first, fresh = taking.fresh;
 
 	*rest = (struct rest){0};
@@ -986,7 +990,7 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	if (!is_possible(pages, alignment))
 		return NULL;
 	lock_pages();
-	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &rest);
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, true, &rest);
 
 	unlock_pages();
 	block_prove(rest.prove);
@@ -1009,7 +1013,7 @@ void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	if (!is_possible(pages, alignment) || !cpuslab_spin_trylock(&page_lock))
 		return NULL;
 	lock_acquires++;
-	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, &rest);
+	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, false, &rest);
 
 	unlock_pages();
 	return run;
@@ -1139,7 +1143,7 @@ static bool take_next(uint32_t next, uint32_t pages, uint32_t *fresh)
 	if (end != top)
 		return false;
 
-	struct taking taking = extend(pages, 1);
+	struct taking taking = extend(pages, 1, true);
 
 	*fresh = taking.fresh;
 	return taking.first == next;
