@@ -241,12 +241,17 @@ static char **first_environment(void)
 	return count ? (char **)(count + 1 + *count + 1) : NULL;
 }
 
+unsigned long os_auxiliary(unsigned long type)
+{
+	return KEEPING_ERRNO(unsigned long, getauxval(type));
+}
+
 const char *os_environment(const char *name)
 {
 	size_t length = strlen(name);
 	char **entry = environ ? environ : first_environment();
 
-	if (getauxval(AT_SECURE) || !entry)
+	if (os_auxiliary(AT_SECURE) || !entry)
 		return NULL;
 	for (; *entry; entry++)
 		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
@@ -296,7 +301,7 @@ unsigned os_cpus(void)
 uint64_t os_random(void)
 {
 	uint64_t number;
-	const char *start = (const char *)getauxval(AT_RANDOM);
+	const char *start = (const char *)os_auxiliary(AT_RANDOM);
 
 	if (KEEPING_ERRNO(long, syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK)) ==
 	    sizeof number)

@@ -65,6 +65,9 @@ int os_wipe_on_fork(void *address, size_t bytes);
 size_t os_limit_address_space(void);
 /* How many mappings the system lets a process have. */
 size_t os_mappings_most(void);
+/* What the kernel told the process at its start (AT_...); 0 where it did not, as old kernels do for what is
+ * new. */
+unsigned long os_auxiliary(unsigned long type);
 /*
  * What the user has set in the environment of the program; NULL for nothing, and in a set-user-id program.
  * The value lies where the program may write over it.

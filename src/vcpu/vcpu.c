@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vcpu/vcpu.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/rseq.h>
@@ -140,7 +141,7 @@ static bool choose_restartable(void)
 	registers_itself = !adopted;
 	os_fence_prepare();
 	mode = options.vcpu != OPTION_VCPU_CPU_ID &&
-			       getauxval(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
+			       os_auxiliary(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
 		       ? CPUSLAB_VCPU_MM_CID
 		       : CPUSLAB_VCPU_CPU_ID;
 	vcpu_self.rseq = area;
@@ -416,6 +417,7 @@ bool vcpu_enter(void)
 
 	/* A thread without a place, or one that has lost it: destructors may allocate after `leave`. */
 	if (standing == OUTSIDE) {
+		int saved_errno = errno; /* it may be free() that enters */
 		standing = ENTERING;
 		/* May allocate, and then finds ENTERING. */
 		bool noted = !has_key || pthread_setspecific(end_of_thread, &own) == 0;
@@ -433,6 +435,7 @@ bool vcpu_enter(void)
 			pthread_setspecific(end_of_thread, NULL);
 		/* What it was refused for lack of memory the next slow path asks for again. */
 		standing = placed ? INSIDE : later ? OUTSIDE : ENDED;
+		errno = saved_errno;
 	}
 	unsigned id = arch_id(vcpu_self);
 
