@@ -25,6 +25,8 @@ if command -v go >/dev/null && command -v curl >/dev/null; then
 	begun+=($!)
 	disown $!
 	eventually curl -sf -o top.html "http://127.0.0.1:$port/ui/top"
+	# What answers may be a child of it, which outlives it.
+	mapfile -t -O ${#begun[@]} begun < <(sed -n "s/^\([0-9]*\) (pprof) . $! .*/\1/p" /proc/[0-9]*/stat 2>/dev/null)
 	grep -q append_to_log top.html || fail "pprof -http: no function in its table: $(cat pprof.log)"
 	# The first of the functions in the data of the flame graph.
 	curl -sf "http://127.0.0.1:$port/ui/flamegraph" | grep -q append_to_log || fail "pprof -http: no flame graph"
