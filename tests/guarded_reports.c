@@ -273,6 +273,33 @@ static void handler_passes_on(void *argument)
 	sink = *(volatile char *)object;
 }
 
+static void say(int number, siginfo_t *information, void *context)
+{
+	static unsigned calls;
+
+	(void)number;
+	(void)information;
+	(void)context;
+	CHECK(write(STDERR_FILENO, "said\n", 5) > 0);
+	if (++calls > 1)
+		_exit(1);
+}
+
+/* A handler that is to be called once returns, and the same fault ends the program. */
+static void handler_once(void *argument)
+{
+	struct sigaction action = {.sa_sigaction = say, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+	char *object = object_at(true);
+
+	CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+	free(malloc(SIZE));
+	if (argument)
+		free(object);
+	else
+		object = (char *)nowhere(16);
+	sink = *(volatile char *)object;
+}
+
 static void bad_pointer(void *unused)
 {
 	(void)unused;
@@ -320,6 +347,11 @@ static void handlers(void)
 	CHECK(count("BUG guarded") == 1 && count("passed on") == 1, "%s", text);
 	killed_by(run(handler_passes_on, NULL), SIGSEGV);
 	CHECK(count("BUG guarded") == 0 && count("passed on") == 1, "%s", text);
+
+	killed_by(run(handler_once, (void *)1), SIGSEGV);
+	CHECK(count("BUG guarded") == 1 && count("said") == 1, "%s", text);
+	killed_by(run(handler_once, NULL), SIGSEGV);
+	CHECK(count("BUG guarded") == 0 && count("said") == 1, "%s", text);
 
 	killed_by(run(bad_pointer, NULL), SIGSEGV);
 	CHECK(!text[0], "%s", text);

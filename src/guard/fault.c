@@ -9,6 +9,9 @@
  *
  * A program's handler may in turn pass on to the one before it, which is ours: such a call comes from a
  * deeper frame of the same fault, and goes on to what was there before us.
+ *
+ * A handler that is to be called once (SA_RESETHAND) often returns, for the same fault to end the program: as
+ * the system would have done, ours takes both out of place before it calls such a one.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -139,24 +142,33 @@ static bool is_default(const struct sigaction *action)
 	       (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
 }
 
-/* What is due where no handler is: the system's own end of the program, from the very instruction. */
-static void end_by_default(int number, const siginfo_t *information, const struct sigaction *action)
+static void set_default(int number)
 {
 	struct sigaction default_action = {.sa_handler = SIG_DFL};
 
+	(void)os_signal_action(number, &default_action, NULL);
+}
+
+/* What is due where no handler is: the system's own end of the program, from the very instruction. */
+static void end_by_default(int number, const siginfo_t *information, const struct sigaction *action)
+{
 	/* A signal that somebody sent does not come again, and may be ignored. */
 	if (information->si_code <= 0 && action->sa_handler == SIG_IGN)
 		return;
-	(void)os_signal_action(number, &default_action, NULL);
+	set_default(number);
 	if (information->si_code <= 0)
 		(void)raise(number);
 }
 
 static void call(const struct sigaction *action, int number, siginfo_t *information, void *context)
 {
-	if (is_default(action))
+	if (is_default(action)) {
 		end_by_default(number, information, action);
-	else if (action->sa_flags & SA_SIGINFO)
+		return;
+	}
+	if (action->sa_flags & (int)SA_RESETHAND)
+		set_default(number);
+	if (action->sa_flags & SA_SIGINFO)
 		action->sa_sigaction(number, information, context);
 	else
 		action->sa_handler(number);
