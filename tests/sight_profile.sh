@@ -172,6 +172,24 @@ if [ -n "$go" ]; then
 fi
 kill -KILL "$pid"
 
+# A process that executes another program meanwhile: nothing is written to where the library was.
+begin "$build/tests/target_replaced"
+"$cpuslab" profile --seconds=100000 --output=replaced.pb "$pid" 2>error &
+waiter=$!
+waits_for_it() {
+	[ -e replaced.pb ] && grep -q ') S ' "/proc/$waiter/stat"
+}
+eventually waits_for_it
+kill -STOP $waiter
+kill -USR1 "$pid"
+eventually lines 2
+kill -CONT $waiter
+wait $waiter && fail "a profile of a program that is no more"
+grep -q 'executes another program now' error || fail "not said: $(cat error)"
+kill -USR1 "$pid"
+eventually lines 3
+[ "$(tail -n 1 lines)" = untouched ] || fail "the program that followed was $(tail -n 1 lines)"
+
 # ---- by options ---------------------------------------------------------------------------------------------------
 
 CPUSLAB_OPTIONS=profile:16K,profile_at_exit:true CPUSLAB_PROFILE=$work/exit begin "$build/tests/target_leak" 1

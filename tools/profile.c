@@ -254,6 +254,14 @@ static bool settle_counts(struct sampled *sampled, uint64_t tables)
 	return read;
 }
 
+/* Says why what there is could not be read. */
+static bool no_samples(struct target *target)
+{
+	fprintf(stderr, "cpuslab profile: process %d: %s\n", (int)target->pid,
+		target_check(target) == TARGET_READY ? "its samples cannot be read" : target->trouble);
+	return false;
+}
+
 /* `seen`: the process has come to see that there is to be a profile; if not, it has no samples. */
 static bool read_sites(struct sampled *sampled, bool seen)
 {
@@ -269,21 +277,22 @@ static bool read_sites(struct sampled *sampled, bool seen)
 		return false;
 	}
 	if (seen && (!read_member(target, &target->at.profile_tables, &tables) || !tables))
-		return false;
+		return no_samples(sampled->target);
 	sampled->sites = calloc(count + 1, sizeof(*sampled->sites));
 	sampled->counts = calloc(count + 1, sizeof(*sampled->counts));
 	sampled->dump.sites = sampled->sites;
 	sampled->dump.counts = sampled->counts;
 	sampled->dump.site_count = count;
 	if (!sampled->sites || !sampled->counts || (seen && !settle_counts(sampled, tables)))
-		return false;
+		return no_samples(sampled->target);
 	size_t maps_length;
 
 	sampled->dump.maps = read_maps(target->pid, &maps_length);
 	sampled->dump.maps_length = maps_length;
 	sampled->dump.addresses = calloc(count * PROFILE_FRAMES + 1, sizeof(uint64_t));
 	sampled->dump.mappings = calloc(PROFILE_MAPPINGS, sizeof(struct profile_mapping));
-	return sampled->dump.maps && sampled->dump.addresses && sampled->dump.mappings;
+	return (sampled->dump.maps && sampled->dump.addresses && sampled->dump.mappings) ||
+	       no_samples(sampled->target);
 }
 
 /* ---- for people ---------------------------------------------------------------------------------------- */
@@ -455,12 +464,15 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 	return written;
 }
 
-/* Waits a little for the process to see it, so that the next profile is a new one. */
-static void end_profile(const struct target *target)
+/*
+ * Waits a little for the process to see it, so that the next profile is a new one.  To where that was nothing
+ * is written when another program runs there by now.
+ */
+static void end_profile(struct target *target)
 {
 	uint64_t running = 1;
 
-	if (!wish(target, 0))
+	if (target_check(target) != TARGET_READY || !wish(target, 0))
 		return;
 	for (int i = 0; i < 100 && read_member(target, &target->at.profile_interval, &running) && running;
 	     i++)
@@ -475,18 +487,18 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	double started;
 	bool whole;
 
-	if (!read_member(target, &target->at.profile_wanted, &running))
-		return false;
-	if (!running && !wish(target, interval)) {
-		fprintf(stderr, "cpuslab profile: process %d: the profile cannot be started: %s\n",
-			(int)target->pid, strerror(errno));
-		return false;
-	}
 	/* Whatever ends this command early, the process must not be left with a profile that nobody reads. */
 	signal(SIGINT, on_interrupt);
 	signal(SIGTERM, on_interrupt);
 	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
 		signal(SIGHUP, SIG_IGN);
+	if (!read_member(target, &target->at.profile_wanted, &running))
+		return no_samples(target);
+	if (!running && !wish(target, interval)) {
+		fprintf(stderr, "cpuslab profile: process %d: the profile cannot be started: %s\n",
+			(int)target->pid, strerror(errno));
+		return false;
+	}
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
 	/* Who did not wait does not know.  Else a profile without samples is what there is to say, and no
 	 * error. */
