@@ -213,7 +213,8 @@ static void drop_strays(struct census *census)
 	for (size_t i = 0; i < census->cache_count; i++) {
 		struct census_cache *cache = &census->caches[i];
 
-		if (!cache->size || !cache->per_slab || !cache->pages_per_slab)
+		if (!cache->size || !cache->per_slab || cache->per_slab > UINT16_MAX ||
+		    !cache->pages_per_slab || cache->capacity > MAGAZINE_MAX)
 			continue;
 		target_clean_name(cache->name);
 		census->caches[kept++] = *cache;
@@ -333,7 +334,7 @@ static bool read_heap(struct census *census, const struct target *target)
 	const struct target_fields *at = &target->at;
 	char regions[1024];
 
-	if (at->page_regions.size > sizeof(regions) ||
+	if (at->page_regions.size > sizeof(regions) || REGIONS * at->region.size > at->page_regions.size ||
 	    !target_read(target, at->page_regions.value, regions, at->page_regions.size) ||
 	    !target_variable(target, &at->page_top, &census->heap_pages))
 		return false;
@@ -697,10 +698,11 @@ static void count_standby(struct census *census, const struct target *target, co
 		uint64_t pages = words[i] >> at->standby_turns_bits.value &
 				 ((1ull << at->standby_pages_bits.value) - 1);
 
-		census->large_allocs += turns - (pages != 0);
+		/* Those that came to stand by since the others were counted are not among them. */
+		census->large_allocs += minus(turns, pages != 0);
 		census->large_frees += turns;
-		census->large_runs -= pages != 0;
-		census->large_pages -= pages;
+		census->large_runs = minus(census->large_runs, pages != 0);
+		census->large_pages = minus(census->large_pages, pages);
 		census->dirty_pages += pages;
 	}
 }

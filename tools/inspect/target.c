@@ -370,6 +370,49 @@ static bool find_field(const struct fields *fields, const char *name, struct roo
 	return false;
 }
 
+enum { STRUCTURE_MOST = 1 << 20 };
+
+static bool lies_inside(const struct root_field *member, uint64_t bytes)
+{
+	return bytes <= STRUCTURE_MOST && member->size <= bytes && member->value <= bytes - member->size;
+}
+
+/* Whether each cache of a bank has its words inside of an area: see src/vcpu/vcpu.h. */
+static bool areas_make_sense(const struct target_fields *at)
+{
+	uint64_t caches = at->area_bank_caches.value, row = at->area_row.value, bytes = at->area.size;
+	uint64_t row_bytes = at->area_row_bytes.value, group_bytes = at->area_group_bytes.value;
+
+	if (bytes > STRUCTURE_MOST || caches > bytes || row > bytes || row_bytes > bytes ||
+	    group_bytes > bytes || !caches || !row)
+		return false;
+	/* The last word of a cache is its third, which counts misses. */
+	return (caches - 1) / row * group_bytes + 2 * row_bytes +
+		       (row < caches ? row : caches) * sizeof(uint64_t) <=
+	       bytes;
+}
+
+/* Whether what is read by these numbers lies where it was read to. */
+static bool makes_sense(const struct target_fields *at)
+{
+	/* A handle is as long as its name, which stands behind the rest. */
+	const uint64_t handle = at->handle_name.value;
+	bool whole = true;
+
+#define FIELD(member, text)
+#define MEMBER(structure, member, text) whole &= lies_inside(&at->member, at->structure.size);
+#define OPTIONAL_FIELD(member, text)
+#include "inspect/fields.def"
+#undef FIELD
+#undef MEMBER
+#undef OPTIONAL_FIELD
+	if (at->memory_handles.size)
+		whole &= lies_inside(&at->handle_size, handle) && lies_inside(&at->handle_next, handle);
+	return whole && areas_make_sense(at) && at->standby_turns_bits.value < 64 &&
+	       at->standby_pages_bits.value < 64 && at->headroom_pages_shift.value < 32 &&
+	       at->huge_waiting_each.size >= 2 * sizeof(uint64_t);
+}
+
 static enum target_status read_fields(struct target *target)
 {
 	const struct root *root = &target->root;
@@ -392,11 +435,15 @@ static enum target_status read_fields(struct target *target)
 			       "it runs cpuslab %.31s, whose root record does not tell '%s', which this "    \
 			       "tool (%s) needs: use the cpuslab command that came with that library",       \
 			       root->release, text, CPUSLAB_VERSION);
-#define OPTIONAL_FIELD(member, text) find_field(&fields, text, &target->at.member);
+#define MEMBER(structure, member, text) FIELD(member, text)
+#define OPTIONAL_FIELD(member, text)    find_field(&fields, text, &target->at.member);
 #include "inspect/fields.def"
 #undef FIELD
+#undef MEMBER
 #undef OPTIONAL_FIELD
-	return TARGET_READY;
+	return makes_sense(&target->at)
+		       ? TARGET_READY
+		       : trouble(target, TARGET_VERSION, "its root record cannot be made sense of");
 }
 
 /* One byte of the program's first image tells whether reading is allowed, and by which way. */

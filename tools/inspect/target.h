@@ -6,7 +6,8 @@
  * memory; from then on everything is process_vm_readv (or /proc/PID/mem where that call is missing).  Nothing
  * is written to the target, nothing runs in it, and it is never stopped.  It may therefore change, fork,
  * execute another program or die at any instant: every read can fail, and what was read is checked by whoever
- * uses it.
+ * uses it.  A program that writes where it should not may have hit the record itself: attaching makes sure
+ * that members lie inside of their structures.
  */
 #ifndef CPUSLAB_TOOLS_TARGET_H
 #define CPUSLAB_TOOLS_TARGET_H
@@ -30,10 +31,12 @@ enum target_status {
 
 /* What the table of the root record is asked for: one member for each line of fields.def. */
 struct target_fields {
-#define FIELD(member, name)          struct root_field member;
-#define OPTIONAL_FIELD(member, name) struct root_field member;
+#define FIELD(member, name)             struct root_field member;
+#define MEMBER(structure, member, name) struct root_field member;
+#define OPTIONAL_FIELD(member, name)    struct root_field member;
 #include "inspect/fields.def"
 #undef FIELD
+#undef MEMBER
 #undef OPTIONAL_FIELD
 };
 
