@@ -5,9 +5,11 @@
  */
 #include "check.h"
 
+#include <errno.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/vmalloc.h>
 #include <sys/mman.h>
 
 static const gfp_t kinds[] = {GFP_KERNEL, GFP_NOWAIT, GFP_ATOMIC, GFP_KERNEL | __GFP_NOFAIL, 0};
@@ -155,6 +157,98 @@ static void test_large(void)
 	kvfree(node);
 	kvfree(array);
 	kvfree(zeroed);
+}
+
+/* Whole pages of them; nothing of nothing. */
+static void test_vmalloc(void)
+{
+	static const size_t sizes[] = {1, 100, 4096, 5000, 70000, KMALLOC_MAX_SIZE, 9ul << 20};
+
+	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		char *object = vmalloc(sizes[i]), *zeroed = vzalloc(sizes[i]);
+		char *node = vmalloc_node(sizes[i], 0), *flags = __vmalloc(sizes[i], GFP_NOFS | __GFP_ZERO);
+		char *zeroed_node = vzalloc_node(sizes[i], NUMA_NO_NODE);
+
+		CHECK(object && zeroed && node && flags && zeroed_node);
+		CHECK(!offset_in_page(object) && !offset_in_page(zeroed) && !offset_in_page(node) &&
+		      !offset_in_page(flags));
+		CHECK(ksize(object) >= PAGE_ALIGN(sizes[i]) &&
+		      check_all_bytes(zeroed, PAGE_ALIGN(sizes[i]), 0));
+		CHECK(check_all_bytes(flags, sizes[i], 0) && check_all_bytes(zeroed_node, sizes[i], 0));
+		memset(object, 1, PAGE_ALIGN(sizes[i]));
+		vfree(object);
+		kvfree(zeroed);
+		vfree(node);
+		vfree(flags);
+		vfree(zeroed_node);
+	}
+	CHECK(!vmalloc(0) && !vzalloc(0) && !vmalloc(SIZE_MAX) && !vmalloc(SIZE_MAX / 2));
+	CHECK(!vmalloc_array(SIZE_MAX / 2, 3) && !vcalloc(SIZE_MAX / 2, 3) && !vmalloc_array(0, 3));
+	vfree(NULL);
+	char *array = vmalloc_array(100, 100), *zeroed = vcalloc(100, 100);
+
+	CHECK(array && zeroed && check_all_bytes(zeroed, 10000, 0));
+	vfree(array);
+	vfree(zeroed);
+}
+
+/* ---- by type ------------------------------------------------------------------------------------------- */
+
+struct flexible {
+	int count;
+	long values[];
+};
+
+static struct flexible *new_flexible(size_t count)
+{
+	return kzalloc_flex(struct flexible, values, count);
+}
+
+/* Each is a pointer to its type, which the compiler checks here; flags may be left out. */
+static void test_typed(void)
+{
+	struct flexible *one = kmalloc_obj(*one), *two = kzalloc_obj(struct flexible, GFP_NOWAIT);
+	long *three = kmalloc_objs(*three, 1000), *four = kzalloc_objs(long, 1000, GFP_ATOMIC);
+	struct flexible *five = kmalloc_flex(*five, values, 10, GFP_KERNEL), *six = new_flexible(100);
+	__auto_type seven = kvmalloc_obj(struct flexible);
+	__auto_type eight = kvzalloc_obj(*one, GFP_KERNEL);
+	long *nine = kvmalloc_objs(*nine, 1000000), *ten = kvzalloc_objs(long, 1000000);
+	struct flexible *eleven = kvmalloc_flex(*eleven, values, 1000000);
+	struct flexible *twelve = kvzalloc_flex(*twelve, values, 1000000, GFP_KERNEL);
+	size_t count = 5;
+
+	CHECK(one && two && three && four && five && six && seven && eight && nine && ten && eleven &&
+	      twelve);
+	CHECK(ksize(one) >= sizeof *one && ksize(one) < 64 && check_all_bytes(two, sizeof *two, 0));
+	CHECK(ksize(three) >= 8000 && check_all_bytes(four, 8000, 0));
+	CHECK(ksize(five) >= 88 && ksize(six) >= 808 && check_all_bytes(six, 808, 0));
+	CHECK(check_all_bytes(eight, sizeof *eight, 0) && ksize(nine) >= 8000000);
+	CHECK(check_all_bytes(ten, 8000000, 0) && ksize(eleven) >= 8000008 &&
+	      check_all_bytes(twelve, 8000008, 0));
+	void *all[] = {one, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve};
+
+	for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+		kvfree(all[i]);
+	CHECK(!kmalloc_objs(long, SIZE_MAX / 4) && !kvzalloc_objs(long, SIZE_MAX / 4));
+	CHECK(!kmalloc_flex(*five, values, SIZE_MAX / 8) && !kvmalloc_flex(*five, values, SIZE_MAX / 4));
+	five = kmalloc_flex(*five, values, count++);
+	CHECK(five && count == 6);
+	kfree(five);
+}
+
+static void test_other_names(void)
+{
+	char *tracked = kmalloc_track_caller(100, GFP_KERNEL),
+	     *node = kmalloc_node_track_caller(100, GFP_NOWAIT, 0);
+	char *nolock = kmalloc_nolock(100, __GFP_ZERO | __GFP_ACCOUNT, NUMA_NO_NODE);
+
+	CHECK(tracked && node && nolock && check_all_bytes(nolock, 100, 0));
+	CHECK(!kmalloc_nolock(KMALLOC_MAX_CACHE_SIZE + 1, 0, 0) && kmalloc_nolock(0, 0, 0) == ZERO_SIZE_PTR);
+	kfree(tracked);
+	kfree(node);
+	kfree_nolock(nolock);
+	kfree_nolock(ZERO_SIZE_PTR);
+	kfree_nolock(NULL);
 }
 
 static size_t resident_pages(void *object, size_t bytes)
@@ -315,6 +409,68 @@ struct thing {
 	_Alignas(32) char name[40];
 	int value;
 };
+
+/* ---- sheaves ------------------------------------------------------------------------------------------- */
+
+static void take_all(struct kmem_cache *cache, struct slab_sheaf *sheaf, unsigned count, void **objects)
+{
+	for (unsigned i = 0; i < count; i++) {
+		bool zeroed = i % 2;
+
+		CHECK(kmem_cache_sheaf_size(sheaf) >= count - i);
+		objects[i] = kmem_cache_alloc_from_sheaf(cache, zeroed ? GFP_NOWAIT | __GFP_ZERO : GFP_NOWAIT,
+							 sheaf);
+		CHECK(objects[i] && (!zeroed || check_all_bytes(objects[i], kmem_cache_size(cache), 0)));
+		check_stamp(objects[i], kmem_cache_size(cache), i);
+	}
+}
+
+/* As many as were asked for come out whatever happens in between; then no more; and none is lost. */
+static void test_sheaves(void)
+{
+	enum { MOST = 2000 };
+	static void *objects[MOST];
+
+	for (unsigned count = 1; count <= MOST; count = count * 3 + 1) {
+		struct kmem_cache *cache = kmem_cache_create("sheaves", 200, 8, SLAB_NO_MERGE, NULL);
+		struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_ZERO, count);
+
+		CHECK(sheaf && kmem_cache_sheaf_size(sheaf) >= count);
+		take_all(cache, sheaf, count, objects);
+		while (kmem_cache_sheaf_size(sheaf))
+			kmem_cache_free(cache, kmem_cache_alloc_from_sheaf(cache, GFP_NOWAIT, sheaf));
+		CHECK(!kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, sheaf));
+		for (unsigned i = 0; i < count; i++)
+			CHECK_STAMP(objects[i], 200, i);
+		kmem_cache_free_bulk(cache, count, objects);
+
+		/* Again, and more than it had room for; what is in it stays. */
+		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, count) == 0);
+		CHECK(kmem_cache_sheaf_size(sheaf) >= count);
+		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, 1) == 0);
+		CHECK(kmem_cache_sheaf_size(sheaf) >= count);
+		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, MOST) == 0);
+		take_all(cache, sheaf, MOST / 2, objects);
+
+		/* It cannot: all stays as it was. */
+		struct slab_sheaf *same = sheaf;
+		unsigned left = kmem_cache_sheaf_size(sheaf);
+
+		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &same, UINT_MAX) == -ENOMEM);
+		CHECK(same == sheaf && kmem_cache_sheaf_size(same) == left);
+		CHECK(!kmem_cache_prefill_sheaf(cache, GFP_KERNEL, UINT_MAX));
+		kmem_cache_return_sheaf(cache, GFP_NOWAIT, sheaf);
+		kmem_cache_free_bulk(cache, MOST / 2, objects);
+		/* None is missing. */
+		CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);
+	}
+	struct kmem_cache *cache = kmem_cache_create("sheaves", 200, 8, SLAB_NO_MERGE, NULL);
+	struct slab_sheaf *empty = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 0);
+
+	CHECK(empty && !kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, empty));
+	kmem_cache_return_sheaf(cache, GFP_KERNEL, empty);
+	CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);
+}
 
 static unsigned made;
 
@@ -533,6 +689,9 @@ int main(void)
 	test_alignment();
 	test_arrays();
 	test_large();
+	test_vmalloc();
+	test_typed();
+	test_other_names();
 	test_realloc(GFP_KERNEL);
 	test_realloc(GFP_ATOMIC);
 	test_realloc_zeroed();
@@ -541,6 +700,7 @@ int main(void)
 	test_pages();
 	test_create();
 	test_args();
+	test_sheaves();
 	test_constructor();
 	test_leak();
 	test_panic();

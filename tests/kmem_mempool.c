@@ -132,6 +132,152 @@ static void *take_turns(void *argument)
 	return NULL;
 }
 
+/* All that is missing or nothing of the reserve; and what comes back fills it from the front. */
+static void test_bulk(void)
+{
+	mempool_t *pool = mempool_create(4, test_alloc, test_free, &failing);
+	struct mempool *same = pool;
+	void *elements[6] = {NULL}, *own;
+
+	CHECK(pool && same->curr_nr == 4);
+	/* The allocator first, without waiting; slots that have one stay. */
+	waiting_calls = 0;
+	own = elements[1] = mempool_alloc(pool, GFP_KERNEL);
+	CHECK(mempool_alloc_bulk(pool, elements, 6, 1) == 0 && elements[1] == own);
+	CHECK(allocated == 10 && pool->curr_nr == 4 && waiting_calls == 0);
+	for (int i = 0; i < 6; i++) {
+		CHECK(elements[i]);
+		for (int j = 0; j < i; j++)
+			CHECK(elements[i] != elements[j]);
+	}
+	/* The reserve is full: all are the caller's. */
+	CHECK(mempool_free_bulk(pool, elements, 6) == 0 && elements[0]);
+	for (int i = 0; i < 6; i++) {
+		mempool_free(elements[i], pool);
+		elements[i] = NULL;
+	}
+	CHECK(allocated == 4);
+	failing = 1;
+	CHECK(mempool_alloc_bulk(pool, elements, 3, 0) == 0 && pool->curr_nr == 1 && waiting_calls == 0);
+	CHECK(elements[0] && elements[1] && elements[2]);
+	CHECK(mempool_alloc_bulk(pool, elements, 3, 3) == 0 && pool->curr_nr == 1);
+	failing = 0;
+	elements[3] = mempool_alloc(pool, GFP_KERNEL);
+	CHECK(mempool_free_bulk(pool, elements, 4) == 3 && pool->curr_nr == 4);
+	CHECK(!elements[0] && !elements[1] && !elements[2] && elements[3]);
+	mempool_free(elements[3], pool);
+	CHECK(allocated == 4);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
+/*
+ * Several threads that each want most of the reserve, and others that want one: none may keep a part of what
+ * it needs while it waits, nor take the wake of one that could go on.
+ */
+static void *take_several(void *argument)
+{
+	mempool_t *pool = argument;
+	unsigned want = (unsigned)pool->min_nr - 1;
+
+	for (unsigned long i = 0; i < rounds; i++) {
+		void *elements[8] = {NULL};
+
+		CHECK(want <= 8 && mempool_alloc_bulk(pool, elements, want, 0) == 0);
+		for (unsigned j = 0; j < want; j++) {
+			CHECK(elements[j]);
+			check_stamp(elements[j], 64, i + j);
+		}
+		if (i % 16 == 0)
+			sched_yield();
+		for (unsigned j = 0; j < want; j++)
+			CHECK_STAMP(elements[j], 64, i + j);
+		if (i % 2) {
+			CHECK(mempool_free_bulk(pool, elements, want) == want);
+		} else {
+			for (unsigned j = 0; j < want; j++)
+				mempool_free(elements[j], pool);
+		}
+	}
+	return NULL;
+}
+
+static void *want_three(void *pool)
+{
+	void *elements[3] = {NULL};
+
+	CHECK(mempool_alloc_bulk(pool, elements, 3, 0) == 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(elements[i]);
+		mempool_free(elements[i], pool);
+	}
+	return NULL;
+}
+
+static void *want_one(void *pool)
+{
+	void *element = mempool_alloc(pool, GFP_KERNEL);
+
+	CHECK(element);
+	mempool_free(element, pool);
+	return NULL;
+}
+
+static void until_waiting(mempool_t *pool, unsigned threads)
+{
+	while (__atomic_load_n(&pool->waiting, __ATOMIC_RELAXED) != threads)
+		sched_yield();
+	/* They are about to sleep. */
+	usleep(1000);
+}
+
+/* The one that sleeps first wants three, and does not keep what the other is waiting for, nor its wake. */
+static void test_order_of_waiting(void)
+{
+	mempool_t *pool = mempool_create(4, test_alloc, test_free, &failing);
+	void *elements[4];
+
+	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
+	/* A lost wakeup costs five seconds, as above. */
+	for (int round = 0; round < 40; round++) {
+		for (int i = 0; i < 3; i++)
+			elements[i] = mempool_alloc(pool, GFP_KERNEL);
+		pthread_t three = check_thread(want_three, pool);
+
+		until_waiting(pool, 1);
+		CHECK(pool->curr_nr == 1 && pool->waiting_for_several == 1);
+		elements[3] = mempool_alloc(pool, GFP_KERNEL);
+		pthread_t one = check_thread(want_one, pool);
+
+		until_waiting(pool, 2);
+		mempool_free(elements[3], pool);
+		check_join(one);
+		CHECK(mempool_free_bulk(pool, elements, 3) == 3);
+		check_join(three);
+		CHECK(pool->curr_nr == 4 && pool->waiting == 0 && pool->waiting_for_several == 0);
+	}
+	__atomic_store_n(&failing, 0, __ATOMIC_RELAXED);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
+static void test_waiting_for_several(int elements)
+{
+	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
+	pthread_t threads[THREADS];
+
+	rounds = check_rounds(5000, 300000, 100);
+	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		threads[i] = check_thread(i % 2 ? take_turns : take_several, pool);
+	for (int i = 0; i < THREADS; i++)
+		check_join(threads[i]);
+	CHECK(pool->curr_nr == elements && pool->waiting == 0 && pool->waiting_for_several == 0);
+	__atomic_store_n(&failing, 0, __ATOMIC_RELAXED);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
 static void test_waiting(int elements)
 {
 	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
@@ -201,6 +347,9 @@ int main(void)
 	test_nowait();
 	test_waiting(1);
 	test_waiting(2);
+	test_bulk();
+	test_order_of_waiting();
+	test_waiting_for_several(4);
 	test_allocators();
 	return 0;
 }

@@ -114,7 +114,19 @@ static inline void *kcalloc_node(size_t count, size_t size, gfp_t flags, int nod
 	return kmalloc_array_node(count, size, flags | __GFP_ZERO, node);
 }
 
-/* Of memory of kmalloc, kvmalloc or any cache. */
+/* Whose memory it is stands in stacks (CPUSLAB_DEBUG=U, heap profiles) as far up as they go, without these.
+ */
+static inline void *kmalloc_track_caller(size_t size, gfp_t flags)
+{
+	return kmalloc(size, flags);
+}
+
+static inline void *kmalloc_node_track_caller(size_t size, gfp_t flags, int node)
+{
+	return kmalloc_node(size, flags, node);
+}
+
+/* Of memory of kmalloc, kvmalloc, vmalloc or any cache. */
 static inline void kfree(const void *object)
 {
 	if (!ZERO_OR_NULL_PTR(object))
@@ -165,6 +177,21 @@ static inline void kfree_sensitive(const void *object)
 {
 	if (ksize(object))
 		memzero_explicit((void *)(uintptr_t)object, ksize(object));
+	kfree(object);
+}
+
+/*
+ * Since Linux 6.18: never waits, whatever the flags, of which __GFP_ZERO alone counts; up to
+ * KMALLOC_MAX_CACHE_SIZE bytes.  Here kfree_nolock() is kfree(): not for signal handlers.
+ */
+static inline void *kmalloc_nolock(size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return size > KMALLOC_MAX_CACHE_SIZE ? NULL : kmalloc(size, (flags & __GFP_ZERO) | __GFP_NOWARN);
+}
+
+static inline void kfree_nolock(const void *object)
+{
 	kfree(object);
 }
 
@@ -235,6 +262,101 @@ static inline void kvfree_sensitive(const void *object, size_t size)
 	if (!ZERO_OR_NULL_PTR(object))
 		memzero_explicit((void *)(uintptr_t)object, size);
 	kvfree(object);
+}
+
+/* ---- vmalloc: whole pages, as many as there is memory for ---------------------------------------------- */
+
+/* NULL of no bytes. */
+static inline void *__vmalloc(size_t size, gfp_t flags)
+{
+	size_t most = ~(size_t)0 >> 1;
+
+	return size - 1 < most - PAGE_SIZE
+		       ? cpuslab_kmem_alloc((size + PAGE_SIZE - 1) & PAGE_MASK, most, flags)
+		       : NULL;
+}
+
+static inline void *vmalloc(size_t size)
+{
+	return __vmalloc(size, GFP_KERNEL);
+}
+
+static inline void *vzalloc(size_t size)
+{
+	return __vmalloc(size, GFP_KERNEL | __GFP_ZERO);
+}
+
+static inline void *vmalloc_node(size_t size, int node)
+{
+	(void)node;
+	return vmalloc(size);
+}
+
+static inline void *vzalloc_node(size_t size, int node)
+{
+	(void)node;
+	return vzalloc(size);
+}
+
+static inline void *__vmalloc_array(size_t count, size_t size, gfp_t flags)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : __vmalloc(bytes, flags);
+}
+
+static inline void *vmalloc_array(size_t count, size_t size)
+{
+	return __vmalloc_array(count, size, GFP_KERNEL);
+}
+
+static inline void *vcalloc(size_t count, size_t size)
+{
+	return __vmalloc_array(count, size, GFP_KERNEL | __GFP_ZERO);
+}
+
+static inline void vfree(const void *object)
+{
+	kfree(object);
+}
+
+/* ---- by type, since Linux 7.0 -------------------------------------------------------------------------- */
+
+/*
+ * kmalloc_obj(type), kmalloc_objs(type, count) and kmalloc_flex(type, member, count), a struct with `count`
+ * elements of its last member, where a variable may stand for its type: each returns a pointer to the type,
+ * and takes flags as one more argument (else GFP_KERNEL).
+ */
+#define kmalloc_obj(...)   CPUSLAB_KMEM_OBJ(kmalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kzalloc_obj(...)   CPUSLAB_KMEM_OBJ(kzalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kvmalloc_obj(...)  CPUSLAB_KMEM_OBJ(kvmalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kvzalloc_obj(...)  CPUSLAB_KMEM_OBJ(kvzalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kmalloc_objs(...)  CPUSLAB_KMEM_OBJS(kmalloc_array, __VA_ARGS__, GFP_KERNEL, )
+#define kzalloc_objs(...)  CPUSLAB_KMEM_OBJS(kcalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kvmalloc_objs(...) CPUSLAB_KMEM_OBJS(kvmalloc_array, __VA_ARGS__, GFP_KERNEL, )
+#define kvzalloc_objs(...) CPUSLAB_KMEM_OBJS(kvcalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kmalloc_flex(...)  CPUSLAB_KMEM_FLEX(kmalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kzalloc_flex(...)  CPUSLAB_KMEM_FLEX(kzalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kvmalloc_flex(...) CPUSLAB_KMEM_FLEX(kvmalloc, __VA_ARGS__, GFP_KERNEL, )
+#define kvzalloc_flex(...) CPUSLAB_KMEM_FLEX(kvzalloc, __VA_ARGS__, GFP_KERNEL, )
+
+#define CPUSLAB_KMEM_OBJ(allocate, type, flags, ...)                                                         \
+	((__typeof__(type) *)allocate(sizeof(__typeof__(type)), flags))
+#define CPUSLAB_KMEM_OBJS(allocate, type, count, flags, ...)                                                 \
+	((__typeof__(type) *)allocate(count, sizeof(__typeof__(type)), flags))
+#define CPUSLAB_KMEM_FLEX(allocate, type, member, count, flags, ...)                                         \
+	((__typeof__(type) *)allocate(cpuslab_kmem_flex_bytes(sizeof(__typeof__(type)), count,               \
+							      sizeof(*((__typeof__(type) *)0)->member)),     \
+				      flags))
+
+/* More than there is of what is no size_t. */
+static inline size_t cpuslab_kmem_flex_bytes(size_t base, size_t count, size_t size)
+{
+	size_t bytes;
+
+	return __builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, base, &bytes)
+		       ? ~(size_t)0
+		       : bytes;
 }
 
 /* ---- copies -------------------------------------------------------------------------------------------- */
@@ -548,6 +670,56 @@ static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, 
 		cpuslab_cache_free_bulk((struct cpuslab_cache *)(void *)cache, count, objects);
 	else
 		kfree_bulk(count, objects);
+}
+
+/*
+ * Since Linux 6.18: a sheaf is objects that are allocated beforehand, so that taking them later cannot fail.
+ * It is one thread's at a time.
+ */
+struct slab_sheaf;
+
+CPUSLAB_API struct slab_sheaf *cpuslab_kmem_sheaf_prefill(struct kmem_cache *cache, gfp_t flags,
+							  unsigned int count);
+CPUSLAB_API int cpuslab_kmem_sheaf_refill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
+					  unsigned int count);
+CPUSLAB_API void cpuslab_kmem_sheaf_return(struct kmem_cache *cache, struct slab_sheaf *sheaf);
+CPUSLAB_API void *cpuslab_kmem_sheaf_take(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf);
+CPUSLAB_API unsigned int cpuslab_kmem_sheaf_size(const struct slab_sheaf *sheaf);
+
+/* With `count` objects at least; NULL without memory. */
+static inline struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t flags,
+							  unsigned int count)
+{
+	return cpuslab_kmem_sheaf_prefill(cache, flags, count);
+}
+
+/*
+ * `count` objects at least again: 0, and `*sheaf` may be another one; or -ENOMEM, and all is as it was.
+ */
+static inline int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
+					  unsigned int count)
+{
+	return cpuslab_kmem_sheaf_refill(cache, flags, sheaf, count);
+}
+
+/* The objects that are left go back to the cache.  It never waits for memory, whatever the flags. */
+static inline void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf)
+{
+	(void)flags;
+	cpuslab_kmem_sheaf_return(cache, sheaf);
+}
+
+/* NULL of an empty one: the cache is not asked.  Of the flags __GFP_ZERO counts, here and not before. */
+static inline void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t flags,
+						struct slab_sheaf *sheaf)
+{
+	return cpuslab_kmem_sheaf_take(cache, flags, sheaf);
+}
+
+/* The objects in it. */
+static inline unsigned int kmem_cache_sheaf_size(struct slab_sheaf *sheaf)
+{
+	return cpuslab_kmem_sheaf_size(sheaf);
 }
 
 /* 0 if no slabs are left. */

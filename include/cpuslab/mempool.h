@@ -28,7 +28,10 @@ struct kmem_cache;
 typedef void *(mempool_alloc_t)(gfp_t flags, void *pool_data);
 typedef void(mempool_free_t)(void *element, void *pool_data);
 
-typedef struct mempool_s {
+/* struct mempool_s before Linux 6.19. */
+#define mempool_s mempool
+
+typedef struct mempool {
 	struct cpuslab_spinlock lock;
 	int min_nr;  /* elements that the reserve is to have */
 	int curr_nr; /* that it has */
@@ -36,8 +39,9 @@ typedef struct mempool_s {
 	void *pool_data;
 	mempool_alloc_t *alloc;
 	mempool_free_t *free;
-	unsigned waiting; /* threads that sleep */
-	uint32_t freed;   /* changes when they are to wake */
+	unsigned waiting;             /* threads that sleep */
+	unsigned waiting_for_several; /* those of them that one element may not be enough for */
+	uint32_t freed;               /* changes when they are to wake */
 } mempool_t;
 
 /*
@@ -51,7 +55,10 @@ CPUSLAB_API void cpuslab_mempool_exit(mempool_t *pool);
 CPUSLAB_API int cpuslab_mempool_resize(mempool_t *pool, int min_nr);
 CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags);
 CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool);
+CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count,
+					    unsigned int allocated);
 CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool);
+CPUSLAB_API unsigned int cpuslab_mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count);
 
 /* A pool in memory of the caller's.  0 or -ENOMEM. */
 static inline int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
@@ -126,6 +133,27 @@ static inline void *mempool_alloc(mempool_t *pool, gfp_t flags)
 static inline void *mempool_alloc_preallocated(mempool_t *pool)
 {
 	return cpuslab_mempool_take(pool);
+}
+
+/*
+ * Since Linux 6.19: an element for each of `count` slots that is NULL, where `allocated` slots are not.  It
+ * always succeeds, and returns 0: it may wait as with GFP_KERNEL, holding nothing of the reserve, which has
+ * to be `count` elements large.
+ */
+static inline int mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count,
+				     unsigned int allocated)
+{
+	cpuslab_mempool_alloc_bulk(pool, elements, count, allocated);
+	return 0;
+}
+
+/*
+ * As many of the first elements as the reserve has room for go there, and their slots become NULL.  Returns
+ * how many: the others are the caller's to free.
+ */
+static inline unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count)
+{
+	return cpuslab_mempool_free_bulk(pool, elements, count);
 }
 
 /* NULL is ignored. */

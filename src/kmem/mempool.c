@@ -36,16 +36,20 @@ static bool put(mempool_t *pool, void *element)
 	return true;
 }
 
-/* Gives the lock back, and whoever waits for an element another chance. */
-static void unlock_and_wake(mempool_t *pool)
+/*
+ * Gives the lock back, and whoever waits another chance, when so many elements have come.  One thread for
+ * each: but one that waits for several may go to sleep again, and must not have had another's wake.
+ */
+static void unlock_and_wake(mempool_t *pool, unsigned elements)
 {
 	bool any = pool->waiting > 0;
+	unsigned woken = pool->waiting_for_several ? pool->waiting : elements;
 
 	if (any)
 		__atomic_store_n(&pool->freed, pool->freed + 1, __ATOMIC_RELAXED);
 	cpuslab_spin_unlock(&pool->lock);
 	if (any)
-		os_futex_wake(&pool->freed, 1);
+		os_futex_wake(&pool->freed, (int)woken);
 }
 
 /* Allocates until the reserve is full; false when the allocator gives no more. */
@@ -187,25 +191,116 @@ CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool)
 	return element;
 }
 
+/*
+ * A look without the lock.  Whoever took an element that now comes back from a reserve that was full wrote
+ * curr_nr before it had the element, and the element came from there to here: so this reads that count, or a
+ * later one.  If it says full, others have filled the reserve since.
+ */
+static bool looks_full(mempool_t *pool)
+{
+	return __atomic_load_n(&pool->curr_nr, __ATOMIC_RELAXED) >=
+	       reserve_of(__atomic_load_n(&pool->min_nr, __ATOMIC_RELAXED));
+}
+
 CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool)
 {
 	if (!element)
 		return;
-	/*
-	 * A look without the lock.  Whoever took this element from a reserve that was full wrote curr_nr
-	 * before it had the element, and the element came from there to here: so this reads that count, or a
-	 * later one.  If it says full, others have filled the reserve since.
-	 */
-	if (__atomic_load_n(&pool->curr_nr, __ATOMIC_RELAXED) <
-	    reserve_of(__atomic_load_n(&pool->min_nr, __ATOMIC_RELAXED))) {
+	if (!looks_full(pool)) {
 		cpuslab_spin_lock(&pool->lock);
 		if (put(pool, element)) {
-			unlock_and_wake(pool);
+			unlock_and_wake(pool, 1);
 			return;
 		}
 		cpuslab_spin_unlock(&pool->lock);
 	}
 	pool->free(element, pool->pool_data);
+}
+
+/* ---- several at a time -------------------------------------------------------------------------------- */
+
+/* The slots that are empty still, some of which the allocator fills. */
+static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned count, unsigned missing,
+				 gfp_t flags)
+{
+	for (unsigned i = 0; i < count && missing; i++) {
+		if (elements[i])
+			continue;
+		elements[i] = pool->alloc(flags, pool->pool_data);
+		if (!elements[i])
+			break;
+		missing--;
+	}
+	return missing;
+}
+
+/*
+ * With the lock: all that is missing, or nothing.  Of two threads that each took what there is and waited for
+ * the rest, neither would ever get it.
+ */
+static bool take_missing(mempool_t *pool, void **elements, unsigned count, unsigned missing)
+{
+	if ((unsigned)pool->curr_nr < missing)
+		return false;
+	for (unsigned i = 0; i < count; i++)
+		if (!elements[i])
+			elements[i] = take(pool);
+	return true;
+}
+
+/* From the reserve, or false after a sleep, as take_or_sleep(). */
+static bool take_missing_or_sleep(mempool_t *pool, void **elements, unsigned count, unsigned missing)
+{
+	const struct timespec longest = {.tv_sec = LONGEST_SLEEP};
+
+	cpuslab_spin_lock(&pool->lock);
+	bool taken = take_missing(pool, elements, count, missing);
+	uint32_t freed = pool->freed;
+
+	pool->waiting += !taken;
+	pool->waiting_for_several += !taken;
+	cpuslab_spin_unlock(&pool->lock);
+	if (taken)
+		return true;
+	os_futex_wait(&pool->freed, freed, &longest);
+	cpuslab_spin_lock(&pool->lock);
+	pool->waiting--;
+	pool->waiting_for_several--;
+	taken = take_missing(pool, elements, count, missing);
+	cpuslab_spin_unlock(&pool->lock);
+	return taken;
+}
+
+CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned count,
+					    unsigned allocated)
+{
+	gfp_t without_waiting = GFP_KERNEL & ~(__GFP_DIRECT_RECLAIM | __GFP_IO);
+	unsigned missing = count > allocated ? count - allocated : 0;
+
+	missing = allocate_missing(pool, elements, count, missing, without_waiting);
+	if (!missing)
+		return;
+	cpuslab_spin_lock(&pool->lock);
+	bool taken = take_missing(pool, elements, count, missing);
+
+	cpuslab_spin_unlock(&pool->lock);
+	while (!taken) {
+		missing = allocate_missing(pool, elements, count, missing, GFP_KERNEL);
+		taken = !missing || take_missing_or_sleep(pool, elements, count, missing);
+	}
+}
+
+CPUSLAB_API unsigned cpuslab_mempool_free_bulk(mempool_t *pool, void **elements, unsigned count)
+{
+	unsigned freed = 0;
+
+	if (looks_full(pool))
+		return 0;
+	cpuslab_spin_lock(&pool->lock);
+	while (freed < count && put(pool, elements[freed]))
+		elements[freed++] = NULL;
+	unlock_and_wake(pool, freed);
+	return freed;
 }
 
 /* ---- allocators --------------------------------------------------------------------------------------- */

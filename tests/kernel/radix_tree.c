@@ -12,7 +12,7 @@
 #include <linux/kernel.h>
 
 #define RADIX_MASK     (RADIX_SLOTS - 1)
-#define RADIX_IS_NODE  1UL
+#define RADIX_LINK     1UL
 #define RADIX_NO_OWNER ((struct radix_root *)0x100)
 
 struct radix_node {
@@ -28,12 +28,12 @@ struct radix_node {
 	unsigned long tags[RADIX_TAGS];
 };
 
-static struct kmem_cache *radix_node_cachep;
+static struct kmem_cache *node_cache;
 long radix_nodes_live, radix_nodes_made;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
-static void radix_node_ctor(void *object)
+static void construct_node(void *object)
 {
 	struct radix_node *node = object;
 
@@ -44,56 +44,56 @@ static void radix_node_ctor(void *object)
 
 int __init radix_tree_init(void)
 {
-	radix_node_cachep = kmem_cache_create("radix_node", sizeof(struct radix_node), 0,
-					      SLAB_PANIC | SLAB_RECLAIM_ACCOUNT, radix_node_ctor);
-	return radix_node_cachep ? 0 : -ENOMEM;
+	node_cache = kmem_cache_create("radix_node", sizeof(struct radix_node), 0,
+				       SLAB_PANIC | SLAB_RECLAIM_ACCOUNT, construct_node);
+	return node_cache ? 0 : -ENOMEM;
 }
 
 void radix_tree_exit(void)
 {
-	kmem_cache_destroy(radix_node_cachep);
+	kmem_cache_destroy(node_cache);
 }
 
-static bool is_node(const void *entry)
+static bool is_link(const void *entry)
 {
-	return (unsigned long)entry & RADIX_IS_NODE;
+	return (unsigned long)entry & RADIX_LINK;
 }
 
-static struct radix_node *entry_to_node(void *entry)
+static struct radix_node *node_of(void *entry)
 {
-	return (struct radix_node *)((unsigned long)entry & ~RADIX_IS_NODE);
+	return (struct radix_node *)((unsigned long)entry & ~RADIX_LINK);
 }
 
-static void *node_to_entry(struct radix_node *node)
+static void *link_to(struct radix_node *node)
 {
-	return (void *)((unsigned long)node | RADIX_IS_NODE);
+	return (void *)((unsigned long)node | RADIX_LINK);
 }
 
-static unsigned long index_mask(unsigned int shift)
+static unsigned long indexes_below(unsigned int shift)
 {
 	return shift + RADIX_SHIFT >= (unsigned int)BITS_PER_LONG ? ~0UL : (1UL << (shift + RADIX_SHIFT)) - 1;
 }
 
-static struct radix_node *radix_node_alloc(struct radix_root *root, struct radix_node *parent,
-					   unsigned int shift, unsigned long index)
+static struct radix_node *new_node(struct radix_root *root, struct radix_node *parent, unsigned int shift,
+				   unsigned long index)
 {
-	struct radix_node *node = kmem_cache_alloc(radix_node_cachep, root->gfp);
+	struct radix_node *node = kmem_cache_alloc(node_cache, root->gfp);
 
 	if (!node)
 		return NULL;
-	/* Nobody but the constructor and radix_node_rcu_free has written here since. */
+	/* Nobody but the constructor and free_unseen_node has written here since. */
 	BUG_ON(node->owner != RADIX_NO_OWNER || node->count || node->slots[0] || node->slots[RADIX_MASK] ||
 	       node->tags[0] || node->tags[1]);
 	node->shift = (u8)shift;
 	node->offset = (u8)(parent ? index >> parent->shift & RADIX_MASK : 0);
 	node->parent = parent;
 	node->owner = root;
-	node->base = index & ~index_mask(shift);
+	node->base = index & ~indexes_below(shift);
 	__atomic_fetch_add(&radix_nodes_live, 1, __ATOMIC_RELAXED);
 	return node;
 }
 
-static void radix_node_rcu_free(struct rcu_head *head)
+static void free_unseen_node(struct rcu_head *head)
 {
 	struct radix_node *node = container_of(head, struct radix_node, rcu);
 
@@ -104,19 +104,19 @@ static void radix_node_rcu_free(struct rcu_head *head)
 	node->owner = RADIX_NO_OWNER;
 	node->base = 0;
 	__atomic_fetch_sub(&radix_nodes_live, 1, __ATOMIC_RELAXED);
-	kmem_cache_free(radix_node_cachep, node);
+	kmem_cache_free(node_cache, node);
 }
 
-static void radix_node_free(struct radix_node *node)
+static void free_when_unseen(struct radix_node *node)
 {
-	call_rcu(&node->rcu, radix_node_rcu_free);
+	call_rcu(&node->rcu, free_unseen_node);
 }
 
 /* A node that a reader has found must be of this tree and on the way to the index, whatever writers do. */
 static void check_node(struct radix_root *root, struct radix_node *node, unsigned long index)
 {
 	BUG_ON(READ_ONCE(node->owner) != root);
-	BUG_ON(READ_ONCE(node->base) != (index & ~index_mask(node->shift)));
+	BUG_ON(READ_ONCE(node->base) != (index & ~indexes_below(node->shift)));
 }
 
 /* ---- tags ---------------------------------------------------------------------------------------------- */
@@ -126,12 +126,12 @@ static bool tag_is_set(struct radix_node *node, unsigned int tag, unsigned long 
 	return READ_ONCE(node->tags[tag]) >> offset & 1;
 }
 
-static void node_tag_set(struct radix_node *node, unsigned int tag, unsigned long offset)
+static void set_tag(struct radix_node *node, unsigned int tag, unsigned long offset)
 {
 	WRITE_ONCE(node->tags[tag], node->tags[tag] | 1UL << offset);
 }
 
-static void node_tag_clear(struct radix_node *node, unsigned int tag, unsigned long offset)
+static void clear_tag_upwards(struct radix_node *node, unsigned int tag, unsigned long offset)
 {
 	for (;;) {
 		WRITE_ONCE(node->tags[tag], node->tags[tag] & ~(1UL << offset));
@@ -148,15 +148,15 @@ static void node_tag_clear(struct radix_node *node, unsigned int tag, unsigned l
  * The lowest node on the way to an index, and in *offset the slot there; NULL when the tree has no such
  * node.
  */
-static struct radix_node *find_leaf(struct radix_root *root, unsigned long index, unsigned long *offset)
+static struct radix_node *find_lowest(struct radix_root *root, unsigned long index, unsigned long *offset)
 {
 	void *entry = rcu_dereference(root->entry);
 	struct radix_node *node = NULL;
 
-	if (!is_node(entry) || index & ~index_mask(entry_to_node(entry)->shift))
+	if (!is_link(entry) || index & ~indexes_below(node_of(entry)->shift))
 		return NULL;
-	while (is_node(entry)) {
-		node = entry_to_node(entry);
+	while (is_link(entry)) {
+		node = node_of(entry);
 		check_node(root, node, index);
 		*offset = index >> node->shift & RADIX_MASK;
 		if (!node->shift)
@@ -169,7 +169,7 @@ static struct radix_node *find_leaf(struct radix_root *root, unsigned long index
 void *radix_lookup(struct radix_root *root, unsigned long index)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 
 	return node ? rcu_dereference(node->slots[offset]) : NULL;
 }
@@ -177,52 +177,52 @@ void *radix_lookup(struct radix_root *root, unsigned long index)
 /* ---- insertion ----------------------------------------------------------------------------------------- */
 
 /* Nodes on top until the tree reaches the index. */
-static int radix_extend(struct radix_root *root, unsigned long index)
+static int reach(struct radix_root *root, unsigned long index)
 {
-	struct radix_node *top = entry_to_node(root->entry), *node;
+	struct radix_node *top = node_of(root->entry), *node;
 	unsigned int tag;
 
 	if (!top) {
 		unsigned int shift = 0;
 
-		while (index & ~index_mask(shift))
+		while (index & ~indexes_below(shift))
 			shift += RADIX_SHIFT;
-		node = radix_node_alloc(root, NULL, shift, 0);
+		node = new_node(root, NULL, shift, 0);
 		if (!node)
 			return -ENOMEM;
-		rcu_assign_pointer(root->entry, node_to_entry(node));
+		rcu_assign_pointer(root->entry, link_to(node));
 		return 0;
 	}
-	while (index & ~index_mask(top->shift)) {
-		node = radix_node_alloc(root, NULL, top->shift + RADIX_SHIFT, 0);
+	while (index & ~indexes_below(top->shift)) {
+		node = new_node(root, NULL, top->shift + RADIX_SHIFT, 0);
 		if (!node)
 			return -ENOMEM;
 		node->count = 1;
-		RCU_INIT_POINTER(node->slots[0], node_to_entry(top));
+		RCU_INIT_POINTER(node->slots[0], link_to(top));
 		for (tag = 0; tag < RADIX_TAGS; tag++)
 			if (top->tags[tag])
-				node_tag_set(node, tag, 0);
+				set_tag(node, tag, 0);
 		top->parent = node;
 		top->offset = 0;
-		rcu_assign_pointer(root->entry, node_to_entry(node));
+		rcu_assign_pointer(root->entry, link_to(node));
 		top = node;
 	}
 	return 0;
 }
 
-static void radix_prune(struct radix_root *root, struct radix_node *node);
+static void unlink_empty(struct radix_root *root, struct radix_node *node);
 
 int radix_insert(struct radix_root *root, unsigned long index, void *item)
 {
 	struct radix_node *node, *child;
 	unsigned long offset;
-	int error = radix_extend(root, index);
+	int error = reach(root, index);
 
-	BUG_ON(!item || is_node(item));
-	node = entry_to_node(root->entry);
+	BUG_ON(!item || is_link(item));
+	node = node_of(root->entry);
 	if (error) {
 		if (node)
-			radix_prune(root, node);
+			unlink_empty(root, node);
 		return error;
 	}
 	for (;;) {
@@ -230,15 +230,15 @@ int radix_insert(struct radix_root *root, unsigned long index, void *item)
 		if (!node->shift)
 			break;
 		if (!node->slots[offset]) {
-			child = radix_node_alloc(root, node, node->shift - RADIX_SHIFT, index);
+			child = new_node(root, node, node->shift - RADIX_SHIFT, index);
 			if (!child) {
-				radix_prune(root, node);
+				unlink_empty(root, node);
 				return -ENOMEM;
 			}
 			node->count++;
-			rcu_assign_pointer(node->slots[offset], node_to_entry(child));
+			rcu_assign_pointer(node->slots[offset], link_to(child));
 		}
-		node = entry_to_node(node->slots[offset]);
+		node = node_of(node->slots[offset]);
 	}
 	if (node->slots[offset])
 		return -EEXIST;
@@ -250,22 +250,22 @@ int radix_insert(struct radix_root *root, unsigned long index, void *item)
 /* ---- deletion ------------------------------------------------------------------------------------------ */
 
 /* Takes a top that leads to its first slot alone off the tree. */
-static void radix_shrink(struct radix_root *root)
+static void lower_top(struct radix_root *root)
 {
-	struct radix_node *top = entry_to_node(root->entry), *child;
+	struct radix_node *top = node_of(root->entry), *child;
 
 	while (top && top->shift && top->count == 1 && top->slots[0]) {
-		child = entry_to_node(top->slots[0]);
+		child = node_of(top->slots[0]);
 		child->parent = NULL;
-		rcu_assign_pointer(root->entry, node_to_entry(child));
+		rcu_assign_pointer(root->entry, link_to(child));
 		/* A reader that is in `top` still finds the child there. */
-		radix_node_free(top);
+		free_when_unseen(top);
 		top = child;
 	}
 }
 
 /* Takes nodes without entries off the tree, from one on upwards. */
-static void radix_prune(struct radix_root *root, struct radix_node *node)
+static void unlink_empty(struct radix_root *root, struct radix_node *node)
 {
 	struct radix_node *parent;
 
@@ -273,38 +273,38 @@ static void radix_prune(struct radix_root *root, struct radix_node *node)
 		parent = node->parent;
 		if (!parent) {
 			RCU_INIT_POINTER(root->entry, NULL);
-			radix_node_free(node);
+			free_when_unseen(node);
 			return;
 		}
 		RCU_INIT_POINTER(parent->slots[node->offset], NULL);
 		parent->count--;
-		radix_node_free(node);
+		free_when_unseen(node);
 		node = parent;
 	}
-	radix_shrink(root);
+	lower_top(root);
 }
 
 void *radix_delete(struct radix_root *root, unsigned long index)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 	void *item = node ? node->slots[offset] : NULL;
 	unsigned int tag;
 
 	if (!item)
 		return NULL;
 	for (tag = 0; tag < RADIX_TAGS; tag++)
-		node_tag_clear(node, tag, offset);
+		clear_tag_upwards(node, tag, offset);
 	RCU_INIT_POINTER(node->slots[offset], NULL);
 	node->count--;
-	radix_prune(root, node);
+	unlink_empty(root, node);
 	return item;
 }
 
 void *radix_replace(struct radix_root *root, unsigned long index, void *item)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 	void *old = node ? node->slots[offset] : NULL;
 
 	if (old)
@@ -317,12 +317,12 @@ void *radix_replace(struct radix_root *root, unsigned long index, void *item)
 void radix_tag_set(struct radix_root *root, unsigned long index, unsigned int tag)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 
 	if (WARN_ON(!node || !node->slots[offset]))
 		return;
 	while (node) {
-		node_tag_set(node, tag, offset);
+		set_tag(node, tag, offset);
 		offset = node->offset;
 		node = node->parent;
 	}
@@ -331,16 +331,16 @@ void radix_tag_set(struct radix_root *root, unsigned long index, unsigned int ta
 void radix_tag_clear(struct radix_root *root, unsigned long index, unsigned int tag)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 
 	if (node)
-		node_tag_clear(node, tag, offset);
+		clear_tag_upwards(node, tag, offset);
 }
 
 bool radix_tag_get(struct radix_root *root, unsigned long index, unsigned int tag)
 {
 	unsigned long offset;
-	struct radix_node *node = find_leaf(root, index, &offset);
+	struct radix_node *node = find_lowest(root, index, &offset);
 
 	return node && tag_is_set(node, tag, offset);
 }
@@ -348,8 +348,8 @@ bool radix_tag_get(struct radix_root *root, unsigned long index, unsigned int ta
 /* ---- in order ------------------------------------------------------------------------------------------ */
 
 /* Items below one node from *index on.  *index is where to go on; true when the node has no more. */
-static bool gang_below(struct radix_root *root, struct radix_node *node, unsigned long *index, void **items,
-		       unsigned int *found, unsigned int max, int tag)
+static bool collect_below(struct radix_root *root, struct radix_node *node, unsigned long *index,
+			  void **items, unsigned int *found, unsigned int max, int tag)
 {
 	unsigned long offset = *index >> node->shift & RADIX_MASK;
 
@@ -362,7 +362,7 @@ static bool gang_below(struct radix_root *root, struct radix_node *node, unsigne
 		if ((*index >> node->shift & RADIX_MASK) != offset)
 			*index = node->base | offset << node->shift;
 		if (wanted && node->shift) {
-			if (!gang_below(root, entry_to_node(entry), index, items, found, max, tag))
+			if (!collect_below(root, node_of(entry), index, items, found, max, tag))
 				return false;
 		} else if (wanted) {
 			if (*found == max)
@@ -379,7 +379,7 @@ unsigned int radix_gang_lookup(struct radix_root *root, void **items, unsigned l
 	void *entry = rcu_dereference(root->entry);
 	unsigned int found = 0;
 
-	if (is_node(entry) && !(first & ~index_mask(entry_to_node(entry)->shift)))
-		gang_below(root, entry_to_node(entry), &first, items, &found, max, tag);
+	if (is_link(entry) && !(first & ~indexes_below(node_of(entry)->shift)))
+		collect_below(root, node_of(entry), &first, items, &found, max, tag);
 	return found;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: BUG stops the program, WARN says one line. */
+/* For kernel sources in user space: BUG stops the program, WARN says one line, and is its condition. */
 #ifndef CPUSLAB_LINUX_BUG_H
 #define CPUSLAB_LINUX_BUG_H
 
+#include <linux/build_bug.h>
 #include <linux/compiler.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,26 +19,26 @@
 			BUG();                                                                               \
 	} while (0)
 
-#define WARN_ON(condition)                                                                                   \
+#define CPUSLAB_WARN_PLACE() fprintf(stderr, "WARNING at %s:%d\n", __FILE__, __LINE__)
+#define CPUSLAB_WARN(condition, say)                                                                         \
 	({                                                                                                   \
 		int warned_ = !!(condition);                                                                 \
 		if (unlikely(warned_))                                                                       \
-			fprintf(stderr, "WARNING at %s:%d\n", __FILE__, __LINE__);                           \
+			say;                                                                                 \
 		warned_;                                                                                     \
 	})
-#define WARN_ON_ONCE(condition)                                                                              \
+/* The first time at this place in the program. */
+#define CPUSLAB_WARN_ONCE(condition, say)                                                                    \
 	({                                                                                                   \
 		static int said_;                                                                            \
-		int warned_ = !!(condition);                                                                 \
-		if (unlikely(warned_) && !__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED))                  \
-			fprintf(stderr, "WARNING at %s:%d\n", __FILE__, __LINE__);                           \
-		warned_;                                                                                     \
+		CPUSLAB_WARN(condition, if (!__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED)) say);         \
 	})
 
-#ifdef __cplusplus
-#define BUILD_BUG_ON(condition) static_assert(!(condition), #condition)
-#else
-#define BUILD_BUG_ON(condition) _Static_assert(!(condition), #condition)
-#endif
+#define WARN_ON(condition)      CPUSLAB_WARN(condition, CPUSLAB_WARN_PLACE())
+#define WARN_ON_ONCE(condition) CPUSLAB_WARN_ONCE(condition, CPUSLAB_WARN_PLACE())
+/* With a text as printk() takes it, on a line of its own. */
+#define WARN(condition, ...) CPUSLAB_WARN(condition, (CPUSLAB_WARN_PLACE(), fprintf(stderr, __VA_ARGS__)))
+#define WARN_ONCE(condition, ...)                                                                            \
+	CPUSLAB_WARN_ONCE(condition, (CPUSLAB_WARN_PLACE(), fprintf(stderr, __VA_ARGS__)))
 
 #endif

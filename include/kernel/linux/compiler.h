@@ -27,18 +27,38 @@
 #define __percpu
 #define __acquires(lock)
 #define __releases(lock)
+#define __must_hold(lock)
 #define __counted_by(member)
 
-#define __packed        __attribute__((packed))
-#define __aligned(to)   __attribute__((aligned(to)))
-#define __must_check    __attribute__((warn_unused_result))
-#define __maybe_unused  __attribute__((unused))
-#define __always_unused __attribute__((unused))
+/* The C library has some of these for itself. */
+#ifndef __always_inline
+#define __always_inline inline __attribute__((__always_inline__))
+#endif
+#ifndef noinline
+#define noinline __attribute__((__noinline__))
+#endif
+#define noinline_for_stack   noinline
+#define __cold               __attribute__((__cold__))
+#define __weak               __attribute__((__weak__))
+#define __packed             __attribute__((packed))
+#define __aligned(to)        __attribute__((aligned(to)))
+#define __must_check         __attribute__((warn_unused_result))
+#define __maybe_unused       __attribute__((unused))
+#define __always_unused      __attribute__((unused))
+#define __printf(at, values) __attribute__((format(printf, at, values)))
+/* What the kernel keeps together in its image, or gives back once it runs. */
 #define __read_mostly
+#define __ro_after_init
 #define __init
+#define __initdata
+#define __initconst
 #define __exit
-#define ____cacheline_aligned        __attribute__((aligned(64)))
-#define ____cacheline_aligned_in_smp ____cacheline_aligned
+/* Lines, and what CPUs of different nodes do not share, are 64 bytes: linux/cache.h. */
+#define ____cacheline_aligned                 __attribute__((aligned(64)))
+#define ____cacheline_aligned_in_smp          ____cacheline_aligned
+#define ____cacheline_internodealigned_in_smp ____cacheline_aligned
+#define __cacheline_aligned                   ____cacheline_aligned
+#define __cacheline_aligned_in_smp            ____cacheline_aligned
 #ifndef fallthrough
 #define fallthrough __attribute__((fallthrough))
 #endif

@@ -3,11 +3,32 @@
 #ifndef CPUSLAB_LINUX_LOG2_H
 #define CPUSLAB_LINUX_LOG2_H
 
+#include <linux/bitops.h>
 #include <linux/types.h>
 
 static inline bool is_power_of_2(unsigned long n)
 {
 	return n && !(n & (n - 1));
+}
+
+/* The exponent of the largest power of two that is no larger; a constant of constants.  Not of 0. */
+#define ilog2(n) (63 - __builtin_clzll(n))
+
+/* The exponent of the smallest power of two that is no smaller; 0 of 0. */
+static inline int order_base_2(unsigned long n)
+{
+	return n > 1 ? fls64(n - 1) : 0;
+}
+
+/* Not of 0. */
+static inline unsigned long roundup_pow_of_two(unsigned long n)
+{
+	return 1ul << order_base_2(n);
+}
+
+static inline unsigned long rounddown_pow_of_two(unsigned long n)
+{
+	return 1ul << __fls(n);
 }
 
 #endif

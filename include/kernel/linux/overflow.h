@@ -4,6 +4,7 @@
 #define CPUSLAB_LINUX_OVERFLOW_H
 
 #include <linux/types.h>
+#include <stddef.h>
 
 #define check_add_overflow(a, b, result) __builtin_add_overflow(a, b, result)
 #define check_sub_overflow(a, b, result) __builtin_sub_overflow(a, b, result)
@@ -23,10 +24,18 @@ static inline size_t size_add(size_t a, size_t b)
 	return __builtin_add_overflow(a, b, &bytes) ? SIZE_MAX : bytes;
 }
 
+/* What is not a size any more stays none. */
+static inline size_t size_sub(size_t a, size_t b)
+{
+	return a == SIZE_MAX || b == SIZE_MAX || b > a ? SIZE_MAX : a - b;
+}
+
+#define array3_size(a, b, size) size_mul(size_mul(a, b), size)
 #define array_size(count, size) size_mul(count, size)
 /* Of a struct with `count` elements of its last member, and of these alone. */
 #define flex_array_size(pointer, member, count) size_mul(count, sizeof(*(pointer)->member))
 #define struct_size(pointer, member, count)                                                                  \
 	size_add(sizeof(*(pointer)), flex_array_size(pointer, member, count))
+#define struct_size_t(type, member, count) struct_size((type *)NULL, member, count)
 
 #endif

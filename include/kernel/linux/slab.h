@@ -4,6 +4,7 @@
 #define CPUSLAB_LINUX_SLAB_H
 
 #include <cpuslab/kmem.h>
+#include <linux/cache.h>
 #include <linux/cleanup.h>
 #include <linux/err.h>
 #include <linux/gfp.h>

@@ -20,6 +20,19 @@ typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
 
+/* For linux/list.h. */
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+struct hlist_node {
+	struct hlist_node *next, **pprev; /* where the pointer to this node is */
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 #define BITS_PER_BYTE       8
 #define BITS_PER_LONG       (BITS_PER_BYTE * (int)sizeof(long))
 #define BITS_TO_LONGS(bits) (((bits) + BITS_PER_LONG - 1) / BITS_PER_LONG)

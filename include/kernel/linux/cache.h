@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: lines of 64 bytes, as SLAB_HWCACHE_ALIGN has them. */
+#ifndef CPUSLAB_LINUX_CACHE_H
+#define CPUSLAB_LINUX_CACHE_H
+
+#include <linux/compiler.h>
+
+#define L1_CACHE_SHIFT    6
+#define L1_CACHE_BYTES    (1 << L1_CACHE_SHIFT)
+#define SMP_CACHE_BYTES   L1_CACHE_BYTES
+#define L1_CACHE_ALIGN(x) (((x) + (__typeof__(x))L1_CACHE_BYTES - 1) & ~((__typeof__(x))L1_CACHE_BYTES - 1))
+#define cache_line_size() L1_CACHE_BYTES
+
+#endif

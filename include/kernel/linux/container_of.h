@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: from a member to what it is in. */
+#ifndef CPUSLAB_LINUX_CONTAINER_OF_H
+#define CPUSLAB_LINUX_CONTAINER_OF_H
+
+#include <stddef.h>
+
+#define container_of(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+#endif

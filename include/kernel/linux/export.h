@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: a program's symbols are exported by its linker. */
+#ifndef CPUSLAB_LINUX_EXPORT_H
+#define CPUSLAB_LINUX_EXPORT_H
+
+/* Each says once more what must have been declared. */
+#define EXPORT_SYMBOL(symbol)                      extern __typeof__(symbol) symbol
+#define EXPORT_SYMBOL_GPL(symbol)                  EXPORT_SYMBOL(symbol)
+#define EXPORT_SYMBOL_NS(symbol, space)            EXPORT_SYMBOL(symbol)
+#define EXPORT_SYMBOL_NS_GPL(symbol, space)        EXPORT_SYMBOL(symbol)
+#define EXPORT_SYMBOL_FOR_MODULES(symbol, modules) EXPORT_SYMBOL(symbol)
+
+#endif

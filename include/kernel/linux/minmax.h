@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For kernel sources in user space: the smaller and the larger.  The names in small letters that take no
+ * type are C's alone: in C++ they would be in the way of the standard library's.
+ */
+#ifndef CPUSLAB_LINUX_MINMAX_H
+#define CPUSLAB_LINUX_MINMAX_H
+
+/* clang-format off */
+/* One of two by a comparison, each evaluated once; the number keeps names apart where one is in another. */
+#define CPUSLAB_PICK(type_of_a, a, comparison, type_of_b, b, number)                                         \
+	({                                                                                                   \
+		type_of_a CPUSLAB_PASTE(pick_a_, number) = (type_of_a)(a);                                   \
+		type_of_b CPUSLAB_PASTE(pick_b_, number) = (type_of_b)(b);                                   \
+		CPUSLAB_PASTE(pick_a_, number)                                                               \
+			comparison CPUSLAB_PASTE(pick_b_, number) ? CPUSLAB_PASTE(pick_a_, number)           \
+								  : CPUSLAB_PASTE(pick_b_, number);          \
+	})
+/* clang-format on */
+#define CPUSLAB_PASTE(a, b)  CPUSLAB_PASTE_(a, b)
+#define CPUSLAB_PASTE_(a, b) a##b
+#define CPUSLAB_PICK_NUMBERED(type_of_a, a, comparison, type_of_b, b, number)                                \
+	CPUSLAB_PICK(type_of_a, a, comparison, type_of_b, b, number)
+
+#define min_t(type, a, b)           CPUSLAB_PICK_NUMBERED(type, a, <, type, b, __COUNTER__)
+#define max_t(type, a, b)           CPUSLAB_PICK_NUMBERED(type, a, >, type, b, __COUNTER__)
+#define clamp_t(type, x, low, high) min_t(type, max_t(type, x, low), high)
+#define clamp_val(x, low, high)     clamp_t(__typeof__(x), x, low, high)
+
+/* Constants, and types by C's own rules; <sys/param.h> has them, too. */
+#ifndef MIN
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#endif
+#ifndef MAX
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#endif
+
+#ifndef __cplusplus
+/* Each in its own type: the comparison finds one for both, which the kernel allows since 6.7. */
+#define min(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, <, __typeof__(b), b, __COUNTER__)
+#define max(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, >, __typeof__(b), b, __COUNTER__)
+#define min3(a, b, c)       min(min(a, b), c)
+#define max3(a, b, c)       max(max(a, b), c)
+#define clamp(x, low, high) min(max(x, low), high)
+/* The smaller one that is not 0; 0 of two of them. */
+#define min_not_zero(a, b)                                                                                   \
+	({                                                                                                   \
+		__typeof__(a) some_a_ = (a);                                                                 \
+		__typeof__(b) some_b_ = (b);                                                                 \
+		!some_a_ || (some_b_ && some_b_ < some_a_) ? some_b_ : some_a_;                              \
+	})
+#define swap(a, b)                                                                                           \
+	do {                                                                                                 \
+		__typeof__(a) swap_ = (a);                                                                   \
+		(a) = (b);                                                                                   \
+		(b) = swap_;                                                                                 \
+	} while (0)
+#endif
+
+#endif

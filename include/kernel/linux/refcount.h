@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For kernel sources in user space: how many use an object.  As the kernel's, a count that goes wrong warns
+ * once and stays where it cannot come to 0 again: the object is leaked rather than freed in use.
+ */
+#ifndef CPUSLAB_LINUX_REFCOUNT_H
+#define CPUSLAB_LINUX_REFCOUNT_H
+
+#include <limits.h>
+#include <linux/atomic.h>
+#include <linux/bug.h>
+
+typedef struct {
+	atomic_t refs;
+} refcount_t;
+
+#define REFCOUNT_INIT(value)                                                                                 \
+	{                                                                                                    \
+		ATOMIC_INIT(value)                                                                           \
+	}
+#define REFCOUNT_SATURATED (INT_MIN / 2)
+
+static inline void refcount_set(refcount_t *count, int value)
+{
+	atomic_set(&count->refs, value);
+}
+
+static inline unsigned int refcount_read(const refcount_t *count)
+{
+	return (unsigned int)atomic_read(&count->refs);
+}
+
+static inline void cpuslab_refcount_saturate(refcount_t *count, const char *what)
+{
+	refcount_set(count, REFCOUNT_SATURATED);
+	WARN_ONCE(1, "refcount_t: %s\n", what);
+}
+
+static inline void refcount_inc(refcount_t *count)
+{
+	int was = __atomic_fetch_add(&count->refs.counter, 1, __ATOMIC_RELAXED);
+
+	if (unlikely(was <= 0 || was == INT_MAX))
+		cpuslab_refcount_saturate(count, was ? "saturated" : "addition on 0; use after free");
+}
+
+/* For an object that may be found while it is freed. */
+static inline __must_check bool refcount_inc_not_zero(refcount_t *count)
+{
+	int was = atomic_read(&count->refs);
+
+	do {
+		if (!was)
+			return false;
+	} while (!__atomic_compare_exchange_n(&count->refs.counter, &was, (int)((unsigned int)was + 1), true,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	if (unlikely(was < 0 || was == INT_MAX))
+		cpuslab_refcount_saturate(count, "saturated");
+	return true;
+}
+
+/* Whether this was the last: then all that the others did to the object has been done. */
+static inline __must_check bool refcount_dec_and_test(refcount_t *count)
+{
+	int was = __atomic_fetch_sub(&count->refs.counter, 1, __ATOMIC_RELEASE);
+
+	if (was == 1) {
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		return true;
+	}
+	if (unlikely(was <= 0))
+		cpuslab_refcount_saturate(count, "underflow; use after free");
+	return false;
+}
+
+#endif

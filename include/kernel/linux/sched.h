@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: every thread can be preempted anywhere. */
+#ifndef CPUSLAB_LINUX_SCHED_H
+#define CPUSLAB_LINUX_SCHED_H
+
+#include_next <linux/sched.h>
+
+/* Whether it gave the CPU away: it need not. */
+static inline int cond_resched(void)
+{
+	return 0;
+}
+
+static inline int need_resched(void)
+{
+	return 0;
+}
+
+#endif

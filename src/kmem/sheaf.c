@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sheaves: the kernel's way to be sure of a cache's objects before a lock is taken under which there is no
+ * waiting for memory (lib/maple_tree.c fills one before it changes a tree).  In the kernel a sheaf is one of
+ * those in front of a CPU; here it is an array beside them, which the cache's own magazines fill and empty.
+ */
+#include <errno.h>
+
+#include "kmem/kmem.h"
+
+struct slab_sheaf {
+	unsigned size, capacity;
+	void *objects[];
+};
+
+static struct slab_sheaf *new_sheaf(unsigned count, gfp_t flags)
+{
+	struct slab_sheaf *sheaf = NULL;
+	size_t bytes = kmalloc_size_roundup(cpuslab_kmem_flex_bytes(sizeof *sheaf, count, sizeof(void *)));
+
+	sheaf = kvmalloc(bytes, flags);
+	if (sheaf) {
+		sheaf->size = 0;
+		sheaf->capacity = (unsigned)((bytes - sizeof *sheaf) / sizeof(void *));
+	}
+	return sheaf;
+}
+
+/* There is room for so many; what it had stays where there are none. */
+static bool fill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf, unsigned count)
+{
+	if (sheaf->size >= count)
+		return true;
+	if (!kmem_cache_alloc_bulk(cache, flags, count - sheaf->size, sheaf->objects + sheaf->size))
+		return false;
+	sheaf->size = count;
+	return true;
+}
+
+CPUSLAB_API struct slab_sheaf *cpuslab_kmem_sheaf_prefill(struct kmem_cache *cache, gfp_t flags,
+							  unsigned count)
+{
+	/* What is taken out again is zeroed then. */
+	flags &= ~__GFP_ZERO;
+	struct slab_sheaf *sheaf = new_sheaf(count, flags);
+
+	if (sheaf && !fill(cache, flags, sheaf, count)) {
+		kvfree(sheaf);
+		sheaf = NULL;
+	}
+	return sheaf;
+}
+
+CPUSLAB_API int cpuslab_kmem_sheaf_refill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
+					  unsigned count)
+{
+	struct slab_sheaf *old = *sheaf, *larger;
+
+	flags &= ~__GFP_ZERO;
+	if (count <= old->capacity)
+		return fill(cache, flags, old, count) ? 0 : -ENOMEM;
+	/* All that can fail comes before anything moves. */
+	larger = new_sheaf(count, flags);
+	if (!larger)
+		return -ENOMEM;
+	memcpy(larger->objects, old->objects, old->size * sizeof(void *));
+	larger->size = old->size;
+	if (!fill(cache, flags, larger, count)) {
+		kvfree(larger);
+		return -ENOMEM;
+	}
+	kvfree(old);
+	*sheaf = larger;
+	return 0;
+}
+
+CPUSLAB_API void cpuslab_kmem_sheaf_return(struct kmem_cache *cache, struct slab_sheaf *sheaf)
+{
+	kmem_cache_free_bulk(cache, sheaf->size, sheaf->objects);
+	kvfree(sheaf);
+}
+
+CPUSLAB_API void *cpuslab_kmem_sheaf_take(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf)
+{
+	void *object = sheaf->size ? sheaf->objects[--sheaf->size] : NULL;
+
+	if (object && flags & __GFP_ZERO)
+		memset(object, 0, kmem_cache_size(cache));
+	return object;
+}
+
+CPUSLAB_API unsigned cpuslab_kmem_sheaf_size(const struct slab_sheaf *sheaf)
+{
+	return sheaf->size;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What tests/kmem_modules.c drives: code around an allocator as kernel code uses one, written for these tests
+ * alone.  It has the kernel's interfaces and ways, and none of its text.
+ */
+#ifndef TESTS_KERNEL_MODULES_H
+#define TESTS_KERNEL_MODULES_H
+
+#include <linux/types.h>
+
+/* An ordered map whose changes are made under a lock, with nodes that were prefilled. */
+struct range_tree;
+int range_tree_init(void);
+void range_tree_exit(void);
+struct range_tree *range_tree_create(gfp_t gfp);
+void range_tree_destroy(struct range_tree *tree);
+int range_tree_store(struct range_tree *tree, unsigned long index, void *entry, gfp_t gfp);
+void *range_tree_load(struct range_tree *tree, unsigned long index);
+
+/* Names in a table, of which those that nobody uses stay until the table is shrunk. */
+struct name;
+int names_init(void);
+void names_exit(void);
+struct name *name_get(const char *text);
+void name_put(struct name *name);
+const char *name_text(const struct name *name);
+unsigned long names_shrink(unsigned long count);
+
+/* Packets, which come and go in bulk, with payloads that they share. */
+struct packet;
+int packets_init(void);
+void packets_exit(void);
+void packets_flush(void);
+struct packet *packet_new(unsigned int length, gfp_t gfp);
+struct packet *packet_hold(struct packet *packet);
+struct packet *packet_share(struct packet *packet, gfp_t gfp);
+void packet_drop(struct packet *packet);
+u8 *packet_bytes(struct packet *packet);
+unsigned int packet_room(const struct packet *packet);
+
+/* Transfers of pages out of memory pools, which always make progress. */
+struct transfer;
+int transfers_init(void);
+void transfers_exit(void);
+struct transfer *transfer_new(unsigned int segments, gfp_t gfp);
+int transfer_fill(struct transfer *transfer);
+void transfer_visit(struct transfer *transfer, void (*visit)(struct page *page));
+void transfer_put(struct transfer *transfer);
+
+#endif
