@@ -44,10 +44,19 @@ static int model_remove(struct model *model, int at)
 	return number;
 }
 
+/* To the end. */
+static void model_append(struct model *model, int number)
+{
+	model_insert(model, model->count, number);
+}
+
 static void model_move_all(struct model *from, struct model *to, int at)
 {
-	while (from->count)
-		model_insert(to, at, model_remove(from, from->count - 1));
+	while (from->count) {
+		int last = model_remove(from, from->count - 1);
+
+		model_insert(to, at, last);
+	}
 }
 
 static int model_of(int number, int *at)
@@ -145,7 +154,7 @@ static void one_operation(uint64_t *random)
 		if (model)
 			break;
 		list_add_tail(link, head);
-		model_insert(aim, aim->count, number);
+		model_append(aim, number);
 		break;
 	case 2:
 		if (!model)
@@ -176,7 +185,7 @@ static void one_operation(uint64_t *random)
 			break;
 		list_move_tail(link, head);
 		model_remove(model, at);
-		model_insert(aim, aim->count, number);
+		model_append(aim, number);
 		break;
 	case 6:
 		if (!model || other_list >= 0)
@@ -201,19 +210,19 @@ static void one_operation(uint64_t *random)
 			break;
 		list_bulk_move_tail(head, link, &entries[other].link);
 		for (int i = at; i <= other_at; i++)
-			model_insert(aim, aim->count, model_remove(model, at));
+			model_append(aim, model_remove(model, at));
 		break;
 	case 9:
 		list_rotate_left(head);
 		if (aim->count)
-			model_insert(aim, aim->count, model_remove(aim, 0));
+			model_append(aim, model_remove(aim, 0));
 		break;
 	case 10:
 		if (!model)
 			break;
 		list_rotate_to_front(link, of);
 		for (int i = 0; i < at; i++)
-			model_insert(model, model->count, model_remove(model, 0));
+			model_append(model, model_remove(model, 0));
 		break;
 	case 11:
 		if (!other_model)
