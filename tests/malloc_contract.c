@@ -410,7 +410,7 @@ static void every_alignment_works(void)
 				free(objects[j]);
 		}
 	/* Aligned objects of one class side by side, and their memory used again. */
-	for (size_t alignment = 32; alignment <= 8192; alignment *= 2) {
+	for (size_t alignment = 32; alignment <= (check_valgrind() ? 8 : 64) * KIB; alignment *= 2) {
 		void *objects[64];
 		for (unsigned round = 0; round < 3; round++) {
 			for (unsigned i = 0; i < 64; i++) {
@@ -423,6 +423,19 @@ static void every_alignment_works(void)
 				CHECK_STAMP(objects[i], 1 + i * alignment / 5, i);
 				free(objects[i]);
 			}
+		}
+	}
+	/* And such as are just as large, or nearly. */
+	for (size_t alignment = 4 * KIB; alignment <= 512 * KIB; alignment *= 2) {
+		void *objects[16];
+		for (unsigned i = 0; i < 16; i++) {
+			objects[i] = aligned_alloc(alignment, alignment - i);
+			check_aligned(objects[i], alignment, alignment - i);
+			check_stamp(objects[i], alignment - i, i);
+		}
+		for (unsigned i = 0; i < 16; i++) {
+			CHECK_STAMP(objects[i], alignment - i, i);
+			free(objects[i]);
 		}
 	}
 }

@@ -37,6 +37,19 @@ static void pairs(size_t size)
 	check_share("pairs", size, &before);
 }
 
+/* Alignment beyond a page's takes a class of its own, and no run of pages each time. */
+static void aligned_pairs(size_t size)
+{
+	free(aligned_alloc(size, size));
+	struct cpuslab_counters before = check_counters();
+	for (int i = 0; i < COUNT; i++) {
+		void *object = aligned_alloc(size, size - size / 32);
+		CHECK(object && (uintptr_t)object % size == 0);
+		free(object);
+	}
+	check_share("aligned pairs", size, &before);
+}
+
 static void all_then_all(size_t size, bool counted)
 {
 	struct cpuslab_counters before = check_counters();
@@ -60,6 +73,8 @@ static void *measure(void *unused)
 		all_then_all(size, false); /* slabs for all */
 		all_then_all(size, true);
 	}
+	for (size_t size = 4096; size <= 256 << 10; size *= 2)
+		aligned_pairs(size);
 	return NULL;
 }
 

@@ -1174,7 +1174,7 @@ static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
  */
 static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
 {
-	return !traits->checks && (!owner || (!slab_keeps_content(traits) && traits->alignment <= 1));
+	return !traits->checks && traits->alignment <= 1 && (!owner || !slab_keeps_content(traits));
 }
 
 /* With its numbers known. */

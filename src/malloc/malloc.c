@@ -373,11 +373,19 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */
 
-/* From a debugged class that is larger than the size needs. */
-static void *malloc_checked(struct cache *cache, size_t size)
+/* From a class itself, which may be larger than the size needs for the sake of the alignment. */
+static void *alloc_aligned(unsigned index, size_t size)
 {
-	void *object = magazine_alloc_checked(cache, size);
+	struct cache *cache = size_class(index);
+	void *object = likely(cache) ? magazine_alloc(&cache->offset) : NULL;
 
+	if (likely(object))
+		return object;
+	/* What is guarded in its place is as aligned as its size is. */
+	if (cache)
+		object = magazine_is_checked(cache)
+				 ? magazine_alloc_checked(cache, size)
+				 : magazine_alloc_requested(cache, size_class_bytes(index));
 	return likely(object) ? object : malloc_failed();
 }
 
@@ -401,14 +409,15 @@ static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, si
 		return malloc_failed();
 	if (unlikely(!process_enter()))
 		return malloc_failed();
-	if (alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX) {
-		if (unlikely(options.hardened))
-			return aligned_hardened(alignment, size);
-		unsigned index = size_class_aligned(alignment, size);
+	if (unlikely(options.hardened) && alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX)
+		return aligned_hardened(alignment, size);
+	unsigned index = size_class_aligned(alignment, size);
 
+	if (index < SIZE_CLASSES && size_class_bytes(index) > SIZE_CLASS_SMALL)
+		return alloc_aligned(index, size);
+	if (index < SIZE_CLASSES)
 		return likely(!size_class_is_checked(index)) ? malloc(size_class_bytes(index))
-							     : malloc_checked(size_class(index), size);
-	}
+							     : alloc_aligned(index, size);
 	bool zeroed;
 	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
 

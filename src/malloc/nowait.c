@@ -49,9 +49,7 @@ EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
 		return NULL;
 	}
 	size_t room = options.hardened ? HARDENED_CANARY : 0;
-	unsigned index = alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX
-				 ? size_class_aligned(alignment, size + room)
-				 : SIZE_CLASSES;
+	unsigned index = size <= SIZE_CLASS_MAX ? size_class_aligned(alignment, size + room) : SIZE_CLASSES;
 
 	if (index < SIZE_CLASSES)
 		object = from_class(index, size);

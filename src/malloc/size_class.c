@@ -16,7 +16,11 @@ enum {
 	HOSTED_BYTES = 8 << 10 /* of a host's objects, those in magazines included, see "Hosts" */
 };
 
-static char names[SIZE_CLASSES][NAME_BYTES];
+static char names[SIZE_CLASSES_USUAL][NAME_BYTES];
+static const char aligned_names[SIZE_CLASSES_ALIGNED][sizeof "malloc-aligned-262144"] = {
+	"malloc-aligned-8192",  "malloc-aligned-16384",  "malloc-aligned-32768",
+	"malloc-aligned-65536", "malloc-aligned-131072", "malloc-aligned-262144",
+};
 static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
 
 static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)
@@ -24,16 +28,28 @@ static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)
 	corruption_abort(name, NULL, "the system gives no memory to start with");
 }
 
-static struct checks *create_checks(const char *name, uint32_t bytes)
+static const char *name_of(unsigned index)
+{
+	return index < SIZE_CLASSES_USUAL ? names[index] : aligned_names[index - SIZE_CLASSES_USUAL];
+}
+
+static struct slab_traits traits_of(unsigned index)
+{
+	return (struct slab_traits){
+		.name = name_of(index),
+		.size = size_class_bytes(index),
+		.alignment = size_class_alignment(index) >> PAGE_SHIFT,
+	};
+}
+
+static void add_checks(struct slab_traits *traits, unsigned index)
 {
 	/* As aligned as it is in a slab without zones: malloc_aligned() counts on it. */
-	uint32_t alignment = bytes & -bytes;
-	struct checks *checks = check_create(name, bytes, alignment < PAGE_BYTES ? alignment : PAGE_BYTES,
-					     check_request_flags(name, 0), NULL, false);
-
-	if (!checks)
-		refuse_to_start(name);
-	return checks;
+	traits->checks = check_create(traits->name, traits->size, size_class_alignment(index),
+				      check_request_flags(traits->name, 0), NULL, false);
+	if (!traits->checks)
+		refuse_to_start(traits->name);
+	traits->size = traits->checks->zones.slot_bytes;
 }
 
 /*
@@ -99,7 +115,7 @@ static void enter(unsigned index, struct cache *cache)
 
 struct cache *size_class_make(unsigned index, bool waits)
 {
-	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+	struct slab_traits traits = traits_of(index);
 	struct cache *cache = magazine_create_reserved(first_number + index, &traits, waits);
 
 	if (cache)
@@ -143,16 +159,17 @@ struct cache *size_class_serving(unsigned index)
 
 void size_class_make_all(void)
 {
-	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+	unsigned count = options.hardened ? SIZE_CLASSES_USUAL : SIZE_CLASSES;
+
+	for (unsigned index = 0; index < count; index++)
 		(void)size_class(index);
 }
 
 static void create_checked(unsigned index)
 {
-	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+	struct slab_traits traits = traits_of(index);
 
-	traits.checks = create_checks(traits.name, traits.size);
-	traits.size = traits.checks->zones.slot_bytes;
+	add_checks(&traits, index);
 	struct cache *cache = magazine_create_reserved(first_number + index, &traits, true);
 
 	if (!cache)
@@ -162,15 +179,13 @@ static void create_checked(unsigned index)
 
 static void create_hardened(unsigned index)
 {
-	struct slab_traits traits = {.name = names[index], .size = size_class_bytes(index)};
+	struct slab_traits traits = traits_of(index);
 	struct cache *cache = metadata_alloc(sizeof *cache);
 
-	if (check_request_flags(traits.name, 0)) {
-		traits.checks = create_checks(traits.name, traits.size);
-		traits.size = traits.checks->zones.slot_bytes;
-	} else {
+	if (check_request_flags(traits.name, 0))
+		add_checks(&traits, index);
+	else
 		traits.hardened = true;
-	}
 	if (!cache || !magazine_create(cache, &traits, capacity_of(&traits), NULL))
 		refuse_to_start(traits.name);
 	if (traits.hardened)
@@ -181,14 +196,14 @@ static void create_hardened(unsigned index)
 static void init_hardened(void)
 {
 	hardened_init();
-	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+	for (unsigned index = 0; index < SIZE_CLASSES_USUAL; index++)
 		create_hardened(index);
 	create_nothing();
 }
 
 void size_class_init(void)
 {
-	for (unsigned index = 0; index < SIZE_CLASSES; index++)
+	for (unsigned index = 0; index < SIZE_CLASSES_USUAL; index++)
 		write_name(names[index], size_class_bytes(index));
 	if (options.hardened) {
 		init_hardened();
@@ -197,7 +212,7 @@ void size_class_init(void)
 	if (!magazine_reserve(SIZE_CLASSES, &first_number))
 		refuse_to_start(names[0]);
 	for (unsigned index = 0; index < SIZE_CLASSES; index++)
-		if (check_request_flags(names[index], 0))
+		if (check_request_flags(name_of(index), 0))
 			create_checked(index);
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
 		unsigned index = size_class_index(step * SIZE_CLASS_STEP), host = host_of(index);

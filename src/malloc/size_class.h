@@ -13,6 +13,11 @@
  * worth that: until then its sizes are served by a host, the next class of a power of two or of three.  A
  * miss of a size that finds 8 KiB of its host's objects allocated makes its own class (size_class_serving),
  * and the table leads there from then on.  Objects of the host stay what they are: free goes by the page.
+ *
+ * Alignment.  Slabs start on a page, and a class promises no more than that.  For each power of two beyond it
+ * there is an aligned class beside the usual one, whose slabs are aligned as its objects are: aligned_alloc
+ * and its like alone take from it, so that who asks for no such alignment has none of the gaps between such
+ * slabs.
  */
 #ifndef CPUSLAB_SIZE_CLASS_H
 #define CPUSLAB_SIZE_CLASS_H
@@ -21,6 +26,7 @@
 #include <stdint.h>
 
 #include "magazine/hardened.h"
+#include "options/options.h"
 
 enum {
 	SIZE_CLASS_STEP = 16,
@@ -29,7 +35,10 @@ enum {
 	SIZE_CLASS_MAX = 256 << 10,  /* beyond: page runs */
 	SIZE_CLASS_NARROW_FROM = 10, /* narrow classes lie above 2^10 */
 	SIZE_CLASS_NARROWS = 3,      /* and as many powers of two */
-	SIZE_CLASSES = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11 + SIZE_CLASS_NARROWS,
+	SIZE_CLASSES_USUAL = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11 + SIZE_CLASS_NARROWS,
+	SIZE_CLASS_ALIGNED_FROM = 13, /* aligned classes from 2^13 on */
+	SIZE_CLASSES_ALIGNED = 6,     /* to SIZE_CLASS_MAX; their indices follow those of the usual ones */
+	SIZE_CLASSES = SIZE_CLASSES_USUAL + SIZE_CLASSES_ALIGNED,
 };
 
 /* What malloc's fast path reads; `small_limit` is zero until the library has started. */
@@ -57,6 +66,8 @@ static inline uint32_t size_class_bytes(unsigned index)
 
 	if (index < EIGHTHS)
 		return (index + 1) * SIZE_CLASS_STEP;
+	if (index >= SIZE_CLASSES_USUAL)
+		return 1u << (SIZE_CLASS_ALIGNED_FROM + index - SIZE_CLASSES_USUAL);
 	if (index >= NARROW + 9 * SIZE_CLASS_NARROWS) {
 		index -= SIZE_CLASS_NARROWS;
 	} else if (index >= NARROW) {
@@ -70,7 +81,7 @@ static inline uint32_t size_class_bytes(unsigned index)
 	return (9 + index % 8) << (4 + index / 8);
 }
 
-/* The smallest class that holds `size` bytes, for sizes up to SIZE_CLASS_MAX. */
+/* The smallest usual class that holds `size` bytes, for sizes up to SIZE_CLASS_MAX. */
 static inline unsigned size_class_index(size_t size)
 {
 	if (size <= SIZE_CLASS_LINEAR)
@@ -84,15 +95,41 @@ static inline unsigned size_class_index(size_t size)
 	       (size > size_class_narrow[2]);
 }
 
+/* What all objects of a class are aligned to, as far as it is a page or more; else they are multiples of it.
+ */
+static inline uint32_t size_class_alignment(unsigned index)
+{
+	uint32_t bytes = size_class_bytes(index), divisor = bytes & -bytes;
+
+	return index < SIZE_CLASSES_USUAL && divisor > PAGE_BYTES ? PAGE_BYTES : divisor;
+}
+
 /*
- * The smallest class whose objects hold `size` bytes and are aligned to a power of two up to a page (slabs
- * start on a page: a class whose size is a multiple of the alignment is aligned to it); SIZE_CLASSES for
+ * The aligned class of sizes that are as near to it as those of the usual class are; SIZE_CLASSES for none:
+ * what is aligned to more than it is large needs its pages alone, and hardened classes have room for a canary
+ * besides.
+ */
+static inline unsigned size_class_beyond_pages(size_t alignment, size_t size)
+{
+	if (size > SIZE_CLASS_MAX || alignment > SIZE_CLASS_MAX || options.hardened)
+		return SIZE_CLASSES;
+	uint32_t bytes = size_class_bytes(size_class_index(size));
+
+	if (bytes < alignment || bytes & (bytes - 1))
+		return SIZE_CLASSES;
+	return SIZE_CLASSES_USUAL + (unsigned)__builtin_ctz(bytes) - SIZE_CLASS_ALIGNED_FROM;
+}
+
+/*
+ * The smallest class whose objects hold `size` bytes and are aligned to a power of two; SIZE_CLASSES for
  * none.
  */
 static inline unsigned size_class_aligned(size_t alignment, size_t size)
 {
 	size_t wanted = size > alignment ? size : alignment;
 
+	if (alignment > PAGE_BYTES)
+		return size_class_beyond_pages(alignment, size);
 	if (wanted > SIZE_CLASS_MAX)
 		return SIZE_CLASSES;
 	unsigned index = size_class_index(wanted);
