@@ -8,6 +8,8 @@
  */
 #include "check.h"
 
+#include <cpuslab/cache.h>
+
 #include "heap.h"
 #include "page/headroom.h"
 #include "still_clock.h"
@@ -397,10 +399,55 @@ static void test_threads(void)
 	heap_walk();
 }
 
-int main(void)
+/* In a heap at its end a size class and a linked cache have what is kept, too, before they are refused. */
+static void serves_the_last(void *(*take)(void *), void *argument)
+{
+	char *run = growing(PAGES);
+	CHECK(headroom_pages() >= PAGES);
+	unsigned taken = 0;
+	while (take(argument))
+		taken++;
+	CHECK(taken > 0 && errno == ENOMEM);
+	CHECK(headroom_pages() == 0, "%zu pages are kept", headroom_pages());
+	CHECK(check_all_bytes(run, PAGES * PAGE_BYTES, 1));
+	page_free(run, PAGES);
+}
+
+static void *from_class(void *unused)
+{
+	(void)unused;
+	return malloc(FIRST);
+}
+
+static void *from_cache(void *cache)
+{
+	return cpuslab_cache_alloc(cache);
+}
+
+static void *several_from_cache(void *cache)
+{
+	void *objects[8];
+	return cpuslab_cache_alloc_bulk(cache, 8, objects) ? objects[0] : NULL;
+}
+
+static void test_full(const char *what)
+{
+	struct cpuslab_cache_args args = {.name = "last", .size = 1000, .engine = CPUSLAB_ENGINE_LINKED};
+	struct cpuslab_cache *cache = strcmp(what, "class") == 0 ? NULL : cpuslab_cache_create(&args);
+	serves_the_last(!cache                       ? from_class
+			: strcmp(what, "cache") == 0 ? from_cache
+						     : several_from_cache,
+			cache);
+}
+
+int main(int argc, char **argv)
 {
 	check_watchdog(100);
 	free(malloc(1));
+	if (argc > 1) {
+		test_full(argv[1]);
+		return 0;
+	}
 	test_without_lock();
 	test_small_vectors();
 	test_learns();
@@ -415,5 +462,8 @@ int main(void)
 	test_given_back();
 	test_fork();
 	test_threads();
+	check_again("reserve:8M", "class");
+	check_again("reserve:8M", "cache");
+	check_again("reserve:8M", "several");
 	return 0;
 }

@@ -523,7 +523,7 @@ static void *alloc_linked_missed(struct linked_cache *cache)
 
 	if (likely(object))
 		return object;
-	magazine_reclaim_all();
+	magazine_trim();
 	return linked_alloc_missed(cache);
 }
 
@@ -673,7 +673,7 @@ static size_t alloc_bulk_linked(struct linked_cache *cache, size_t count, void *
 	size_t taken = linked_alloc_several(cache, objects, count);
 
 	if (unlikely(taken < count)) {
-		magazine_reclaim_all();
+		magazine_trim();
 		taken += linked_alloc_several(cache, objects + taken, count - taken);
 	}
 	if (likely(taken == count))

@@ -738,7 +738,7 @@ static __attribute__((noinline)) void *alloc_from_slab(struct cache *cache)
 	void *object = depot_alloc_one(&cache->depot);
 
 	if (!object) {
-		magazine_reclaim_all();
+		magazine_trim();
 		object = depot_alloc_one(&cache->depot);
 	}
 	if (!object)
@@ -786,7 +786,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	magazine_heap_tick();
 	if (refill(cache, loaded))
 		return loaded;
-	magazine_reclaim_all();
+	magazine_trim();
 	if (refill(cache, loaded))
 		return loaded;
 	depot_put(depot, loaded);

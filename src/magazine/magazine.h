@@ -198,7 +198,7 @@ void magazine_end_census(void);
 void magazine_keep_caches(void);
 void magazine_let_caches_go(void);
 
-/* When the system has refused memory: everything that is hoarded goes back, from everywhere. */
+/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
 void magazine_reclaim_all(void);
 /* Starts or ends a heap profile where profile.wanted says so; the slow path of alloc does it too. */
 void magazine_settle_profile(void);
@@ -214,7 +214,10 @@ void magazine_tick(void);
 /* The same each time that the heap has grown by some part, so that what is hoarded is used before fresh
  * pages. */
 void magazine_heap_tick(void);
-/* Takes every object out of every vCPU and depot that can be reached, and gives free pages to the system. */
+/*
+ * When the system has refused memory: everything that is hoarded goes back, from everywhere, and free pages
+ * to the system.
+ */
 void magazine_trim(void);
 
 /* Objects of one cache that lie in loaded and spare magazines now; a glance, not a census. */
