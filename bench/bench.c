@@ -356,6 +356,9 @@ static bool parse_option(struct call *call, const char *option, const char *valu
 static bool parse_word(struct call *call, const char *word)
 {
 	const struct group *group = group_named(word);
+	/* "quick" and "all" come first, or not at all. */
+	if (call->group_count > 0 && (!group || call->group_count == GROUP_COUNT))
+		return false;
 	if (strcmp(word, "quick") == 0) {
 		call->settings.quick = true;
 		call->groups[call->group_count++] = group_named("kmalloc");
@@ -383,9 +386,8 @@ static bool parse_call(struct call *call, int argc, char **argv)
 		else if (strncmp(argv[i], "--", 2) == 0)
 			well = i + 1 < argc && parse_option(call, argv[i], argv[i + 1]), i++;
 		else
-			well = call->group_count == 0 || group_named(argv[i]) ? parse_word(call, argv[i])
-									      : false;
-		if (!well || call->group_count == GROUP_COUNT + 1) {
+			well = parse_word(call, argv[i]);
+		if (!well) {
 			fprintf(stderr, "cpuslab bench: cannot use '%s'\n", argv[i < argc ? i : argc - 1]);
 			return false;
 		}

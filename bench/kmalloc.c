@@ -8,9 +8,10 @@
  *   4  N touched pairs by a pinned thread on every CPU at once
  *   5  remote free: every other CPU allocates N, CPU 0 frees them all
  *   6  CPU 0 allocates N for every other CPU, and they free as the objects come.  The module's consumers stop
- *      after N / CPUs objects and leak the rest, which the published figures contain: "6 compat" does the
- * same (and clears the rest away untimed), "6" frees them all. remote  one thread allocates, another frees,
- * through a ring: the cost of one object's whole way
+ *      after N / CPUs objects and leak the rest, which the published figures contain: "6 compat" does
+ *      the same (and clears the rest away untimed), "6" frees them all
+ *
+ * remote: one thread allocates, another frees, through a ring: the cost of one object's whole way
  *
  * hardened: test 2, and test 4 on every CPU, on hardened mode and on allocators like it, beside cpuslab
  * without it and the system's malloc.  Test 4's processes have threads, of which the modes' frees must know;
@@ -118,6 +119,8 @@ static struct thread_time single(struct allocator a, const struct request *reque
 /* ---- several threads, each on a CPU of its own ---- */
 
 enum { RING = 256 };
+
+static cpu_set_t allowed; /* to this process */
 
 struct parallel {
 	struct allocator allocator;
@@ -248,7 +251,7 @@ static void *member_main(void *argument)
 {
 	struct member *m = argument;
 	struct parallel *p = m->parallel;
-	pin_to_cpu((int)(m->index % machine_cpus()));
+	pin_to_place(&allowed, m->index);
 	/* Touched before the clock runs: the array's own page faults are nobody's allocation. */
 	memset((void *)m->objects, 0, sizeof(m->objects));
 	pthread_barrier_wait(&p->barrier);
@@ -291,17 +294,20 @@ static struct thread_time parallel(struct allocator a, const struct request *req
 		sum.second += times[i].second;
 	}
 	pthread_barrier_destroy(&p.barrier);
-	/* Where one thread works for all, its time is the cost; where all work, the mean is. */
+	/*
+	 * Where one thread works for all others, its time for one of them is the cost; where all work, the
+	 * mean is.
+	 */
+	unsigned others = request->threads - 1;
+
 	if (request->test == TEST_REMOTE_FREE)
-		return (struct thread_time){(sum.first - times[0].first) / (request->threads - 1),
-					    times[0].second / (request->threads - 1)};
+		return (struct thread_time){(sum.first - times[0].first) / others, times[0].second / others};
 	if (request->test == TEST_RING)
 		return (struct thread_time){times[1].first, 0};
 	if (request->test == TEST_PARALLEL_PAIR)
 		sum.second = 0;
 	if (request->test == TEST_ONE_ALLOCATES || request->test == TEST_ONE_ALLOCATES_COMPAT)
-		return (struct thread_time){times[0].first,
-					    (sum.first - times[0].first) / (request->threads - 1)};
+		return (struct thread_time){times[0].first / others, (sum.first - times[0].first) / others};
 	return (struct thread_time){sum.first / request->threads, sum.second / request->threads};
 }
 
@@ -358,7 +364,6 @@ int worker_kmalloc(int argc, char **argv)
 		fputs("cpuslab bench: libcpuslab-floor.so is missing\n", stderr);
 		return 1;
 	}
-	cpu_set_t allowed;
 	sched_getaffinity(0, sizeof(allowed), &allowed);
 	while (session_receive(&request, sizeof(request))) {
 		struct reply reply = {0};

@@ -47,6 +47,16 @@ void pin_to_cpu(int cpu)
 	sched_setaffinity(0, sizeof(one), &one);
 }
 
+void pin_to_place(const cpu_set_t *cpus, unsigned place)
+{
+	place %= (unsigned)CPU_COUNT(cpus);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, cpus) && place-- == 0) {
+			pin_to_cpu(cpu);
+			return;
+		}
+}
+
 static void redirect(int to, const char *path, int flags)
 {
 	int fd = open(path, flags, 0666);

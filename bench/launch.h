@@ -5,6 +5,7 @@
 
 #include "peers.h"
 
+#include <sched.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -81,6 +82,8 @@ const char *launch_self(void);
 bool launch_beside(const char *name, char path[static PATH_MAX]);
 
 void pin_to_cpu(int cpu);
+/* The place-th CPU of a set, and again from the first behind the last. */
+void pin_to_place(const cpu_set_t *cpus, unsigned place);
 
 /* Seconds of CPU time that this process has used. */
 struct cpu_time {

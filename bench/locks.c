@@ -76,18 +76,7 @@ struct reply {
 static bool real_time;
 static double tick_rate; /* a second */
 
-static cpu_set_t allowed;
-
-/* The place-th CPU that this process may use. */
-static void pin_to_place(unsigned place)
-{
-	place %= (unsigned)CPU_COUNT(&allowed);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &allowed) && place-- == 0) {
-			pin_to_cpu(cpu);
-			return;
-		}
-}
+static cpu_set_t allowed; /* to this process */
 
 static void prefer_me(void)
 {
@@ -143,7 +132,7 @@ static bool lost_the_cpu(struct window window)
 static void measure_alone(const struct request *request, struct reply *reply)
 {
 	void (*pairs)(uint64_t) = lock_kinds[request->kind].pairs;
-	pin_to_place(0);
+	pin_to_place(&allowed, 0);
 	prefer_me();
 	pairs(PAIRS / 10);
 	struct window opened = open_window();
@@ -176,7 +165,7 @@ static void *run_relay(void *argument)
 {
 	struct runner *me = argument;
 	uint64_t remote = 0, local = 0, whole = 0;
-	pin_to_place(me->place);
+	pin_to_place(&allowed, me->place);
 	prefer_me();
 	struct window opened = open_window();
 	for (unsigned turn = 0; turn < TURNS; turn++) {
@@ -251,7 +240,7 @@ static void *play_ball(void *argument)
 {
 	struct player *me = argument;
 	uint64_t least = UINT64_MAX;
-	pin_to_place(me->place);
+	pin_to_place(&allowed, me->place);
 	prefer_me();
 	for (unsigned game = 0; game < GAMES; game++) {
 		uint64_t start = ticks(), deadline = start + (uint64_t)(tick_rate * LONGEST_GAME / 1000);
@@ -357,7 +346,7 @@ static void *contend(void *argument)
 	/* The contenders end the window themselves: with real-time priority they leave no CPU to a
 	 * timekeeper. */
 	if (contest.pinned) {
-		pin_to_place(me->place);
+		pin_to_place(&allowed, me->place);
 		prefer_me();
 	} else {
 		/*

@@ -4,7 +4,8 @@
 set -eu
 command=$CPUSLAB_BUILD/cpuslab
 sleepy=$(find "$CPUSLAB_BUILD" -name libbench_sleepy.so | head -n 1)
-[ -x "$command" ] && [ -n "$sleepy" ] || { echo "the command or the sleepy allocator was not built"; exit 77; }
+bound=$(find "$CPUSLAB_BUILD" -name libbench_bound.so | head -n 1)
+[ -x "$command" ] && [ -n "$sleepy" ] && [ -n "$bound" ] || { echo "the command or the sleepy allocator was not built"; exit 77; }
 command -v python3 >/dev/null || { echo "python3 is not here"; exit 77; }
 # Sanitizers must come first in a process, and so must a preloaded allocator.
 [ -z "${CPUSLAB_SANITIZE:-}" ] || { echo "allocators are not preloaded into sanitized programs"; exit 77; }
@@ -114,6 +115,12 @@ for name in names:
     assert value[name, 'after, seed'] == value[name, 'index 1 byte'], name
 END
 
+# Threads are pinned to CPUs that the command may use, and to no others.
+last=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
+"$command" bench kmalloc --peers "bound=$bound" --sizes 64 --reps 1 --threads 2 --out "$work/all" >"$work/table"
+taskset -c "$last" "$command" bench kmalloc --peers "bound=$bound" --sizes 64 --reps 1 --threads 2 --out "$work/bound" >>"$work/table"
+! grep 'bound failed' "$work/table" || exit 1
+
 # Locks go through the same results; what is aimed at is held against them.
 "$command" bench locks --peers none --only alone --load 50:1000 --reps 4 --out "$work/locks" >"$work/table"
 for load in 50 :50 50: 50:x x:50 50:50:50 -1:50 50:1000001; do
@@ -161,6 +168,8 @@ expect_refusal() {
 	[ $status -ne 0 ] || { echo "accepted: bench $*"; exit 1; }
 }
 expect_refusal nothing
+expect_refusal all kmalloc
+expect_refusal kmalloc quick
 expect_refusal kmalloc --sizes 0
 expect_refusal kmalloc --reps -1
 expect_refusal kmalloc --format xml
