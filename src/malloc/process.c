@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/single_threaded.h>
 
 #include "check/corruption.h"
@@ -49,6 +50,18 @@ static void print_statistics(void)
 		leaks_report();
 }
 
+/*
+ * Nothing could ever be mapped or purged on a kernel with larger pages, as some of arm64 have: better a line
+ * than no memory for ever.  A kernel that does not say what it has is taken to have the usual ones.
+ */
+static void check_pages(void)
+{
+	unsigned long bytes = os_auxiliary(AT_PAGESZ);
+
+	if (bytes && bytes != PAGE_BYTES)
+		corruption_abort(NULL, NULL, "the library needs a kernel with pages of 4 KiB");
+}
+
 /* False, and all as before, when the system does not give the memory. */
 static bool start(void)
 {
@@ -57,6 +70,7 @@ static bool start(void)
 	if (!asked)
 		options_init();
 	asked = true;
+	check_pages();
 	if (!page_init())
 		return false;
 	check_request_init();
