@@ -56,6 +56,31 @@ __attribute__((noinline)) static void start_other(void)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
+/* A child that changes its mask, and has a child itself. */
+__attribute__((noinline)) static void start_two(void)
+{
+	sigset_t none, before, after;
+	sigemptyset(&none);
+	CHECK(sigprocmask(SIG_BLOCK, &none, &before) == 0);
+	pid_t child = vfork();
+	if (child == 0) {
+		sigset_t own;
+		sigemptyset(&own);
+		sigaddset(&own, SIGUSR1);
+		sigprocmask(SIG_SETMASK, &own, NULL);
+		pid_t second = vfork();
+		if (second == 0) {
+			free(malloc(100));
+			_exit(0);
+		}
+		_exit(second < 0 || check_wait(second) != 0);
+	}
+	CHECK(child > 0);
+	CHECK_EXITED(check_wait(child), 0);
+	CHECK(sigprocmask(SIG_BLOCK, &none, &after) == 0);
+	CHECK(memcmp(&before, &after, 8) == 0, "the mask is the child's");
+}
+
 int main(void)
 {
 	static bool end;
@@ -70,6 +95,10 @@ int main(void)
 	/* Once by the parent; by the child, and by the parent again. */
 	unsigned given = given_up - given_before, got = taken - taken_before;
 	CHECK(given == ROUNDS && got == 2 * ROUNDS, "%u times given up, %u taken", given, got);
+	for (int i = 0; i < ROUNDS; i++)
+		start_two();
+	CHECK(given_up - given_before == 3 * ROUNDS && taken - taken_before == 6 * ROUNDS,
+	      "%u times given up, %u taken", given_up - given_before, taken - taken_before);
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	check_join(thread);
 	printf("%s\n", check_mode());
