@@ -3,7 +3,8 @@
  * profile_engines: a heap profile sees objects that no mark in a magazine can bring to a slow path: of linked
  * caches, of magazines too small for a mark, and debugged ones.  With a mean of one byte between samples
  * every object is one, so that counts are exact; with a longer one they are right within the bounds of
- * chance.  And it sees as many of a cache whose depot sorts, of which magazines are filled whole.
+ * chance.  Those of callers that must not wait, which come by a miss, too.  And it sees as many of a cache
+ * whose depot sorts, of which magazines are filled whole.
  *
  *   profile_engines linked | small | tuned | checked | sorted
  */
@@ -139,6 +140,49 @@ static void every_object_is_seen(void)
 	free_all();
 }
 
+/* Callers that must not wait come to the slabs past all marks; once more where magazines have marks. */
+static void calls_that_do_not_wait_are_seen(void)
+{
+	enum { MANY = 1000 };
+	static void *objects[MANY], *kept[MANY];
+	size_t large = 5ul << 20;
+
+	/* A linked cache gives them what it has: room in its slabs. */
+	for (unsigned i = 0; i < MANY; i++) {
+		objects[i] = cpuslab_cache_alloc(cache);
+		kept[i] = cpuslab_cache_alloc(cache);
+		CHECK(objects[i] && kept[i]);
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		cpuslab_cache_free(cache, objects[i]);
+	for (int round = 0; round < 2; round++) {
+		CHECK(cpuslab_profile_start(1) == 0);
+		struct counts before = read_counts();
+		unsigned long got = 0;
+
+		for (unsigned i = 0; i < MANY; i++) {
+			objects[i] = cpuslab_cache_alloc_nowait(cache);
+			got += objects[i] != NULL;
+		}
+		CHECK(got && read_counts().in_use - before.in_use == got, "%lu objects, and %lu of them seen",
+		      got, read_counts().in_use - before.in_use);
+		for (unsigned i = 0; i < MANY; i++)
+			if (objects[i])
+				cpuslab_cache_free(cache, objects[i]);
+		CHECK(read_counts().in_use == before.in_use);
+		/* All are in magazines now, under marks. */
+	}
+	struct counts before = read_counts();
+	void *object = cpuslab_aligned_alloc_nowait(8, large);
+
+	CHECK(object && read_counts().in_use == before.in_use + 1);
+	free(object);
+	CHECK(read_counts().in_use == before.in_use);
+	cpuslab_profile_stop();
+	for (unsigned i = 0; i < MANY; i++)
+		cpuslab_cache_free(cache, kept[i]);
+}
+
 /* Chance is in the choice of addresses, of which a profile that just starts makes one: several of them. */
 static void samples_are_fair(void)
 {
@@ -238,6 +282,7 @@ int main(int argc, char **argv)
 		free_all();
 		CHECK(cpuslab_cache_set_tunables(cache, &tunables) == 0);
 	}
+	calls_that_do_not_wait_are_seen();
 	every_object_is_seen();
 	samples_are_fair();
 	if (!checked && !small && strcmp(kind, "tuned") != 0)

@@ -591,8 +591,12 @@ void *linked_try_alloc_missed(struct linked_cache *cache)
 	if (object || !cpuslab_spin_trylock(&cache->lock))
 		return object;
 	cache->lock_acquires++;
+	bool watched = cache->first && is_watched(cache, cache->first);
+
 	object = take_from_partial(cache);
 	cpuslab_spin_unlock(&cache->lock);
+	if (watched)
+		note_allocs(cache, &object, 1);
 	return object;
 }
 

@@ -923,6 +923,22 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 	return hand_out(cache, magazine, requested);
 }
 
+/*
+ * Of an object that came past all marks, for a caller that must not wait: no look whether a dump is due, nor
+ * at other vCPUs' magazines.
+ */
+static __attribute__((noinline, cold)) void sample_quietly(const struct cache *cache, const void *object)
+{
+	const struct profile_choice *choice = profile_choice();
+
+	if (!is_watched(cache, choice, object))
+		return;
+	profile_allocated(choice, object, cache->depot.slabs.traits.size);
+	/* Its free is to be seen. */
+	if (!is_too_small(cache))
+		set_page_id(object, PAGE_WATCHED);
+}
+
 void *magazine_try_alloc_missed(struct cache *cache)
 {
 	if (magazine_is_checked(cache))
@@ -930,7 +946,12 @@ void *magazine_try_alloc_missed(struct cache *cache)
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
-	return object ? object : depot_try_alloc(&cache->depot);
+	if (object)
+		return object;
+	object = depot_try_alloc(&cache->depot);
+	if (object && profile_is_on())
+		sample_quietly(cache, object);
+	return object;
 }
 
 /* Without a word: straight to the slabs. */

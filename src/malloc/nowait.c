@@ -8,6 +8,7 @@
 #include "malloc/size_class.h"
 #include "options/options.h"
 #include "page/page.h"
+#include "profile/profile.h"
 
 static void *from_class(unsigned index, size_t size)
 {
@@ -31,9 +32,12 @@ static void *from_pages(size_t alignment, size_t size)
 {
 	size_t pages = size / PAGE_BYTES + (size % PAGE_BYTES != 0);
 	bool zeroed;
+	void *object = page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
+				      PAGE_LARGE, &zeroed);
 
-	return page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
-			      PAGE_LARGE, &zeroed);
+	if (object && profile_is_on())
+		(void)profile_allocated_large(object, size);
+	return object;
 }
 
 EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
