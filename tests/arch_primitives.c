@@ -346,6 +346,32 @@ static void test_below(void)
 			      "%u of %u: %u", k, i, seen[i][k]);
 }
 
+#if ARCH_HAS_WIDE
+/* In a program that is compiled for AVX, whose compiler keeps what it has in whole registers. */
+__attribute__((target("avx2"), noinline, flatten)) static bool keeps_upper_halves(const void *zeros,
+										  size_t bytes)
+{
+	typedef uint64_t whole __attribute__((vector_size(32)));
+	whole kept = {1, 2, 3, 4};
+	asm volatile("" : "+x"(kept));
+	bool clear = arch_is_clear_wide(zeros, bytes);
+	asm volatile("" : "+x"(kept));
+	return clear && kept[0] == 1 && kept[1] == 2 && kept[2] == 3 && kept[3] == 4;
+}
+
+static void test_wide_registers(void)
+{
+	static const char zeros[256];
+	if (arch_finds_wide())
+		for (size_t bytes = ARCH_WIDE_BYTES; bytes <= sizeof zeros; bytes *= 2)
+			CHECK(keeps_upper_halves(zeros, bytes), "%zu bytes", bytes);
+}
+#else
+static void test_wide_registers(void)
+{
+}
+#endif
+
 int main(void)
 {
 	const char *thread = __builtin_thread_pointer();
@@ -368,5 +394,6 @@ int main(void)
 	test_pair();
 	test_ids();
 	test_below();
+	test_wide_registers();
 	return 0;
 }

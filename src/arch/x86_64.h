@@ -366,7 +366,10 @@ static inline void arch_clear_wide(void *start, size_t bytes)
 		     : "xmm0", "memory", "cc");
 }
 
-/* Whether such memory is all zero. */
+/*
+ * Whether such memory is all zero.  What is declared beyond the first two loses its upper half, where a
+ * compiler that may use AVX keeps things.
+ */
 static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 {
 	const char *block = start;
@@ -395,7 +398,8 @@ static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 		     "vzeroupper\n"
 		     : "=@ccz"(clear), [block] "+r"(block)
 		     : [bytes] "r"(bytes), [end] "r"(block + bytes), [last_loop] "r"(block + bytes - 160)
-		     : "xmm0", "xmm1", "memory");
+		     : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+		       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 	return clear;
 }
 
