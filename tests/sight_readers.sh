@@ -20,7 +20,8 @@ eventually test -s "own.$leak.1.pb"
 if command -v go >/dev/null && command -v curl >/dev/null; then
 	export PPROF_TMPDIR=$work GOTOOLCHAIN=local
 	# It says nowhere which port it took of those that are free.
-	port=$((20000 + $$ % 20000))
+	port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null) ||
+		port=$((20000 + $$ % 10000))
 	go tool pprof -no_browser -http="127.0.0.1:$port" leak.pb >pprof.log 2>&1 &
 	begun+=($!)
 	disown $!
