@@ -11,7 +11,12 @@
  * next call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
  *
  * A child that was forked while another thread was at the start can neither finish it nor begin it anew: its
- * first call stops it.
+ * first call stops it.  Where malloc is ours that cannot be, as pthread_create calls it before there is a
+ * second thread.  Where the library is opened for its caches alone, into a process with threads, it can,
+ * once, for as long as the start takes.  A constructor would close that, since nobody can call us before
+ * dlopen returns; but each program that opens a plugin, and has no use for it, would pay for the start, and
+ * limits that it sets before its first call would come too late.  Such a program can make a first call itself
+ * (docs/linking.md).
  */
 #ifndef CPUSLAB_PROCESS_H
 #define CPUSLAB_PROCESS_H
