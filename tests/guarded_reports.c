@@ -7,6 +7,7 @@
 #include "check.h"
 
 #include <setjmp.h>
+#include <sys/syscall.h>
 
 #include <cpuslab/cache.h>
 
@@ -317,6 +318,18 @@ static void sent_signal(void *argument)
 	raise(SIGSEGV);
 }
 
+/* With such an object's address in it, which means something else in a signal that was sent. */
+static void sent_address(void *unused)
+{
+	char *object = object_at(true);
+	siginfo_t information = {.si_signo = SIGSEGV, .si_code = SI_QUEUE};
+
+	(void)unused;
+	free(object);
+	information.si_addr = object;
+	CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGSEGV, &information) == 0);
+}
+
 static void go_on(void *unused)
 {
 	char *object = object_at(true);
@@ -357,6 +370,8 @@ static void handlers(void)
 	CHECK(!text[0], "%s", text);
 	killed_by(run(sent_signal, NULL), SIGSEGV);
 	CHECK_EXITED(run(sent_signal, (void *)1), 0);
+	killed_by(run(sent_address, NULL), SIGSEGV);
+	CHECK(!text[0], "%s", text);
 }
 
 /* ---- object caches --------------------------------------------------------------------------------- */
