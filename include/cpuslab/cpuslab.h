@@ -62,7 +62,8 @@ CPUSLAB_API void cpuslab_read_counters(struct cpuslab_counters *counters);
 /*
  * Writes every cache of the process, malloc's classes included, to a file descriptor in the format of the
  * kernel's /proc/slabinfo, version 2.1 (slabinfo(5)).  An active object is one that the program has;
- * sharedavail are those in magazines that no vCPU has; the tunables are those of cpuslab_slabinfo_tune. White
+ * sharedavail are those in magazines that no vCPU has; the tunables are those of cpuslab_slabinfo_tune.  An
+ * active slab is one that is not empty; of a cache of the linked engine each is active, as SLUB has it. White
  * space in a name becomes '_'.  Returns 0; or -1 with errno as write(2) sets it, and part of the text may
  * then be written.
  */
