@@ -132,7 +132,8 @@ static struct magazine *unless_stale(struct cache *cache, struct magazine *magaz
 	return NULL;
 }
 
-static void put_spare(struct cache *cache, uintptr_t word_offset, struct magazine *magazine)
+static __attribute__((noinline)) void put_spare(struct cache *cache, uintptr_t word_offset,
+						struct magazine *magazine)
 {
 	if (magazine &&
 	    !arch_replace(vcpu_self, cache->map, word_offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
@@ -256,6 +257,12 @@ static bool is_guarded(const struct cache *cache)
 	return guard_is_on() && cache->depot.slabs.traits.guarded;
 }
 
+/* Whether something chooses among the objects of a cache's magazines. */
+static bool is_chosen_among(const struct cache *cache)
+{
+	return magazine_is_hardened(cache) || profile_is_on() || is_guarded(cache);
+}
+
 /* Puts a mark above the object of a slot; one for which the magazine has no room is left out. */
 static void mark_slot(struct magazine *magazine, unsigned slot)
 {
@@ -363,6 +370,114 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
 	cpuslab_spin_unlock(&census_lock);
 	guard_charge(start);
 }
+
+/* ---- lulls --------------------------------------------------------------------------------------------- */
+
+/*
+ * What a program frees last waits to go back by age, and does so at a slow path.  There may be none: it may
+ * have come to its end, and its next calls be a few each second, of which magazines serve every one.  So when
+ * a large object is freed and much waits then, malloc's words on this vCPU become void, which needs no fence,
+ * and while few calls miss for that they leave the words as they are.  A program that goes on as before soon
+ * has its magazines again, and what that costs it has a bound in each step of the clock, of some
+ * milliseconds.
+ *
+ * Without a lock: what two threads store at once one may lose, and then a few calls more or fewer go alone.
+ */
+enum {
+	LULL_GAP = 8,    /* milliseconds between two such calls, from which they are rare */
+	LULL_CALLS = 32, /* that go alone in such a step */
+	LULL_TIMES = 4,  /* that words become void in one */
+	LULL_LEAST = (1 << 20) >> PAGE_SHIFT /* pages: it ends where fewer wait */
+};
+static struct {
+	bool on;       /* since much waits */
+	bool loaded;   /* a word was, since they became void */
+	unsigned vcpu; /* of these */
+	unsigned calls, times;
+	uint64_t step; /* milliseconds */
+} lull;
+
+#define GET(field)        __atomic_load_n(&lull.field, __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&lull.field, value, __ATOMIC_RELAXED)
+
+/* Returns for how long nobody has come by. */
+static uint64_t note_step(void)
+{
+	uint64_t now = os_milliseconds(), last = GET(step);
+
+	if (now != last) {
+		SET(step, now);
+		SET(calls, 0);
+		SET(times, 0);
+	}
+	return os_elapsed(last, now);
+}
+
+/* The magazines stay beside their words, where the next misses find them if they are many. */
+static __attribute__((noinline)) void void_words(void)
+{
+	(void)note_step();
+	if (GET(times) == LULL_TIMES)
+		return;
+	SET(times, GET(times) + 1);
+	SET(vcpu, arch_id(vcpu_self));
+	SET(loaded, false);
+	SET(on, true);
+	for (unsigned number = FIRST_CACHE; number < lasting_count; number++) {
+		struct cache *cache = magazine_cache_number(number);
+		bool closed;
+
+		if (cache)
+			put_spare(cache, cache->offset, detach(cache, &closed).magazine);
+	}
+}
+
+void magazine_large_freed(size_t standing_by)
+{
+	if (GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self))
+		return;
+	if (page_rests(MAGAZINE_MUCH, standing_by) && !options.hardened)
+		void_words();
+}
+
+/* At a tick: what waited may be gone, or the program have gone on, and be at its end only now. */
+static __attribute__((noinline)) void follow_lull(void)
+{
+	if (!page_rests(LULL_LEAST, 0))
+		SET(on, false);
+	else if (GET(loaded))
+		void_words();
+}
+
+/* Of a call that met a void word: whether it stays so. */
+static __attribute__((noinline)) bool is_one_of_few(const struct cache *cache)
+{
+	bool rare = note_step() >= LULL_GAP;
+	unsigned calls = GET(calls);
+
+	if (calls == LULL_CALLS || is_chosen_among(cache)) {
+		SET(loaded, true);
+		return false;
+	}
+	SET(calls, calls + 1);
+	/* Not where the program goes on: its calls would give back what it needs again, and wait for that. */
+	if (rare)
+		magazine_tick();
+	return true;
+}
+
+static bool lull_is_on(void)
+{
+	return __builtin_expect(GET(on), 0);
+}
+
+static bool stays_void(const struct cache *cache)
+{
+	return lull_is_on() && is_one_of_few(cache);
+}
+
+#undef GET
+#undef SET
 
 /* ---- aging --------------------------------------------------------------------------------------------- */
 
@@ -680,6 +795,8 @@ void magazine_tick(void)
 	ebb_forget();
 	reclaim(true);
 	page_tick();
+	if (lull_is_on())
+		follow_lull();
 }
 
 void magazine_heap_tick(void)
@@ -849,7 +966,7 @@ static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cach
 	uint64_t misses = arch_peek(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES);
 
 	return misses % VCPU_MISSED_FREE + misses / VCPU_MISSED_FREE <= MAGAZINE_SELDOM_MISSES &&
-	       !magazine_is_hardened(cache) && !profile_is_on() && !is_guarded(cache);
+	       !is_chosen_among(cache);
 }
 
 /*
@@ -860,6 +977,22 @@ static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cach
 static bool is_seldom(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.size >= MAGAZINE_SELDOM_BYTES && has_missed_seldom(cache);
+}
+
+/* In a lull: by the spare, so that no slab comes and goes where large objects were and will be. */
+static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
+{
+	struct magazine *magazine = unless_stale(cache, take_spare(cache, cache->offset));
+	bool marked;
+
+	if (!magazine || !magazine->count)
+		magazine = filled_magazine(cache, NULL, magazine);
+	if (!magazine)
+		return alloc_from_slab(cache);
+	void *object = depot_pop_in_hand(magazine, &marked);
+
+	put_spare(cache, cache->offset, magazine);
+	return object;
 }
 
 __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
@@ -899,6 +1032,8 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 		magazine_heap_tick();
 		return alloc_from_slab(cache);
 	}
+	if (!loaded.magazine && stays_void(cache))
+		return alloc_beside(cache);
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || !magazine->count) {
@@ -988,6 +1123,38 @@ static void take_back(struct cache *cache, uintptr_t offset, struct magazine *ma
 	install_at(cache, offset, magazine);
 }
 
+static void must_not_be_last(const struct cache *cache, void *const *top, const void *object)
+{
+	if ((*top ? *top : top[-1]) == object)
+		corruption_abort(cache->depot.slabs.traits.name, object,
+				 "free of an object that was freed just before");
+}
+
+static void must_be_allocated(const struct cache *cache, const void *object)
+{
+	if (!slab_is_object(&cache->depot.slabs, object))
+		corruption_abort(cache->depot.slabs.traits.name, object,
+				 "free of a pointer that is not an allocated object");
+}
+
+/* As alloc_beside. */
+static __attribute__((noinline)) void free_beside(struct cache *cache, void *object)
+{
+	struct magazine *magazine = unless_stale(cache, take_spare(cache, cache->offset));
+
+	if (magazine && magazine->count)
+		must_not_be_last(cache, &magazine->slot[magazine->count], object);
+	must_be_allocated(cache, object);
+	if (!magazine || !has_room(magazine, false))
+		magazine = depot_take_empty(&cache->depot, magazine);
+	if (!magazine) {
+		free_to_slab(cache, object);
+		return;
+	}
+	push_in_hand(magazine, object);
+	put_spare(cache, cache->offset, magazine);
+}
+
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
 {
 	bool closed, watched = free_is_watched(cache, object);
@@ -1015,14 +1182,18 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		}
 		loaded = detach(cache, &closed);
 	}
-	if (loaded.magazine && loaded.magazine->count &&
-	    (*loaded.top ? *loaded.top : loaded.top[-1]) == object)
-		corruption_abort(cache->depot.slabs.traits.name, object,
-				 "free of an object that was freed just before");
-	if (!loaded.magazine && !watched && (goes_alone(cache) || is_seldom(cache))) {
-		magazine_tick();
-		free_to_slab(cache, object);
-		return;
+	if (loaded.magazine && loaded.magazine->count)
+		must_not_be_last(cache, loaded.top, object);
+	if (!loaded.magazine && !watched) {
+		if (goes_alone(cache) || is_seldom(cache)) {
+			magazine_tick();
+			free_to_slab(cache, object);
+			return;
+		}
+		if (stays_void(cache)) {
+			free_beside(cache, object);
+			return;
+		}
 	}
 
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
@@ -1054,9 +1225,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			}
 		}
 	}
-	if (!slab_is_object(&cache->depot.slabs, object))
-		corruption_abort(cache->depot.slabs.traits.name, object,
-				 "free of a pointer that is not an allocated object");
+	must_be_allocated(cache, object);
 	take_back(cache, cache->offset, magazine, object, watched);
 }
 

@@ -161,8 +161,13 @@ void *large_alloc_mapping(size_t size)
 
 bool large_free_again(void *object)
 {
-	return (uintptr_t)object % PAGE_BYTES == 0 && is_plain() &&
-	       page_put_standby(object, arch_id(vcpu_self));
+	if ((uintptr_t)object % PAGE_BYTES || !is_plain())
+		return false;
+	size_t pages = page_put_standby(object, arch_id(vcpu_self));
+
+	if (__builtin_expect(pages >= MAGAZINE_MUCH, 0))
+		magazine_large_freed(pages);
+	return pages;
 }
 
 bool large_grow(void *object, size_t size)
@@ -182,6 +187,7 @@ void large_free(void *object, size_t stated)
 	if (!page_is_heap(object)) {
 		if (!huge_free(object))
 			corruption_abort(NULL, object, "free of a pointer that is not ours");
+		magazine_large_freed(0);
 		return;
 	}
 	switch (page_id(object)) {
@@ -189,6 +195,7 @@ void large_free(void *object, size_t stated)
 		if ((uintptr_t)object % PAGE_BYTES)
 			corruption_abort("large", object, "free of a pointer into a large object");
 		page_free(object, page_large_pages(object));
+		magazine_large_freed(0);
 		return;
 	case PAGE_LARGE_TAIL:
 		corruption_abort("large", object, "free of a pointer into a large object");

@@ -519,6 +519,11 @@ bool huge_is_behind(void)
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED);
 }
 
+size_t huge_waiting(void)
+{
+	return __atomic_load_n(&cached_bytes, __ATOMIC_RELAXED) >> PAGE_SHIFT;
+}
+
 void huge_repair(bool all)
 {
 	if (!cpuslab_spin_is_locked(&huge_lock) && !all)

@@ -134,11 +134,11 @@ void page_count_hollow(long more);
 
 /*
  * Without the lock, where a program allocates and frees a length by turns: a large run of just so many pages,
- * as it was freed, or NULL; and to free a large run so, or false.  `vcpu`: any number, the caller's by
- * rights.
+ * as it was freed, or NULL; and to free a large run so: its pages, or 0.  `vcpu`: any number, the caller's
+ * by rights.
  */
 void *page_take_standby(size_t pages, unsigned vcpu);
-bool page_put_standby(void *run, unsigned vcpu);
+size_t page_put_standby(void *run, unsigned vcpu);
 /* How many calls of these two have been of use. */
 void page_standby_calls(uint64_t *takes, uint64_t *puts);
 
@@ -167,6 +167,11 @@ void page_purge(bool all);
 void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
+/*
+ * Whether as much waits to go back by age as is in use, and so many pages at least: what is free and
+ * resident, and `standing_by` pages, which count as used.  Without a lock.
+ */
+bool page_rests(size_t least, size_t standing_by);
 /*
  * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much of
  * whatever was free.  The rooms above give back what they hoard then, before the heap grows much further, and
@@ -253,6 +258,8 @@ void *huge_resize(void *address, size_t bytes);
 void huge_purge(bool all);
 /* Whether the last huge_purge left something that is overdue.  Without a lock. */
 bool huge_is_behind(void);
+/* Pages of mappings that wait to be used again.  Without a lock. */
+size_t huge_waiting(void);
 void huge_repair(bool all);
 void huge_statistics(struct page_statistics *statistics);
 void huge_show(void (*show)(const char *name, uintptr_t value, size_t size));

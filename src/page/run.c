@@ -1252,6 +1252,15 @@ bool page_is_behind(void)
 	       bare_is_due();
 }
 
+bool page_rests(size_t least, size_t standing_by)
+{
+	size_t dirty = __atomic_load_n(&free_pages[RUN_DIRTY], __ATOMIC_RELAXED) + standing_by;
+	size_t clean = __atomic_load_n(&free_pages[RUN_CLEAN], __ATOMIC_RELAXED);
+	size_t waits = dirty + huge_waiting();
+
+	return waits >= least && clean + dirty + waits >= __atomic_load_n(&top, __ATOMIC_RELAXED);
+}
+
 /* Without the lock: a late answer costs little, and the next caller sees it. */
 static bool many_taken(void)
 {

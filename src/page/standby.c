@@ -84,7 +84,7 @@ void *page_take_standby(size_t pages, unsigned vcpu)
 	return __builtin_expect(run != NULL, 1) ? run : take_from_others(place, pages, vcpu);
 }
 
-bool page_put_standby(void *run, unsigned vcpu)
+size_t page_put_standby(void *run, unsigned vcpu)
 {
 	uint32_t first = (uint32_t)(page_of(run) - page_front.heap_page);
 	size_t pages = ((const struct run *)layout.runs.base)[first].pages;
@@ -92,13 +92,13 @@ bool page_put_standby(void *run, unsigned vcpu)
 	uint64_t *word = &words[vcpu % VCPUS][place], held = handover_look(word);
 
 	if (!is_expected(place, pages) || held >= TURNS)
-		return false;
+		return 0;
 	/* Before it is in the word, where it is anybody's. */
 	handover_mark(first, PAGE_TRANSIT);
 	if (handover_exchange(word, held, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (held + 1)))
-		return true;
+		return pages;
 	handover_mark(first, PAGE_LARGE);
-	return false;
+	return 0;
 }
 
 /* What is known of a place's length. */
