@@ -100,6 +100,9 @@ for way in object static; do
 	fi
 	kill -KILL "$pid"
 done
+# Its first calls come before libc knows where its own code lies.
+CPUSLAB_OPTIONS=profile:1 "$build/tests/target_leak_static" 0 >/dev/null || fail "a static program that is profiled: $?"
+CPUSLAB_DEBUG=U "$build/tests/target_leak_static" 0 >/dev/null || fail "a static program with owners: $?"
 # A static program without the table that stacks are found by says so.
 library='' begin "$build/tests/target_crowd_static" 2 100
 "$cpuslab" profile --seconds=1 --interval=8K --format=folded --total --keep "$pid" >folded || fail "no profile: static"

@@ -7,13 +7,15 @@
 #include <link.h>
 #include <string.h>
 
+#include "os/os.h"
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* Absent from C libraries older than the headers. */
 extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
 
 static bool find_object(uintptr_t address, struct dl_find_object *object)
 {
-	return &_dl_find_object && _dl_find_object((void *)address, object) == 0;
+	return &_dl_find_object && os_libc_is_whole() && _dl_find_object((void *)address, object) == 0;
 }
 #else
 struct dl_find_object {

@@ -246,6 +246,19 @@ unsigned long os_auxiliary(unsigned long type)
 	return KEEPING_ERRNO(unsigned long, getauxval(type));
 }
 
+static bool constructed;
+
+__attribute__((constructor)) static void note_constructed(void)
+{
+	constructed = true;
+}
+
+bool os_libc_is_whole(void)
+{
+	/* Where there is a dynamic linker it has been so from the beginning. */
+	return constructed || os_auxiliary(AT_BASE);
+}
+
 const char *os_environment(const char *name)
 {
 	size_t length = strlen(name);

@@ -69,6 +69,11 @@ size_t os_mappings_most(void);
  * new. */
 unsigned long os_auxiliary(unsigned long type);
 /*
+ * Whether libc knows its own program: one that is linked statically learns that in the middle of its start,
+ * with allocations, after the library may have been called and before any constructor.
+ */
+bool os_libc_is_whole(void);
+/*
  * What the user has set in the environment of the program; NULL for nothing, and in a set-user-id program.
  * The value lies where the program may write over it.
  */
