@@ -303,6 +303,27 @@ static void test_ebb(void)
 	depot_empty(&depot);
 }
 
+/* What cannot wait leaves with the rest, not by the call that puts it there. */
+static void test_put_to_leave(void)
+{
+	enum { MANY = 64 };
+	struct magazine *magazines[MANY];
+	start(64);
+	depot.earned = 0;
+	for (int i = 0; i < MANY; i++)
+		magazines[i] = new_filled();
+	uint64_t before = allocated();
+	for (int i = 0; i < MANY; i++)
+		depot_put_to_leave(&depot, magazines[i]);
+	CHECK(allocated() == before && depot.leaving && statistics().objects == before);
+	CHECK(depot_ebb(&depot) == before);
+	CHECK(depot_depart(&depot, UINT64_MAX) > 0 && allocated() == 0);
+	/* An empty one is no more than one that waits. */
+	depot_put_to_leave(&depot, new_empty());
+	check_stacks(0, 1, 0);
+	depot_empty(&depot);
+}
+
 /* However much leaves, one call drains no more than it is asked to but for a magazine, and the last one all.
  */
 static void test_portions(void)
@@ -922,6 +943,7 @@ int main(void)
 		test_capacity(sizes[i]);
 	test_exchange();
 	test_ebb();
+	test_put_to_leave();
 	test_portions();
 	test_gathering();
 	test_gathering_of_the_refused();

@@ -249,6 +249,38 @@ static void test_ebb(void)
 	end();
 }
 
+/*
+ * A look in an ebb passes over slabs in which the last one found nothing, as long as they have as many
+ * objects in use: a fall has many portions, each of which walks.  Other looks see what changed all the same.
+ */
+static void test_passes(void)
+{
+	void *object;
+	unsigned i = 0;
+
+	start(&(struct slab_traits){.size = 512});
+	fill(SLABS);
+	thin_out(16);
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) > 0);
+	cache.barren = 0;
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0);
+
+	/* Another object of the same slab, in another page. */
+	CHECK(slab_alloc_batch(&cache, &object, 1) == 1);
+	while (i < count && (page_front.slab_of[page_of(objects[i])] != page_front.slab_of[page_of(object)] ||
+			     page_of(objects[i]) == page_of(object)))
+		i++;
+	CHECK(i < count);
+	slab_free_batch(&cache, &objects[i], 1);
+	objects[i] = memset(object, content_of(i), 512);
+	cache.barren = 0;
+	given_back = 0;
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0 && given_back == 0);
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0 && given_back == PAGE_BYTES);
+	expect_survivors();
+	end();
+}
+
 /* Where the system takes many stretches at once, a call does for those of many slabs. */
 static void test_together(void)
 {
@@ -466,6 +498,7 @@ int main(void)
 	}
 	test_need();
 	test_ebb();
+	test_passes();
 	test_together();
 	test_bounds();
 	test_race(1920);

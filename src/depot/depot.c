@@ -755,6 +755,19 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 		free_magazine(magazine);
 }
 
+void depot_put_to_leave(struct depot *depot, struct magazine *magazine)
+{
+	unsigned objects = magazine->count - magazine->marks;
+
+	lock_depot(depot);
+	if (arrive(depot, magazine) == REFUSED) {
+		depot->objects += objects;
+		push_leaving(depot, magazine);
+	}
+	cpuslab_spin_unlock(&depot->lock);
+	count_in(depot, objects);
+}
+
 void depot_dissolve(struct depot *depot, struct magazine *magazine)
 {
 	unsigned objects = magazine->count - magazine->marks;

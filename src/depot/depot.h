@@ -175,6 +175,8 @@ void depot_put_in_order(struct depot *depot, struct magazine *filled);
 struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled);
 /* Leaves a magazine, filled or not. */
 void depot_put(struct depot *depot, struct magazine *magazine);
+/* The same, but what would have to go to the slabs leaves by depot_depart(), which the caller sees to. */
+void depot_put_to_leave(struct depot *depot, struct magazine *magazine);
 
 /* Frees a magazine, whose objects go to the slabs. */
 void depot_dissolve(struct depot *depot, struct magazine *magazine);

@@ -482,7 +482,8 @@ static bool stays_void(const struct cache *cache)
 /* ---- aging --------------------------------------------------------------------------------------------- */
 
 /* Moves what a cache has in a closed area, or where nobody else uses it, to its depot. */
-static void empty_words(struct cache *cache, uintptr_t *word)
+static void empty_words(struct cache *cache, uintptr_t *word,
+			void (*put)(struct depot *depot, struct magazine *magazine))
 {
 	uintptr_t *spare = word + VCPU_ROW;
 
@@ -491,13 +492,13 @@ static void empty_words(struct cache *cache, uintptr_t *word)
 
 		/* The word first: a fork in between loses the magazine, rather than having it twice. */
 		__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
-		depot_put(&cache->depot, hand.magazine);
+		put(&cache->depot, hand.magazine);
 	}
 	if (*spare && *spare != vcpu_closed) {
 		struct magazine *magazine = (struct magazine *)*spare;
 
 		__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
-		depot_put(&cache->depot, magazine);
+		put(&cache->depot, magazine);
 	}
 }
 
@@ -569,7 +570,14 @@ static bool wants_idle(unsigned number, uintptr_t *word)
 
 static void empty_number(unsigned number, uintptr_t *word)
 {
-	empty_words(cache_of_word(number), word);
+	empty_words(cache_of_word(number), word, depot_put);
+	glimpse(word);
+}
+
+/* In an ebb what cannot wait goes by portions as well: the call that follows it has enough to do. */
+static void empty_ebbing(unsigned number, uintptr_t *word)
+{
+	empty_words(cache_of_word(number), word, depot_put_to_leave);
 	glimpse(word);
 }
 
@@ -638,7 +646,7 @@ static void tick_depots(void)
 enum {
 	PORTION_LEAST = DEPOT_PORTION,
 	PORTIONS = 64,       /* more of them than this only where they are as small as can be */
-	HOLLOW_PORTION = 512 /* pages, as slab_hollow counts them */
+	HOLLOW_PORTION = 128 /* pages, as slab_hollow counts them */
 };
 static struct {
 	bool due, hollows;
@@ -708,7 +716,7 @@ static __attribute__((noinline)) void follow_ebb(void)
 		bool low = ebb_begin();
 		uint64_t leaving = 0;
 
-		vcpu_drain(FIRST_CACHE, cache_count, wants_ebbing, empty_number);
+		vcpu_drain(FIRST_CACHE, cache_count, wants_ebbing, empty_ebbing);
 		for (unsigned number = FIRST_CACHE; number < cache_count; number++)
 			if (follows_ebbs(caches[number]))
 				leaving += depot_ebb(&caches[number]->depot);
@@ -1448,7 +1456,7 @@ static void empty_unused_words(struct cache *cache, unsigned number)
 		uintptr_t *word = vcpu_word(id, number);
 
 		if (word)
-			empty_words(cache, word);
+			empty_words(cache, word, depot_put);
 	}
 }
 
@@ -1479,7 +1487,7 @@ static void empty_all_words(struct cache *cache, unsigned number)
 		uintptr_t *word = vcpu_word(id, number);
 
 		if (word && has_magazines(word) && vcpu_close(id)) {
-			empty_words(cache, word);
+			empty_words(cache, word, depot_put);
 			vcpu_reopen(id);
 		}
 	}

@@ -1087,6 +1087,7 @@ struct hollowing {
 	unsigned bin;
 	size_t wanted, left; /* pages; and what it may cost yet */
 	bool refused;        /* by the system */
+	bool passes;         /* slabs in which a look found nothing, while they have as many objects in use */
 	unsigned count;
 	struct slab *last;
 	struct hollow_part {
@@ -1111,14 +1112,16 @@ static bool gather(const struct slab_cache *cache, struct hollowing *walk)
 
 	walk->count = 0;
 	while (walk->count < MOST && (slab = next_partial(cache, walk, slab))) {
-		if (!try_lock_slab(slab))
+		if ((walk->passes && slab->looked == (uint8_t)in_use_of(slab)) || !try_lock_slab(slab))
 			continue;
 		uint32_t pages = hollow_pages(cache, slab);
 
-		if (pages)
+		if (pages) {
 			walk->parts[walk->count++] = (struct hollow_part){slab, pages};
-		else
+		} else {
+			slab->looked = (uint8_t)in_use_of(slab);
 			cpuslab_pagelock_unlock(&slab->lock);
+		}
 	}
 	if (walk->last)
 		cpuslab_pagelock_unlock(&walk->last->lock);
@@ -1222,7 +1225,7 @@ static size_t look_at_ebb(const struct slab_cache *cache)
 
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most)
 {
-	struct hollowing walk = {.wanted = SIZE_MAX, .left = most};
+	struct hollowing walk = {.wanted = SIZE_MAX, .left = most, .passes = which == SLAB_HOLLOW_EBB};
 
 	if (!hollow_is_for(cache))
 		return 0;

@@ -164,7 +164,8 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
  *
  *   SLAB_HOLLOW_UNNEEDED  for objects that nobody has needed since the last look, when there are many;
  *                         sparse slabs first
- *   SLAB_HOLLOW_EBB       for free objects that are more than those allocated, when there are many
+ *   SLAB_HOLLOW_EBB       for free objects that are more than those allocated, when there are many; not of
+ *                         slabs in which such a look found nothing, as long as as many are allocated there
  *   SLAB_HOLLOW_ALL       all there are
  */
 enum { SLAB_HOLLOW_RUN = 8, SLAB_HOLLOW_PART = 2 };
