@@ -35,6 +35,9 @@ END
 read -r far _ <<END
 $(section .text.far)
 END
+read -r ebb ebb_bytes <<END
+$(section .text.ebb)
+END
 read -r near_data near_data_bytes <<END
 $(section .rodata.near)
 END
@@ -61,13 +64,17 @@ for alignment in $(readelf -lW "$library" | awk '$1 == "LOAD" { print $NF }'); d
 done
 at_most "code that every program needs" $((0x$fini + 0x$fini_bytes - 0x$init)) 53248
 at_most "code that many need" $((0x$large_bytes)) 16384
+at_most "code of ebbs" $((0x$ebb_bytes)) 12288
+at_most "bytes from where the system begins to read to the code of ebbs" $((0x$ebb % 65536)) 0
 at_most "symbols, relocations and read-only data" $((0x$near_data + 0x$near_data_bytes)) 24576
 at_most "what the dynamic linker protects" $((0x$variables - 0x$protected)) 4096
 at_most "bytes from where a page begins to the variables" $((0x$variables % 4096)) 0
 at_most "variables, up to the table of vCPU areas" $((0x$(address first_areas) + 64 - 0x$variables)) 4096
 at_most "what readers find, up to the table of object sizes" \
 	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 4096
-at_most "names, up to the table of caches" $((0x$(address caches) + 512 - 0x$classes)) 4096
+# The records of 32 pages lie on the page before, the places of malloc's caches on this one.
+at_most "records and names, up to the table of caches" $((0x$(address caches) + 107 * 8 - 0x$classes - 512)) 4096
+at_most "bytes from where a page begins to the records" $(((0x$classes + 512) % 4096)) 0
 
 # lies_before FIRST END WHAT NAME...: functions that lie among WHAT.
 lies_before() {
@@ -86,11 +93,13 @@ lies_before() {
 }
 
 # Some of what each start or each busy program comes through, of every room.
-lies_before "$init" "$fini" "all programs need" process_settle malloc free realloc size_class_init root_publish \
+lies_before "$init" "$fini" "all programs need" has_missed_seldom alloc_from_slab process_settle malloc free realloc size_class_init root_publish \
 	options_init magazine_alloc_requested magazine_free_missed depot_take_filled depot_take_empty \
 	slab_alloc_batch slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter \
 	os_map os_commit os_fence_prepare os_milliseconds guard_begin profile_begin magazine_tick slab_hollow \
 	hollow_forget free_is_watched os_fence_sections huge_is_isolated magazine_tick_profile cpuslab_spin_lock_slow \
 	page_tick huge_purge see_off_next depot_depart drain_leaving slab_cache_keep
+lies_before "$ebb" "$(printf %x $((0x$ebb + 0x$ebb_bytes)))" "ebbs come through" follow_ebb depot_ebb page_ebb metadata_ebb \
+	page_purge slab_cache_shrink slab_cache_let_go page_hollow depot_put_in_order os_process_id block_purge
 lies_before "$large" "$far" "many programs need" realloc_special realloc_grown large_free recall_all_headroom
 exit $failed
