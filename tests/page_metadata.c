@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_metadata: blocks are aligned, apart, in one page each, zero when new, made of what others have left,
- * found again by reference; and when the system has no more, what came back is cut up.  Pages in which
+ * found again by reference; and when the system has no more, what came back is cut up.  Those that last lie
+ * together, and in a child that was forked as one was made they are nobody else's.  Pages in which
  * nothing is left go back to the system, in an ebb, by age or when all is to; whatever it refuses, and in a
  * child that was forked meanwhile, each block serves again.
  *
@@ -95,6 +96,88 @@ static void test_reuse(void)
 	      !metadata_contains(layout.metadata.base - 1) &&
 	      !metadata_contains(layout.metadata.base + layout.metadata.planned));
 }
+
+/* ---- what lasts ---------------------------------------------------------------------------------------- */
+
+enum { LASTING = 56, LASTING_BYTES = 9 * METADATA_UNIT, IN_A_PAGE = PAGE_BYTES / LASTING_BYTES };
+
+/* What others have beside them may go, and the pages with it: but for three blocks that grow up to a page. */
+static void test_lasting(void)
+{
+	struct block lasting[LASTING], others[LASTING];
+	uintptr_t last = 0;
+	unsigned count = 0;
+	for (unsigned i = 0; i < LASTING; i++) {
+		lasting[i] = (struct block){metadata_alloc_lasting(LASTING_BYTES - i % METADATA_UNIT, i % 2),
+					    LASTING_BYTES};
+		CHECK(lasting[i].start && (uintptr_t)lasting[i].start % METADATA_UNIT == 0);
+		check_stamp(lasting[i].start, LASTING_BYTES, i);
+		take(&others[i], 500);
+		check_stamp(others[i].start, rounded(500), LASTING + i);
+	}
+	for (unsigned i = 0; i < LASTING; i++) {
+		CHECK_STAMP(lasting[i].start, LASTING_BYTES, i);
+		CHECK_STAMP(others[i].start, rounded(500), LASTING + i);
+		metadata_free(others[i].start, 500);
+		count += page_of(lasting[i].start) != last;
+		last = page_of(lasting[i].start);
+	}
+	CHECK(count <= LASTING / IN_A_PAGE + 3, "%u pages", count);
+	for (unsigned i = 0; i < LASTING; i++)
+		metadata_free(lasting[i].start, LASTING_BYTES);
+}
+
+#ifdef __x86_64__
+static unsigned long lasting_steps;
+
+/* What was about to be free in the parent is nobody else's here. */
+static void on_lasting_step(int number)
+{
+	enum { SMALL = 300 };
+	(void)number;
+	lasting_steps++;
+	pid_t child = _Fork();
+	CHECK(child >= 0);
+	if (!child) {
+		char *small[SMALL];
+		metadata_repair(false);
+		for (unsigned i = 0; i < SMALL; i++) {
+			CHECK((small[i] = metadata_alloc(METADATA_UNIT)));
+			check_stamp(small[i], METADATA_UNIT, i);
+		}
+		for (unsigned i = 0; i < 2; i++)
+			check_stamp(metadata_alloc_lasting(PAGE_BYTES - i * METADATA_UNIT, true),
+				    PAGE_BYTES - i * METADATA_UNIT, SMALL + i);
+		for (unsigned i = 0; i < SMALL; i++) {
+			char *again = metadata_alloc(METADATA_UNIT);
+			CHECK(again);
+			check_stamp(again, METADATA_UNIT, SMALL + 2 + i);
+		}
+		for (unsigned i = 0; i < SMALL; i++)
+			CHECK_STAMP(small[i], METADATA_UNIT, i);
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+/* In a child that is forked in the middle of it. */
+static void test_fork_in_lasting(void)
+{
+	CHECK(metadata_alloc_lasting(METADATA_UNIT, true));
+	struct sigaction action = {.sa_handler = on_lasting_step};
+	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+	step_from_here();
+	/* Too much for what is left, which goes back. */
+	void *block = metadata_alloc_lasting(PAGE_BYTES, true);
+	step_to_here();
+	CHECK(block && lasting_steps > 50, "%lu steps", lasting_steps);
+	metadata_free(block, PAGE_BYTES);
+}
+#else
+static void test_fork_in_lasting(void)
+{
+}
+#endif
 
 /* ---- what goes back ------------------------------------------------------------------------------------ */
 
@@ -383,7 +466,13 @@ static void be_full(void)
 	/* What is left of the region, and of the blocks that the process has freed so far. */
 	while (metadata_alloc(SMALL))
 		;
+	CHECK(!metadata_alloc_lasting(SMALL, true));
 	CHECK(!metadata_alloc(LARGE) && !metadata_alloc(SMALL) && !metadata_alloc(1ul << 40));
+
+	/* Lasting blocks come one by one where there is no room for more. */
+	metadata_free(last, 2 * SMALL);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(metadata_alloc_lasting(SMALL, true), "lasting block %u", i);
 
 	/* One block that comes back serves as many small requests as it has room for. */
 	metadata_free(last, LARGE);
@@ -414,11 +503,13 @@ int main(int argc, char **argv)
 	}
 	test_random();
 	test_reuse();
+	test_lasting();
 	metadata_purge(true);
 	test_partial();
 	test_ebb();
 	test_locked();
 	test_fork_in_repair();
+	test_fork_in_lasting();
 	test_one_by_one();
 	check_again("reserve:8M", "full");
 	check_again("decay:0", "aged");

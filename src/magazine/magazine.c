@@ -1426,7 +1426,7 @@ bool magazine_reserve(unsigned count, unsigned *first)
 
 struct cache *magazine_create_reserved(unsigned number, const struct slab_traits *traits, bool waits)
 {
-	struct cache *cache = waits ? metadata_alloc(sizeof *cache) : metadata_try_alloc(sizeof *cache);
+	struct cache *cache = metadata_alloc_lasting(sizeof *cache, waits);
 	struct cache *found = NULL;
 
 	if (!cache)

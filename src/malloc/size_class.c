@@ -21,6 +21,7 @@ static const char aligned_names[SIZE_CLASSES_ALIGNED][sizeof "malloc-aligned-262
 	"malloc-aligned-8192",  "malloc-aligned-16384",  "malloc-aligned-32768",
 	"malloc-aligned-65536", "malloc-aligned-131072", "malloc-aligned-262144",
 };
+static bool missed_in_host[SIZE_CLASSES_USUAL]; /* that had more */
 static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
 
 static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)
@@ -135,13 +136,19 @@ static unsigned host_of(unsigned index)
 	return size_class_index(bytes);
 }
 
-/* Whether a class may serve others' sizes, too: it is not debugged, and there is little of it yet. */
-static bool is_host(const struct cache *cache)
+/* Whether there is little of a class, so that it may serve others' sizes, too. */
+static bool is_small(const struct cache *cache)
 {
 	const struct slab_cache *slabs = &cache->depot.slabs;
 	uint64_t objects = __atomic_load_n(&slabs->allocated, __ATOMIC_RELAXED);
 
-	return !magazine_is_checked(cache) && objects * slabs->traits.size < HOSTED_BYTES;
+	return objects * slabs->traits.size < HOSTED_BYTES;
+}
+
+/* Whether a size misses for the first time, so that there may be an object or two of it. */
+static bool may_be_few(unsigned index)
+{
+	return !__atomic_exchange_n(&missed_in_host[index], true, __ATOMIC_RELAXED);
 }
 
 struct cache *size_class_serving(unsigned index)
@@ -151,7 +158,7 @@ struct cache *size_class_serving(unsigned index)
 	if (host != index) {
 		struct cache *cache = size_class(host);
 
-		if (cache && is_host(cache))
+		if (cache && !magazine_is_checked(cache) && (is_small(cache) || may_be_few(index)))
 			return cache;
 	}
 	return size_class(index);

@@ -10,9 +10,10 @@
  *
  * Hosts.  A class has a page at least, with a few objects in it where a program has few of that size, and
  * these pages are a part of what a small program needs.  So up to SIZE_CLASS_SMALL a class is made when it is
- * worth that: until then its sizes are served by a host, the next class of a power of two or of three.  A
- * miss of a size that finds 8 KiB of its host's objects allocated makes its own class (size_class_serving),
- * and the table leads there from then on.  Objects of the host stay what they are: free goes by the page.
+ * worth that: until then its sizes are served by a host, the next class of a power of two or of three.  The
+ * second miss of a size that finds 8 KiB of its host's objects allocated makes its own class
+ * (size_class_serving), and the table leads there from then on: what has an object or two does not come so
+ * far.  Objects of the host stay what they are: free goes by the page.
  *
  * Alignment.  Slabs start on a page, and a class promises no more than that.  For each power of two beyond it
  * there is an aligned class beside the usual one, whose slabs are aligned as its objects are: aligned_alloc

@@ -64,6 +64,9 @@ static uint32_t idle;     /* pages */
 static uint32_t idle_low; /* the fewest since the last look */
 static uint32_t overdue;  /* idle pages that were not needed between two looks */
 static bool ebbing;       /* since metadata_ebb no page was taken */
+static char *lasting;     /* what the next lasting blocks are cut from, from its end */
+static size_t lasting_bytes;
+static size_t lasting_block; /* the size of the one after it */
 
 /* In this place, so that a forked child finds the pages that were on their way to the system. */
 static struct giving {
@@ -317,6 +320,53 @@ void *metadata_alloc(size_t bytes)
 	return block;
 }
 
+/* Up to a page.  With the lock. */
+static void free_locked(void *block, size_t bytes)
+{
+	size_t at = (size_t)((char *)block - layout.metadata.base);
+	uint64_t freed = units_from((unsigned)(at % PAGE_BYTES / METADATA_UNIT), (unsigned)units_for(bytes));
+	uint32_t number = (uint32_t)(at >> PAGE_SHIFT);
+
+	assert(!(page_at(number)->free & freed));
+	set_free(number, page_at(number)->free | freed, false);
+}
+
+/*
+ * Cut from blocks of which each is twice as large as the one before, up to a page: what nobody asks for is
+ * little where there is little.
+ */
+static void *alloc_lasting(size_t bytes)
+{
+	size_t size = units_for(bytes) * METADATA_UNIT;
+
+	if (lasting_bytes < size) {
+		size_t several = lasting_block > size ? lasting_block : size;
+		char *block = alloc_locked(several -= several % size);
+
+		if (!block)
+			return alloc_locked(size);
+		if (lasting_bytes)
+			free_locked(lasting, lasting_bytes);
+		lasting = block;
+		lasting_bytes = several;
+		lasting_block = 2 * several < PAGE_BYTES ? 2 * several : PAGE_BYTES;
+	}
+	lasting_bytes -= size;
+	return lasting + lasting_bytes;
+}
+
+void *metadata_alloc_lasting(size_t bytes, bool waits)
+{
+	if (waits)
+		cpuslab_spin_lock(&metadata_lock);
+	else if (!cpuslab_spin_trylock(&metadata_lock))
+		return NULL;
+	void *block = alloc_lasting(bytes);
+
+	cpuslab_spin_unlock(&metadata_lock);
+	return block;
+}
+
 void *metadata_try_alloc(size_t bytes)
 {
 	if (!cpuslab_spin_trylock(&metadata_lock))
@@ -329,16 +379,10 @@ void *metadata_try_alloc(size_t bytes)
 
 void metadata_free(void *block, size_t bytes)
 {
-	size_t units = units_for(bytes), at = (size_t)((char *)block - layout.metadata.base);
-
-	if (units > METADATA_PAGE_UNITS)
+	if (units_for(bytes) > METADATA_PAGE_UNITS)
 		return;
-	uint64_t freed = units_from((unsigned)(at % PAGE_BYTES / METADATA_UNIT), (unsigned)units);
-	uint32_t number = (uint32_t)(at >> PAGE_SHIFT);
-
 	cpuslab_spin_lock(&metadata_lock);
-	assert(!(page_at(number)->free & freed));
-	set_free(number, page_at(number)->free | freed, false);
+	free_locked(block, bytes);
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
@@ -506,6 +550,7 @@ void metadata_repair(bool all)
 	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count && !all)
 		return;
 	cpuslab_spin_reset(&metadata_lock);
+	lasting_bytes = 0; /* it may be free already */
 	memset(heads, 0, sizeof heads);
 	idle = 0;
 	/* What is free in a page stays as it is: a child of this one may have to begin anew. */

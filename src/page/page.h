@@ -216,6 +216,11 @@ enum { METADATA_UNIT = 64, METADATA_REUSED_MOST = 64 * METADATA_UNIT };
 void *metadata_alloc(size_t bytes);
 /* The same, or NULL where that would have to wait for another thread. */
 void *metadata_try_alloc(size_t bytes);
+/*
+ * The same of a block that will not be given back but for a mistake: such blocks lie together, up to a page
+ * of them, so that others' pages can go back.  `waits`: for another thread.
+ */
+void *metadata_alloc_lasting(size_t bytes, bool waits);
 /* `bytes` as it was asked for.  It may read as zero from then on, and stays mapped. */
 void metadata_free(void *block, size_t bytes);
 
