@@ -246,7 +246,8 @@ unsigned long os_auxiliary(unsigned long type)
 	return KEEPING_ERRNO(unsigned long, getauxval(type));
 }
 
-static bool constructed;
+/* Volatile, since a compiler may call a constructor itself, and write down what it leaves: clang does. */
+static volatile bool constructed;
 
 __attribute__((constructor)) static void note_constructed(void)
 {
