@@ -16,6 +16,9 @@ static void *test_alloc(gfp_t flags, void *data)
 	CHECK(data == &failing);
 	if (gfpflags_allow_blocking(flags))
 		__atomic_fetch_add(&waiting_calls, 1, __ATOMIC_RELAXED);
+	/* As allocators do: asked not to fail, it does not come back before it has something. */
+	while (flags & __GFP_NOFAIL && __atomic_load_n(&failing, __ATOMIC_RELAXED))
+		sched_yield();
 	if (__atomic_load_n(&failing, __ATOMIC_RELAXED))
 		return NULL;
 	__atomic_fetch_add(&allocated, 1, __ATOMIC_RELAXED);
@@ -261,6 +264,35 @@ static void test_order_of_waiting(void)
 	CHECK(allocated == 0);
 }
 
+static void *want_one_for_sure(void *pool)
+{
+	void *element = mempool_alloc(pool, GFP_KERNEL | __GFP_NOFAIL);
+
+	CHECK(element);
+	mempool_free(element, pool);
+	return NULL;
+}
+
+/* Who may not be refused waits for what comes back as others do, and not in the allocator. */
+static void test_nofail(void)
+{
+	mempool_t *pool = mempool_create(1, test_alloc, test_free, &failing);
+
+	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
+	void *element = mempool_alloc(pool, GFP_KERNEL | __GFP_NOFAIL);
+
+	CHECK(element && pool->curr_nr == 0);
+	pthread_t waiter = check_thread(want_one_for_sure, pool);
+
+	until_waiting(pool, 1);
+	mempool_free(element, pool);
+	check_join(waiter);
+	CHECK(pool->curr_nr == 1 && pool->waiting == 0);
+	__atomic_store_n(&failing, 0, __ATOMIC_RELAXED);
+	mempool_destroy(pool);
+	CHECK(allocated == 0);
+}
+
 static void test_waiting_for_several(int elements)
 {
 	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
@@ -349,6 +381,7 @@ int main(void)
 	test_waiting(2);
 	test_bulk();
 	test_order_of_waiting();
+	test_nofail();
 	test_waiting_for_several(4);
 	test_allocators();
 	return 0;

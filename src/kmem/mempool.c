@@ -165,7 +165,9 @@ static void *take_or_sleep(mempool_t *pool)
 
 CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags)
 {
-	gfp_t first = flags & ~(__GFP_DIRECT_RECLAIM | __GFP_IO | __GFP_NOFAIL);
+	/* Where it may wait a pool does not fail; an allocator that does not would wait past the reserve. */
+	flags &= ~__GFP_NOFAIL;
+	gfp_t first = flags & ~(__GFP_DIRECT_RECLAIM | __GFP_IO);
 	void *element = pool->alloc(first, pool->pool_data);
 
 	if (!element && lock_by(pool, flags)) {
