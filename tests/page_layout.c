@@ -72,6 +72,10 @@ static void check_layout(void)
 		      pages * sizeof(uint16_t) <= layout.map.committed);
 	CHECK((char *)&page_front.slab_of[page_front.heap_page] == layout.slab_of.base);
 	CHECK(page_front.metadata == layout.metadata.base);
+	/* A reference to the last block there has room in slab_of. */
+	char *last = layout.metadata.base + layout.metadata.planned - METADATA_UNIT;
+	CHECK(page_front.metadata_bytes == layout.metadata.planned);
+	CHECK(metadata_block(metadata_reference(last)) == last, "%zu bytes", page_front.metadata_bytes);
 	/* Every page that is in use has its entries. */
 	size_t top = page_heap_pages();
 	CHECK(layout.heap.committed >> PAGE_SHIFT >= top);

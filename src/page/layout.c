@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "page/layout.h"
 
+#include "arch/minmax.h"
 #include "options/options.h"
 #include "page/block.h"
 #include "page/metadata.h"
@@ -52,8 +53,10 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
 		/*
 		 * Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
+		 * The largest plans get no more than references can name.
 		 */
-		.metadata = round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
+		.metadata = min_t(size_t, round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
+				  (size_t)METADATA_UNIT << 32),
 		.marks = options.hardened ? plan / PAGE_MARK_UNIT * sizeof(uint16_t) : 0,
 	};
 	sizes.pages = round_up((sizes.metadata >> PAGE_SHIFT) * sizeof(struct metadata_page), PAGE_BYTES);
