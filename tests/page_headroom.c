@@ -62,6 +62,25 @@ static char *grow_vector(char *vector, size_t from, size_t to)
 	return vector;
 }
 
+/*
+ * A block that stands by has grown without the lock: the free of what is left beside it leaves nothing, and
+ * begins an ebb.  First of all tests: no fall has been in vain.
+ */
+static void test_nothing_left(void)
+{
+	enum { LARGE = 16 << 20, LEARN = 64 };
+	bool zeroed;
+	for (int i = 0; i < LEARN; i++)
+		page_free(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), PAGES);
+	char *large = malloc(LARGE), *run = page_alloc_to_grow(PAGES - 4, &zeroed);
+	CHECK(large && run && page_large_grow(run, PAGES));
+	CHECK(page_put_standby(run, 0) == PAGES);
+	free(large);
+	CHECK(page_id(run) == PAGE_FREE, "no ebb");
+	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
+	heap_walk();
+}
+
 static void test_without_lock(void)
 {
 	char *vector = malloc(FIRST);
@@ -448,6 +467,7 @@ int main(int argc, char **argv)
 		test_full(argv[1]);
 		return 0;
 	}
+	test_nothing_left();
 	test_without_lock();
 	test_small_vectors();
 	test_learns();

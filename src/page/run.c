@@ -190,8 +190,10 @@ static void begin_ebb(void)
 static int64_t large_bytes(void)
 {
 	size_t runs, pages = standby_pages(&runs);
+	int64_t out = (int64_t)large_pages - (int64_t)pages;
 
-	return (int64_t)(large_pages - pages) << PAGE_SHIFT;
+	/* What stands by may have grown into its headroom, which is not counted yet. */
+	return out > 0 ? out << PAGE_SHIFT : 0;
 }
 
 /* Large objects have become more, or longer. */
