@@ -1083,6 +1083,7 @@ void page_retire(void *address, size_t length, bool forbidden)
 	uint32_t first = number_of(address), pages = (uint32_t)length;
 
 	lock_pages();
+	/* The first page first: it tells slab_repair_pages, in a forked child, that the others were next. */
 	mark(first, pages, PAGE_RETIRED);
 	retired += pages;
 	unlock_pages();

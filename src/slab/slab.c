@@ -1565,6 +1565,20 @@ static bool has_its_base(const struct slab *slab, uint16_t id)
 	return base == id || base == PAGE_WATCHED || (id == PAGE_WATCHED && base == slab->cache->traits.id);
 }
 
+/*
+ * A page of a slab that was being made or given back is free.  But of a slab that was being retired, which
+ * begins with its first page, some pages may be without access: all of them are retired.
+ */
+static void end_orphan(uintptr_t page, const struct slab *slab)
+{
+	if (slab && page_front.map[page_of(slab->base)] == PAGE_RETIRED) {
+		page_front.map[page] = PAGE_RETIRED;
+		return;
+	}
+	page_front.slab_of[page] = 0;
+	page_front.map[page] = PAGE_FREE;
+}
+
 bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 {
 	uintptr_t end = page_front.heap_page + page_heap_pages();
@@ -1584,8 +1598,7 @@ bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 		/* A slab that was being made or given back: nobody is left to finish it. */
 		if (!slab || !has_its_base(slab, id)) {
 			if (id < PAGE_ID_RESERVED || (cache && cache->under_repair)) {
-				page_front.slab_of[page] = 0;
-				page_front.map[page] = PAGE_FREE;
+				end_orphan(page, slab);
 				orphans = true;
 			}
 		} else if (cache && cache->under_repair && slab->base == address) {
