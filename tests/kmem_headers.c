@@ -5,6 +5,7 @@
 #include <linux/atomic.h>
 #include <linux/bug.h>
 #include <linux/cache.h>
+#include <linux/cleanup.h>
 #include <linux/export.h>
 #include <linux/kernel.h>
 #include <linux/overflow.h>
@@ -22,8 +23,14 @@ struct shaped {
 /* Constants where the kernel has constants. */
 struct of_log2 {
 	char bytes[ilog2(4096)];
+	char up[roundup_pow_of_two(100)];
+	char down[rounddown_pow_of_two(100)];
+	char order[order_base_2(100)];
 };
-static_assert(sizeof(struct of_log2) == 12);
+static_assert(sizeof(struct of_log2) == 12 + 128 + 64 + 7);
+static_assert(order_base_2(1) == 0 && order_base_2(0) == 0 && order_base_2(128) == 7, "order_base_2");
+static const unsigned long up_at_start = roundup_pow_of_two(SZ_4K + 1),
+			   down_at_start = rounddown_pow_of_two(5);
 static_assert(ilog2(4095) == 11 && ilog2(1) == 0 && ilog2(SZ_1T) == 40, "ilog2");
 static_assert(SZ_4K == 4096 && SZ_2G == 1u << 31 && SZ_4G == 1ull << 32 && SZ_64T == 1ull << 46);
 static_assert(L1_CACHE_ALIGN(1) == L1_CACHE_BYTES && L1_CACHE_ALIGN(128) == 128);
@@ -64,7 +71,11 @@ static void test_bits(void)
 		      1ul << order_base_2(n) == roundup_pow_of_two(n));
 		CHECK(is_power_of_2(n) == (rounddown_pow_of_two(n) == n));
 	}
-	CHECK(order_base_2(0) == 0);
+	CHECK(up_at_start == SZ_8K && down_at_start == 4);
+	volatile unsigned long none = 0, calls = 3;
+
+	CHECK(order_base_2(none) == 0 && order_base_2(calls++) == 2 && roundup_pow_of_two(calls++) == 4 &&
+	      rounddown_pow_of_two(calls++) == 4 && calls == 6);
 }
 
 static void test_minmax(void)
@@ -79,6 +90,23 @@ static void test_minmax(void)
 	CHECK(min_not_zero(0, 4) == 4 && min_not_zero(4, 0) == 4 && min_not_zero(3, 4) == 3 &&
 	      min_not_zero(4, 3) == 3 && min_not_zero(0, 0) == 0);
 	CHECK(PTR_ALIGN((char *)0x1001, 16) == (char *)0x1010);
+}
+
+/* What a macro needs for itself has names that no caller has. */
+static int warns_of(int warned_, int said_)
+{
+	return WARN_ON(warned_) + WARN_ON_ONCE(said_);
+}
+
+static void test_names(void)
+{
+	int some_a_ = 3, some_b_ = 2, swap_ = 5, other = 6, pick_a_ = 7, pick_b_ = 8;
+	void *place_ = &other, *kept_ = no_free_ptr(place_);
+
+	CHECK(min_not_zero(some_b_, some_a_) == 2 && min_not_zero(some_a_, some_b_) == 2);
+	swap(swap_, other);
+	CHECK(swap_ == 6 && other == 5 && min(pick_b_, pick_a_) == 7 && max(pick_b_, pick_a_) == 8);
+	CHECK(kept_ == &other && !place_);
 }
 
 static void test_sizes(void)
@@ -140,6 +168,22 @@ static void misuse(void *argument)
 	CHECK(!refcount_dec_and_test(&count) && refcount_inc_not_zero(&count));
 	refcount_set(&count, 0);
 	CHECK(!refcount_dec_and_test(&count) && !refcount_dec_and_test(&count));
+	refcount_set(&count, INT_MAX);
+	refcount_inc(&count);
+	CHECK(refcount_read(&count) == (unsigned)REFCOUNT_SATURATED);
+	refcount_set(&count, 0);
+	refcount_inc(&count);
+}
+
+static int times(const char *text, const char *said)
+{
+	int count = 0;
+
+	while ((text = strstr(text, said))) {
+		text += strlen(said);
+		count++;
+	}
+	return count;
 }
 
 static void test_refcount(void)
@@ -156,7 +200,10 @@ static void test_refcount(void)
 		check_join(threads[i]);
 	CHECK(last == 1 && refcount_read(&users) == 0);
 	CHECK_EXITED(check_child(misuse, NULL, text, sizeof text), 0);
-	CHECK(strstr(text, "addition on 0") || strstr(text, "use after free"), "said: %s", text);
+	/* Each kind once, whichever came before it. */
+	CHECK(times(text, "addition on 0; use after free") == 1 &&
+		      times(text, "underflow; use after free") == 1 && times(text, "saturated; ") == 1,
+	      "said: %s", text);
 }
 
 static int once(void)
@@ -173,6 +220,7 @@ static void warn(void *argument)
 	CHECK(once() == 2 && once() == 2);
 	if (WARN_ON_ONCE(once() != 2))
 		abort();
+	CHECK(warns_of(1, 1) == 2);
 	BUG_ON(false);
 	BUILD_BUG_ON(sizeof(int) != 4);
 	BUILD_BUG_ON_MSG(false, "never");
@@ -189,7 +237,7 @@ static void test_warnings(void)
 		lines_said++;
 		places += strncmp(line, "WARNING at ", 11) == 0 && strstr(line, "kmem_headers.c:");
 	}
-	CHECK(places == 4 && lines_said == 6, "said: %s", text);
+	CHECK(places == 6 && lines_said == 8, "said: %s", text);
 	CHECK(strstr(text, "said 5\n") && strstr(text, "said once\n") && !strstr(text, "not said"),
 	      "said: %s", text);
 }
@@ -199,6 +247,7 @@ int main(void)
 	check_watchdog(100);
 	test_bits();
 	test_minmax();
+	test_names();
 	test_sizes();
 	test_atomics();
 	test_refcount();

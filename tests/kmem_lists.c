@@ -17,6 +17,28 @@ struct entry {
 
 static struct entry entries[ENTRIES];
 
+/* What a macro needs for itself has names that no caller has. */
+static struct entry *first_or_null(struct list_head *head_)
+{
+	return list_first_entry_or_null(head_, struct entry, link);
+}
+
+static struct entry *entry_or_null(struct hlist_node *node_)
+{
+	return hlist_entry_safe(node_, struct entry, node);
+}
+
+static void test_names(void)
+{
+	LIST_HEAD(list);
+
+	CHECK(!first_or_null(&list) && !entry_or_null(NULL) &&
+	      entry_or_null(&entries[1].node) == &entries[1]);
+	list_add(&entries[2].link, &list);
+	CHECK(first_or_null(&list) == &entries[2]);
+	list_del(&entries[2].link);
+}
+
 /* ---- rings --------------------------------------------------------------------------------------------- */
 
 static struct list_head heads[LISTS];
@@ -404,6 +426,7 @@ static void test_hlist(void)
 int main(void)
 {
 	check_watchdog(100);
+	test_names();
 	for (int i = 0; i < ENTRIES; i++)
 		entries[i].number = i;
 	test_rings();

@@ -22,16 +22,16 @@
 #define CPUSLAB_WARN_PLACE() fprintf(stderr, "WARNING at %s:%d\n", __FILE__, __LINE__)
 #define CPUSLAB_WARN(condition, say)                                                                         \
 	({                                                                                                   \
-		int warned_ = !!(condition);                                                                 \
-		if (unlikely(warned_))                                                                       \
+		int cpuslab_warned = !!(condition);                                                          \
+		if (unlikely(cpuslab_warned))                                                                \
 			say;                                                                                 \
-		warned_;                                                                                     \
+		cpuslab_warned;                                                                              \
 	})
 /* The first time at this place in the program. */
 #define CPUSLAB_WARN_ONCE(condition, say)                                                                    \
 	({                                                                                                   \
-		static int said_;                                                                            \
-		CPUSLAB_WARN(condition, if (!__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED)) say);         \
+		static int cpuslab_said;                                                                     \
+		CPUSLAB_WARN(condition, if (!__atomic_exchange_n(&cpuslab_said, 1, __ATOMIC_RELAXED)) say);  \
 	})
 
 #define WARN_ON(condition)      CPUSLAB_WARN(condition, CPUSLAB_WARN_PLACE())

@@ -19,9 +19,9 @@
 /* The variable's value, which is not freed. */
 #define no_free_ptr(pointer)                                                                                 \
 	({                                                                                                   \
-		__typeof__(pointer) *place_ = &(pointer), kept_ = *place_;                                   \
-		*place_ = NULL;                                                                              \
-		kept_;                                                                                       \
+		__typeof__(pointer) *cpuslab_place = &(pointer), cpuslab_kept = *cpuslab_place;              \
+		*cpuslab_place = NULL;                                                                       \
+		cpuslab_kept;                                                                                \
 	})
 #define return_ptr(pointer) return no_free_ptr(pointer)
 

@@ -242,8 +242,8 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 #define list_entry_is_head(entry, head, member) (&(entry)->member == (head))
 #define CPUSLAB_LIST_OR_NULL(head, node, type, member)                                                       \
 	({                                                                                                   \
-		struct list_head *head_ = (head), *node_ = READ_ONCE(head_->node);                           \
-		node_ == head_ ? NULL : list_entry(node_, type, member);                                     \
+		struct list_head *cpuslab_head = (head), *cpuslab_node = READ_ONCE(cpuslab_head->node);      \
+		cpuslab_node == cpuslab_head ? NULL : list_entry(cpuslab_node, type, member);                \
 	})
 #define list_first_entry_or_null(head, type, member) CPUSLAB_LIST_OR_NULL(head, next, type, member)
 #define list_last_entry_or_null(head, type, member)  CPUSLAB_LIST_OR_NULL(head, prev, type, member)
@@ -429,8 +429,8 @@ static inline size_t hlist_count_nodes(struct hlist_head *head)
 /* NULL of NULL. */
 #define hlist_entry_safe(node, type, member)                                                                 \
 	({                                                                                                   \
-		__typeof__(node) node_ = (node);                                                             \
-		node_ ? hlist_entry(node_, type, member) : NULL;                                             \
+		__typeof__(node) cpuslab_node = (node);                                                      \
+		cpuslab_node ? hlist_entry(cpuslab_node, type, member) : NULL;                               \
 	})
 
 #define hlist_for_each(node, head) for (node = (head)->first; node; node = node->next)

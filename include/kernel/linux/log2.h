@@ -14,21 +14,18 @@ static inline bool is_power_of_2(unsigned long n)
 /* The exponent of the largest power of two that is no larger; a constant of constants.  Not of 0. */
 #define ilog2(n) (63 - __builtin_clzll(n))
 
-/* The exponent of the smallest power of two that is no smaller; 0 of 0. */
-static inline int order_base_2(unsigned long n)
+static inline int cpuslab_order_base_2(unsigned long n)
 {
 	return n > 1 ? fls64(n - 1) : 0;
 }
 
-/* Not of 0. */
-static inline unsigned long roundup_pow_of_two(unsigned long n)
-{
-	return 1ul << order_base_2(n);
-}
+/* The exponent of the smallest power of two that is no smaller; 0 of 0.  These, too, are constants of
+ * constants. */
+#define order_base_2(n)                                                                                      \
+	(__builtin_constant_p(n) ? ((n) > 1 ? ilog2((unsigned long)(n)-1) + 1 : 0) : cpuslab_order_base_2(n))
 
-static inline unsigned long rounddown_pow_of_two(unsigned long n)
-{
-	return 1ul << __fls(n);
-}
+/* Not of 0. */
+#define roundup_pow_of_two(n)   (1ul << order_base_2(n))
+#define rounddown_pow_of_two(n) (1ul << ilog2(n))
 
 #endif

@@ -10,11 +10,11 @@
 /* One of two by a comparison, each evaluated once; the number keeps names apart where one is in another. */
 #define CPUSLAB_PICK(type_of_a, a, comparison, type_of_b, b, number)                                         \
 	({                                                                                                   \
-		type_of_a CPUSLAB_PASTE(pick_a_, number) = (type_of_a)(a);                                   \
-		type_of_b CPUSLAB_PASTE(pick_b_, number) = (type_of_b)(b);                                   \
-		CPUSLAB_PASTE(pick_a_, number)                                                               \
-			comparison CPUSLAB_PASTE(pick_b_, number) ? CPUSLAB_PASTE(pick_a_, number)           \
-								  : CPUSLAB_PASTE(pick_b_, number);          \
+		type_of_a CPUSLAB_PASTE(cpuslab_pick_a_, number) = (type_of_a)(a);                                   \
+		type_of_b CPUSLAB_PASTE(cpuslab_pick_b_, number) = (type_of_b)(b);                                   \
+		CPUSLAB_PASTE(cpuslab_pick_a_, number)                                                               \
+			comparison CPUSLAB_PASTE(cpuslab_pick_b_, number) ? CPUSLAB_PASTE(cpuslab_pick_a_, number)           \
+								  : CPUSLAB_PASTE(cpuslab_pick_b_, number);          \
 	})
 /* clang-format on */
 #define CPUSLAB_PASTE(a, b)  CPUSLAB_PASTE_(a, b)
@@ -36,7 +36,10 @@
 #endif
 
 #ifndef __cplusplus
-/* Each in its own type: the comparison finds one for both, which the kernel allows since 6.7. */
+/*
+ * Each in its own type: the comparison finds one for both, as in the kernel since 6.7.  That one refuses
+ * signed numbers with unsigned ones; here they compile, and compare as unsigned ones.
+ */
 #define min(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, <, __typeof__(b), b, __COUNTER__)
 #define max(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, >, __typeof__(b), b, __COUNTER__)
 #define min3(a, b, c)       min(min(a, b), c)
@@ -45,15 +48,16 @@
 /* The smaller one that is not 0; 0 of two of them. */
 #define min_not_zero(a, b)                                                                                   \
 	({                                                                                                   \
-		__typeof__(a) some_a_ = (a);                                                                 \
-		__typeof__(b) some_b_ = (b);                                                                 \
-		!some_a_ || (some_b_ && some_b_ < some_a_) ? some_b_ : some_a_;                              \
+		__typeof__(a) cpuslab_some_a = (a);                                                          \
+		__typeof__(b) cpuslab_some_b = (b);                                                          \
+		!cpuslab_some_a || (cpuslab_some_b && cpuslab_some_b < cpuslab_some_a) ? cpuslab_some_b      \
+										       : cpuslab_some_a;     \
 	})
 #define swap(a, b)                                                                                           \
 	do {                                                                                                 \
-		__typeof__(a) swap_ = (a);                                                                   \
+		__typeof__(a) cpuslab_swapped = (a);                                                         \
 		(a) = (b);                                                                                   \
-		(b) = swap_;                                                                                 \
+		(b) = cpuslab_swapped;                                                                       \
 	} while (0)
 #endif
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: how many use an object.  As the kernel's, a count that goes wrong warns
- * once and stays where it cannot come to 0 again: the object is leaked rather than freed in use.
+ * For kernel sources in user space: how many use an object.  As the kernel's, a count that goes wrong warns,
+ * once of each kind of fault in a source, and stays where it cannot come to 0 again: the object is leaked
+ * rather than freed in use.
  */
 #ifndef CPUSLAB_LINUX_REFCOUNT_H
 #define CPUSLAB_LINUX_REFCOUNT_H
@@ -30,18 +31,25 @@ static inline unsigned int refcount_read(const refcount_t *count)
 	return (unsigned int)atomic_read(&count->refs);
 }
 
-static inline void cpuslab_refcount_saturate(refcount_t *count, const char *what)
-{
-	refcount_set(count, REFCOUNT_SATURATED);
-	WARN_ONCE(1, "refcount_t: %s\n", what);
-}
+/* Each kind of fault is said by a function of its own, so that none keeps another from being said. */
+#define CPUSLAB_REFCOUNT_FAULT(kind, text)                                                                   \
+	static inline __cold void cpuslab_refcount_##kind(refcount_t *count)                                 \
+	{                                                                                                    \
+		refcount_set(count, REFCOUNT_SATURATED);                                                     \
+		(void)WARN_ONCE(1, "refcount_t: " text "\n");                                                \
+	}
+CPUSLAB_REFCOUNT_FAULT(saturated, "saturated; the object is leaked")
+CPUSLAB_REFCOUNT_FAULT(from_zero, "addition on 0; use after free")
+CPUSLAB_REFCOUNT_FAULT(underflow, "underflow; use after free")
 
 static inline void refcount_inc(refcount_t *count)
 {
 	int was = __atomic_fetch_add(&count->refs.counter, 1, __ATOMIC_RELAXED);
 
-	if (unlikely(was <= 0 || was == INT_MAX))
-		cpuslab_refcount_saturate(count, was ? "saturated" : "addition on 0; use after free");
+	if (unlikely(!was))
+		cpuslab_refcount_from_zero(count);
+	else if (unlikely(was < 0 || was == INT_MAX))
+		cpuslab_refcount_saturated(count);
 }
 
 /* For an object that may be found while it is freed. */
@@ -55,7 +63,7 @@ static inline __must_check bool refcount_inc_not_zero(refcount_t *count)
 	} while (!__atomic_compare_exchange_n(&count->refs.counter, &was, (int)((unsigned int)was + 1), true,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	if (unlikely(was < 0 || was == INT_MAX))
-		cpuslab_refcount_saturate(count, "saturated");
+		cpuslab_refcount_saturated(count);
 	return true;
 }
 
@@ -69,7 +77,7 @@ static inline __must_check bool refcount_dec_and_test(refcount_t *count)
 		return true;
 	}
 	if (unlikely(was <= 0))
-		cpuslab_refcount_saturate(count, "underflow; use after free");
+		cpuslab_refcount_underflow(count);
 	return false;
 }
 
