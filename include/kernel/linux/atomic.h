@@ -10,6 +10,16 @@
 #include <linux/compiler.h>
 #include <linux/types.h>
 
+/*
+ * C's order leaves plain accesses beside a read-modify-write free to pass each other through it, where that
+ * is no single instruction; on x86-64 it is a locked one, which nothing passes.
+ */
+#ifdef __x86_64__
+#define CPUSLAB_FULL_ORDER() barrier()
+#else
+#define CPUSLAB_FULL_ORDER() smp_mb()
+#endif
+
 /* clang-format off */
 #define ATOMIC_INIT(value)      {(value)}
 #define ATOMIC_LONG_INIT(value) {(value)}
@@ -55,15 +65,30 @@
 	}                                                                                                    \
 	static inline number name##_fetch_add(number value, type *v)                                         \
 	{                                                                                                    \
-		return __atomic_fetch_add(&v->counter, value, __ATOMIC_SEQ_CST);                             \
+		number result;                                                                               \
+                                                                                                             \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		result = __atomic_fetch_add(&v->counter, value, __ATOMIC_SEQ_CST);                           \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		return result;                                                                               \
 	}                                                                                                    \
 	static inline number name##_add_return(number value, type *v)                                        \
 	{                                                                                                    \
-		return __atomic_add_fetch(&v->counter, value, __ATOMIC_SEQ_CST);                             \
+		number result;                                                                               \
+                                                                                                             \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		result = __atomic_add_fetch(&v->counter, value, __ATOMIC_SEQ_CST);                           \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		return result;                                                                               \
 	}                                                                                                    \
 	static inline number name##_sub_return(number value, type *v)                                        \
 	{                                                                                                    \
-		return __atomic_sub_fetch(&v->counter, value, __ATOMIC_SEQ_CST);                             \
+		number result;                                                                               \
+                                                                                                             \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		result = __atomic_sub_fetch(&v->counter, value, __ATOMIC_SEQ_CST);                           \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		return result;                                                                               \
 	}                                                                                                    \
 	static inline number name##_inc_return(type *v)                                                      \
 	{                                                                                                    \
@@ -80,13 +105,20 @@
 	}                                                                                                    \
 	static inline number name##_xchg(type *v, number value)                                              \
 	{                                                                                                    \
-		return __atomic_exchange_n(&v->counter, value, __ATOMIC_SEQ_CST);                            \
+		number result;                                                                               \
+                                                                                                             \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		result = __atomic_exchange_n(&v->counter, value, __ATOMIC_SEQ_CST);                          \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		return result;                                                                               \
 	}                                                                                                    \
 	/* What it was. */                                                                                   \
 	static inline number name##_cmpxchg(type *v, number expected, number value)                          \
 	{                                                                                                    \
+		CPUSLAB_FULL_ORDER();                                                                        \
 		__atomic_compare_exchange_n(&v->counter, &expected, value, false, __ATOMIC_SEQ_CST,          \
 					    __ATOMIC_SEQ_CST);                                               \
+		CPUSLAB_FULL_ORDER();                                                                        \
 		return expected;                                                                             \
 	}                                                                                                    \
 	/* Whether it was not `unless`, to which nothing is added. */                                        \
@@ -94,11 +126,12 @@
 	{                                                                                                    \
 		number was = name##_read(v);                                                                 \
                                                                                                              \
-		while (was != unless)                                                                        \
-			if (__atomic_compare_exchange_n(&v->counter, &was, was + value, false,               \
-							__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))                 \
-				return true;                                                                 \
-		return false;                                                                                \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		while (was != unless && !__atomic_compare_exchange_n(&v->counter, &was, was + value, false,  \
+								     __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))    \
+			;                                                                                    \
+		CPUSLAB_FULL_ORDER();                                                                        \
+		return was != unless;                                                                        \
 	}                                                                                                    \
 	static inline bool name##_inc_not_zero(type *v)                                                      \
 	{                                                                                                    \
