@@ -170,6 +170,32 @@ static void test_bulk(void)
 	CHECK(!elements[0] && !elements[1] && !elements[2] && elements[3]);
 	mempool_free(elements[3], pool);
 	CHECK(allocated == 4);
+
+	/* What is empty counts, whatever the caller says of it: too much, or too little with the reserve out.
+	 */
+	elements[3] = NULL;
+	CHECK(mempool_alloc_bulk(pool, elements, 4, 1) == 0 &&
+	      mempool_alloc_bulk(pool, elements + 4, 2, 2) == 0);
+	for (int i = 0; i < 6; i++)
+		CHECK(elements[i]);
+	mempool_free(elements[5], pool);
+	mempool_free(elements[4], pool);
+	failing = 1;
+	elements[4] = elements[5] = NULL;
+	CHECK(mempool_alloc_bulk(pool, elements + 4, 2, 0) == 0 && pool->curr_nr == 2);
+	void *rest[4] = {elements[4], elements[5]};
+
+	elements[4] = mempool_alloc(pool, GFP_KERNEL);
+	elements[5] = mempool_alloc(pool, GFP_KERNEL);
+	failing = 0;
+	CHECK(pool->curr_nr == 0 && mempool_alloc_bulk(pool, rest, 4, 0) == 0);
+	for (int i = 0; i < 4; i++) {
+		CHECK(rest[i]);
+		mempool_free(rest[i], pool);
+	}
+	for (int i = 0; i < 6; i++)
+		mempool_free(elements[i], pool);
+	CHECK(allocated == 4 && pool->curr_nr == 4);
 	mempool_destroy(pool);
 	CHECK(allocated == 0);
 }

@@ -55,8 +55,7 @@ CPUSLAB_API void cpuslab_mempool_exit(mempool_t *pool);
 CPUSLAB_API int cpuslab_mempool_resize(mempool_t *pool, int min_nr);
 CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags);
 CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool);
-CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count,
-					    unsigned int allocated);
+CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count);
 CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool);
 CPUSLAB_API unsigned int cpuslab_mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count);
 
@@ -136,14 +135,15 @@ static inline void *mempool_alloc_preallocated(mempool_t *pool)
 }
 
 /*
- * Since Linux 6.19: an element for each of `count` slots that is NULL, where `allocated` slots are not.  It
- * always succeeds, and returns 0: it may wait as with GFP_KERNEL, holding nothing of the reserve, which has
- * to be `count` elements large.
+ * Since Linux 6.19: an element for each of `count` slots that is NULL, whatever `allocated` says of how many
+ * are not.  It always succeeds, and returns 0: it may wait as with GFP_KERNEL, holding nothing of the
+ * reserve, which has to be `count` elements large.
  */
 static inline int mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count,
 				     unsigned int allocated)
 {
-	cpuslab_mempool_alloc_bulk(pool, elements, count, allocated);
+	(void)allocated;
+	cpuslab_mempool_alloc_bulk(pool, elements, count);
 	return 0;
 }
 

@@ -221,17 +221,18 @@ CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool)
 
 /* ---- several at a time -------------------------------------------------------------------------------- */
 
-/* The slots that are empty still, some of which the allocator fills. */
-static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned count, unsigned missing,
-				 gfp_t flags)
+/* Has the allocator fill empty slots until it fails.  How many are empty still. */
+static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned count, gfp_t flags)
 {
-	for (unsigned i = 0; i < count && missing; i++) {
+	unsigned missing = 0;
+
+	for (unsigned i = 0; i < count; i++) {
 		if (elements[i])
 			continue;
-		elements[i] = pool->alloc(flags, pool->pool_data);
-		if (!elements[i])
-			break;
-		missing--;
+		/* After a failure the rest is only counted. */
+		if (!missing)
+			elements[i] = pool->alloc(flags, pool->pool_data);
+		missing += !elements[i];
 	}
 	return missing;
 }
@@ -273,13 +274,11 @@ static bool take_missing_or_sleep(mempool_t *pool, void **elements, unsigned cou
 	return taken;
 }
 
-CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned count,
-					    unsigned allocated)
+CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned count)
 {
 	gfp_t without_waiting = GFP_KERNEL & ~(__GFP_DIRECT_RECLAIM | __GFP_IO);
-	unsigned missing = count > allocated ? count - allocated : 0;
+	unsigned missing = allocate_missing(pool, elements, count, without_waiting);
 
-	missing = allocate_missing(pool, elements, count, missing, without_waiting);
 	if (!missing)
 		return;
 	cpuslab_spin_lock(&pool->lock);
@@ -287,7 +286,7 @@ CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, un
 
 	cpuslab_spin_unlock(&pool->lock);
 	while (!taken) {
-		missing = allocate_missing(pool, elements, count, missing, GFP_KERNEL);
+		missing = allocate_missing(pool, elements, count, GFP_KERNEL);
 		taken = !missing || take_missing_or_sleep(pool, elements, count, missing);
 	}
 }
