@@ -465,8 +465,10 @@ static void test_sheaves(void)
 		CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);
 	}
 	struct kmem_cache *cache = kmem_cache_create("sheaves", 200, 8, SLAB_NO_MERGE, NULL);
-	struct slab_sheaf *empty = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 0);
+	struct slab_sheaf *empty = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 0), *none = NULL;
 
+	CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &none, 1) == -EINVAL && !none);
+	CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, NULL, 1) == -EINVAL);
 	CHECK(empty && !kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, empty));
 	kmem_cache_return_sheaf(cache, GFP_KERNEL, empty);
 	CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);

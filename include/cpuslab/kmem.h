@@ -114,8 +114,7 @@ static inline void *kcalloc_node(size_t count, size_t size, gfp_t flags, int nod
 	return kmalloc_array_node(count, size, flags | __GFP_ZERO, node);
 }
 
-/* Whose memory it is stands in stacks (CPUSLAB_DEBUG=U, heap profiles) as far up as they go, without these.
- */
+/* Owners (CPUSLAB_DEBUG=U) and heap profiles have all callers anyway: these two are kmalloc(). */
 static inline void *kmalloc_track_caller(size_t size, gfp_t flags)
 {
 	return kmalloc(size, flags);
@@ -349,7 +348,7 @@ static inline void vfree(const void *object)
 							      sizeof(*((__typeof__(type) *)0)->member)),     \
 				      flags))
 
-/* More than there is of what is no size_t. */
+/* SIZE_MAX, which no allocator has, where the sum is no size_t. */
 static inline size_t cpuslab_kmem_flex_bytes(size_t base, size_t count, size_t size)
 {
 	size_t bytes;
@@ -695,6 +694,7 @@ static inline struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cac
 
 /*
  * `count` objects at least again: 0, and `*sheaf` may be another one; or -ENOMEM, and all is as it was.
+ * -EINVAL where there is no sheaf.
  */
 static inline int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
 					  unsigned int count)

@@ -15,10 +15,10 @@ struct slab_sheaf {
 
 static struct slab_sheaf *new_sheaf(unsigned count, gfp_t flags)
 {
-	struct slab_sheaf *sheaf = NULL;
-	size_t bytes = kmalloc_size_roundup(cpuslab_kmem_flex_bytes(sizeof *sheaf, count, sizeof(void *)));
+	size_t bytes = kmalloc_size_roundup(
+		cpuslab_kmem_flex_bytes(sizeof(struct slab_sheaf), count, sizeof(void *)));
+	struct slab_sheaf *sheaf = kvmalloc(bytes, flags);
 
-	sheaf = kvmalloc(bytes, flags);
 	if (sheaf) {
 		sheaf->size = 0;
 		sheaf->capacity = (unsigned)((bytes - sizeof *sheaf) / sizeof(void *));
@@ -54,8 +54,10 @@ CPUSLAB_API struct slab_sheaf *cpuslab_kmem_sheaf_prefill(struct kmem_cache *cac
 CPUSLAB_API int cpuslab_kmem_sheaf_refill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
 					  unsigned count)
 {
-	struct slab_sheaf *old = *sheaf, *larger;
+	struct slab_sheaf *old = sheaf ? *sheaf : NULL, *larger;
 
+	if (!old)
+		return -EINVAL;
 	flags &= ~__GFP_ZERO;
 	if (count <= old->capacity)
 		return fill(cache, flags, old, count) ? 0 : -ENOMEM;
