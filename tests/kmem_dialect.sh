@@ -49,3 +49,13 @@ for compiler in gcc clang-16; do
 	compiles $compiler -O2 'BUILD_BUG_ON(!is_power_of_2(sizeof(x)))' || fail "$compiler: $(cat "$work/said")"
 	! compiles $compiler -O2 'BUILD_BUG_ON(is_power_of_2(sizeof(x)))' || fail "$compiler sees no power of two"
 done
+
+# On a machine where a read-modify-write is several instructions, one that returns a value has a barrier on each
+# side.  The C library's headers for this machine serve, but for one that names the other's functions.
+mkdir -p "$work/headers/gnu"
+: >"$work/headers/gnu/stubs-32.h"
+if printf '#include <linux/atomic.h>\nint f(atomic_t *v) { return atomic_inc_return(v); }\n' |
+	clang-16 -target aarch64-linux-gnu -O2 -isystem "$work/headers" -isystem "/usr/include/$(gcc -print-multiarch)" \
+		-I"$here/../include" -I"$here/../include/kernel" -S -o "$work/arm64.s" -x c - >"$work/said" 2>&1; then
+	[ "$(grep -cw dmb "$work/arm64.s")" -eq 2 ] || fail "atomic_inc_return() on arm64: $(cat "$work/arm64.s")"
+fi
