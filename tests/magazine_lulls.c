@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * magazine_lulls: what a program freed last goes back by age though it makes no calls afterwards but a few
- * that magazines would serve, after blocks, after such as stand by, and after a mapping; what is freed twice
- * meanwhile is found; and who goes on with many calls has its magazines, as often as large blocks come and
- * go.
+ * that magazines would serve, after blocks, after such as stand by, and after a mapping; what waits in depots
+ * after many small objects, when blocks are freed behind them, or the first large object of a class; what is
+ * freed twice meanwhile is found; and who goes on with many calls has its magazines, as often as large blocks
+ * come and go.
  *
  * Time stands still but where the test moves it.
  */
@@ -15,6 +16,7 @@
 #include "page/page.h"
 
 enum { MIB = 1 << 20, FALLS = 6, LEARN = 64, SMALL = 100, CALLS = 1000, STEP = 10, REST = 2000 };
+enum { BURST = 10000, BLOCK = 384 << 10, OF_A_CLASS = 128 << 10 };
 
 static uint64_t milliseconds = 100000;
 
@@ -106,6 +108,43 @@ static void test_rest(void *(*work)(void))
 	heap_walk();
 }
 
+/* And what slabs have, of which depots keep more or less all. */
+static size_t held(void)
+{
+	struct page_statistics now;
+	page_statistics(&now);
+	return ((now.dirty_pages + now.used_pages) << PAGE_SHIFT) + now.huge_cached_bytes;
+}
+
+/*
+ * As a program that handles requests does: too few for an ebb, and all come back.  The last ones of each stay
+ * on the word.
+ */
+static void test_small(size_t last_bytes)
+{
+	static void *objects[BURST];
+	malloc_trim(0);
+	size_t least = held();
+	char *first = block(last_bytes), *last = block(last_bytes);
+	for (unsigned turn = 0; turn < FALLS; turn++) {
+		for (unsigned i = 0; i < BURST; i++)
+			objects[i] = block(SMALL);
+		for (unsigned i = 0; i < BURST; i++)
+			free(objects[i]);
+		milliseconds += STEP;
+	}
+	free(first);
+	free(last);
+	size_t before = held();
+	CHECK(before - least >= MIB, "%zu bytes", before - least);
+	for (unsigned i = 0; i < REST / STEP; i++) {
+		milliseconds += STEP;
+		small_calls(1);
+	}
+	CHECK(held() - least <= MIB / 8, "%zu: %zu of %zu bytes", last_bytes, held() - least, before - least);
+	heap_walk();
+}
+
 static uint64_t misses(void)
 {
 	struct cpuslab_counters now = check_counters();
@@ -134,6 +173,24 @@ static void test_goes_on(void)
 	CHECK(then <= CALLS / 2, "%llu", (unsigned long long)then);
 }
 
+/* A block that is replaced at each step of the clock. */
+static void test_replaces(void)
+{
+	void *replaced = block(MIB);
+	malloc_trim(0);
+	uint64_t before = misses();
+	for (unsigned i = 0; i < CALLS; i++) {
+		milliseconds++;
+		free(replaced);
+		replaced = malloc(MIB + i % FALLS * PAGE_BYTES);
+		CHECK(replaced);
+		small_calls(100);
+	}
+	uint64_t then = misses() - before - 2 * CALLS;
+	CHECK(then <= CALLS / 2, "%llu", (unsigned long long)then);
+	free(replaced);
+}
+
 static void free_twice(void *argument)
 {
 	(void)argument;
@@ -160,11 +217,14 @@ int main(void)
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
 	CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+	test_small(BLOCK);
+	test_small(OF_A_CLASS);
 	test_rest(many_lengths);
 	test_rest(one_length);
 	test_rest(vector);
 	test_goes_on();
+	test_replaces();
 	test_second_free();
-	printf("few calls after large blocks\n");
+	printf("few calls after large blocks and small objects\n");
 	return 0;
 }

@@ -386,8 +386,8 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
 enum {
 	LULL_GAP = 8,    /* milliseconds between two such calls, from which they are rare */
 	LULL_CALLS = 32, /* that go alone in such a step */
-	LULL_TIMES = 4,  /* that words become void in one */
-	LULL_LEAST = (1 << 20) >> PAGE_SHIFT /* pages: it ends where fewer wait */
+	LULL_TIMES = 4,  /* that words become void in one: once, but where MAGAZINE_MUCH waits */
+	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait */
 };
 static struct {
 	bool on;       /* since much waits */
@@ -414,10 +414,10 @@ static uint64_t note_step(void)
 }
 
 /* The magazines stay beside their words, where the next misses find them if they are many. */
-static __attribute__((noinline)) void void_words(void)
+static __attribute__((noinline)) void void_words(unsigned times)
 {
 	(void)note_step();
-	if (GET(times) == LULL_TIMES)
+	if (GET(times) >= times)
 		return;
 	SET(times, GET(times) + 1);
 	SET(vcpu, arch_id(vcpu_self));
@@ -432,21 +432,35 @@ static __attribute__((noinline)) void void_words(void)
 	}
 }
 
-void magazine_large_freed(size_t standing_by)
+/* `fell`: what was freed last is not what others replace again and again. */
+static __attribute__((noinline)) void begin_lull(size_t standing_by, bool fell)
 {
-	if (GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self))
+	if ((GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self)) || options.hardened)
 		return;
-	if (page_rests(MAGAZINE_MUCH, standing_by) && !options.hardened)
-		void_words();
+	if (page_rests(MAGAZINE_MUCH, standing_by))
+		void_words(LULL_TIMES);
+	else if (fell && page_rests(LULL_LEAST, 0))
+		void_words(1);
 }
 
-/* At a tick: what waited may be gone, or the program have gone on, and be at its end only now. */
+/* A program that replaces a block, small beside the time that it takes to do so, is no nearer to its end. */
+void magazine_large_freed(size_t standing_by)
+{
+	begin_lull(standing_by, page_large_fell());
+}
+
+/*
+ * At a tick.  The program may have gone on, and be at its end only now.  As long as its calls are few it does
+ * not matter whether pages wait: depots have some that they give up at one of the next ticks.
+ */
 static __attribute__((noinline)) void follow_lull(void)
 {
-	if (!page_rests(LULL_LEAST, 0))
+	if (!GET(loaded))
+		return;
+	if (page_rests(LULL_LEAST, 0))
+		void_words(LULL_TIMES);
+	else
 		SET(on, false);
-	else if (GET(loaded))
-		void_words();
 }
 
 /* Of a call that met a void word: whether it stays so. */
@@ -459,6 +473,9 @@ static __attribute__((noinline)) bool is_one_of_few(const struct cache *cache)
 		SET(loaded, true);
 		return false;
 	}
+	/* Its word was not made void. */
+	if (cache->number >= lasting_count)
+		return false;
 	SET(calls, calls + 1);
 	/* Not where the program goes on: its calls would give back what it needs again, and wait for that. */
 	if (rare)
@@ -1193,9 +1210,13 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	if (loaded.magazine && loaded.magazine->count)
 		must_not_be_last(cache, loaded.top, object);
 	if (!loaded.magazine && !watched) {
-		if (goes_alone(cache) || is_seldom(cache)) {
+		bool alone = goes_alone(cache);
+
+		if (alone || is_seldom(cache)) {
 			magazine_tick();
 			free_to_slab(cache, object);
+			if (!alone)
+				begin_lull(0, true);
 			return;
 		}
 		if (stays_void(cache)) {

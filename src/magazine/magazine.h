@@ -215,8 +215,8 @@ void magazine_tick(void);
  * pages. */
 void magazine_heap_tick(void);
 /*
- * After a large object was freed, of which so many pages stand by: where much waits to go back by age,
- * MAGAZINE_MUCH pages and as many as are in use, the next calls go to slow paths as long as they are few.
+ * After a large object was freed, of which so many pages stand by, MAGAZINE_MUCH if any: where much waits to
+ * go back by age, beside what is in use, the next calls go to slow paths as long as they are few.
  */
 enum { MAGAZINE_MUCH = (8 << 20) >> PAGE_SHIFT };
 void magazine_large_freed(size_t standing_by);

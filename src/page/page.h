@@ -168,10 +168,12 @@ void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
 /*
- * Whether as much waits to go back by age as is in use, and so many pages at least: what is free and
+ * Whether an eighth of what is in use waits to go back by age, and so many pages at least: what is free and
  * resident, and `standing_by` pages, which count as used.  Without a lock.
  */
 bool page_rests(size_t least, size_t standing_by);
+/* Whether the last two calls for large objects were frees.  The same. */
+bool page_large_fell(void);
 /*
  * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much of
  * whatever was free.  The rooms above give back what they hoard then, before the heap grows much further, and

@@ -37,6 +37,7 @@ enum {
 	GATHERED_MOST = 64,                      /* but no more pages than this */
 	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
 	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
+	RESTS_PART = 8,                          /* of the pages in use: so many wait */
 	PURGE_TIMES = 2,      /* as many pages as a call takes or frees it gives back, and PAGE_PURGE_MOST */
 	PURGE_TIMES_LAST = 4, /* where it frees the last large object of all, in an ebb */
 	HEADROOM_PART = 4,    /* so many times its pages are kept behind a run that grows, if they are new */
@@ -62,6 +63,7 @@ static bool bare_due;    /* since page_ebb no records have gone back */
 /* Of large_pages. */
 static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
 static bool large_freed;  /* a large object was, since one was taken */
+static bool large_fell;   /* two in turn were, or more */
 static size_t missed;     /* pages that were given back too soon; fades with every tick */
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
@@ -216,6 +218,7 @@ static void note_large_freed(uint32_t pages)
 
 	large_pages -= pages;
 	large_freed = true;
+	__atomic_store_n(&large_fell, !replaced, __ATOMIC_RELAXED);
 
 	int64_t bytes = large_bytes();
 
@@ -1255,13 +1258,19 @@ bool page_is_behind(void)
 	       bare_is_due();
 }
 
+bool page_large_fell(void)
+{
+	return __atomic_load_n(&large_fell, __ATOMIC_RELAXED);
+}
+
 bool page_rests(size_t least, size_t standing_by)
 {
 	size_t dirty = __atomic_load_n(&free_pages[RUN_DIRTY], __ATOMIC_RELAXED) + standing_by;
 	size_t clean = __atomic_load_n(&free_pages[RUN_CLEAN], __ATOMIC_RELAXED);
 	size_t waits = dirty + huge_waiting();
 
-	return waits >= least && clean + dirty + waits >= __atomic_load_n(&top, __ATOMIC_RELAXED);
+	return waits >= least &&
+	       clean + dirty + RESTS_PART * waits >= __atomic_load_n(&top, __ATOMIC_RELAXED);
 }
 
 /* Without the lock: a late answer costs little, and the next caller sees it. */
