@@ -2,13 +2,14 @@
 /*
  * fork_registration: around each vfork of a threaded program the registration for restartable sequences
  * changes hands, by the length with which libc made it.  Libc's is said to be of more bytes than the first
- * version of the structure, as it is with newer kernels; the kernel here is told of what there is.
+ * version of the structure, as it is with newer kernels; the kernel here is told of what there is.  It does
+ * so at any depth: a child may call vfork itself.
  */
 #include "check.h"
 
 #include "counted_calls.h"
 
-enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, ROUNDS = 10 };
+enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, ROUNDS = 10, NESTED = 5 };
 
 /* In place of libc's, which says 0 where it registers nothing. */
 extern unsigned __rseq_size;
@@ -51,6 +52,25 @@ __attribute__((noinline)) static void start_other(void)
 	if (child == 0) {
 		free(malloc(100));
 		_exit(0);
+	}
+	CHECK(child > 0);
+	CHECK_EXITED(check_wait(child), 0);
+}
+
+static void free_and_leave(void)
+{
+	free(malloc(100));
+	_exit(0);
+}
+
+/* A child, and by it another, and so on. */
+__attribute__((noinline)) static void start_nested(unsigned levels)
+{
+	pid_t child = vfork();
+	if (child == 0) {
+		if (levels > 1)
+			start_nested(levels - 1);
+		free_and_leave();
 	}
 	CHECK(child > 0);
 	CHECK_EXITED(check_wait(child), 0);
@@ -99,6 +119,11 @@ int main(void)
 		start_two();
 	CHECK(given_up - given_before == 3 * ROUNDS && taken - taken_before == 6 * ROUNDS,
 	      "%u times given up, %u taken", given_up - given_before, taken - taken_before);
+	given_before = given_up, taken_before = taken;
+	for (int i = 0; i < ROUNDS; i++)
+		start_nested(NESTED);
+	CHECK(given_up - given_before == NESTED * ROUNDS && taken - taken_before == 2 * NESTED * ROUNDS,
+	      "nested: %u times given up, %u taken", given_up - given_before, taken - taken_before);
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	check_join(thread);
 	printf("%s\n", check_mode());

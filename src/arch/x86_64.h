@@ -298,7 +298,8 @@ static inline uint32_t arch_id(struct arch_self self)
 		".cfi_startproc\n"                                                                           \
 		"subq $8, %rsp\n"                                                                            \
 		".cfi_adjust_cfa_offset 8\n"                                                                 \
-		"call " #before "\n"                                                                         \
+		"call " #before "\n" /* returns what after wants of it, in rax and rdx */                    \
+		"movq %rax, %rsi\n"                                                                          \
 		"addq $8, %rsp\n"                                                                            \
 		".cfi_adjust_cfa_offset -8\n"                                                                \
 		"popq %rdi\n"                                                                                \

@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/single_threaded.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -34,59 +35,55 @@
 #if ARCH_HAS_RSEQ
 
 /*
- * Of the calling thread, and of its child meanwhile, which may call vfork, too, in the same memory.  What is
- * nested deeper than this goes without.
+ * What the call must know when it comes back.  In two registers, which the system keeps for each of the two
+ * that come back: in memory, which they share, a child that calls vfork as well, or leaves by a jump, would
+ * change it for its parent.
  */
-enum { NESTED_MOST = 2 };
+struct handing_over {
+	uint64_t done;
+	uint64_t mask; /* as the system has it */
+};
 
-static __thread struct {
-	unsigned depth;
-	struct {
-		bool handed_over;
-		sigset_t mask;
-	} nested[NESTED_MOST];
-} vfork_state;
+__attribute__((used)) struct handing_over vcpu_before_vfork(void);
+__attribute__((used)) long vcpu_after_vfork(long result, uint64_t handed_over, uint64_t mask);
 
-__attribute__((used)) void vcpu_before_vfork(void);
-__attribute__((used)) long vcpu_after_vfork(long result);
-
-void vcpu_before_vfork(void)
+static void restore_mask(uint64_t bits)
 {
-	unsigned depth = vfork_state.depth++;
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	memcpy(&mask, &bits, sizeof bits);
+	os_signal_mask(&mask, NULL);
+}
+
+struct handing_over vcpu_before_vfork(void)
+{
+	struct handing_over handing = {0};
 	void *area;
 	uint32_t bytes;
 	sigset_t all, mask;
 
-	if (depth >= NESTED_MOST)
-		return;
-	vfork_state.nested[depth].handed_over = false;
 	if (__libc_single_threaded || !vcpu_registration(&area, &bytes))
-		return;
+		return handing;
 	sigfillset(&all);
 	os_signal_mask(&all, &mask);
-	vfork_state.nested[depth].mask = mask;
+	memcpy(&handing.mask, &mask, sizeof handing.mask);
 	/* Fails where the thread never registered: then the child goes without, as everywhere else. */
-	vfork_state.nested[depth].handed_over = os_rseq_unregister(area, bytes, ARCH_RSEQ_SIGNATURE) == 0;
-	if (!vfork_state.nested[depth].handed_over)
-		os_signal_mask(&mask, NULL);
+	handing.done = os_rseq_unregister(area, bytes, ARCH_RSEQ_SIGNATURE) == 0;
+	if (!handing.done)
+		restore_mask(handing.mask);
+	return handing;
 }
 
 /* In the child with 0, in the parent with the child's id or a negative errno. */
-long vcpu_after_vfork(long result)
+long vcpu_after_vfork(long result, uint64_t handed_over, uint64_t mask)
 {
-	unsigned depth = vfork_state.depth - 1;
 	void *area;
 	uint32_t bytes;
 
-	/* The child never comes back here from the call that the parent comes back from. */
-	if (result != 0)
-		vfork_state.depth = depth;
-	if (depth < NESTED_MOST && vfork_state.nested[depth].handed_over &&
-	    vcpu_registration(&area, &bytes)) {
-		sigset_t mask = vfork_state.nested[depth].mask;
-
+	if (handed_over && vcpu_registration(&area, &bytes)) {
 		os_rseq_register(area, bytes, ARCH_RSEQ_SIGNATURE);
-		os_signal_mask(&mask, NULL);
+		restore_mask(mask);
 	}
 	if (result < 0) {
 		errno = (int)-result;
