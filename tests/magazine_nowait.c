@@ -250,6 +250,21 @@ static void *hold_metadata(void *unused)
 	return unused;
 }
 
+/* Of these, one after another that was filled gets advice on huge pages, which is written down. */
+static void test_advice(void)
+{
+	enum { BLOCKS = 4, BYTES = 6 << 20 };
+	char *blocks[BLOCKS];
+
+	for (int i = 0; i < BLOCKS; i++) {
+		blocks[i] = cpuslab_aligned_alloc_nowait(1, BYTES);
+		CHECK(blocks[i]);
+		memset(blocks[i], 1, BYTES);
+	}
+	for (int i = 0; i < BLOCKS; i++)
+		free(blocks[i]);
+}
+
 /* The heap grows without what it would like to have beside it. */
 static void test_metadata(void)
 {
@@ -260,6 +275,7 @@ static void test_metadata(void)
 
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		usleep(100);
+	test_advice();
 	for (size_t usable = layout.heap.committed; layout.heap.committed == usable; count++) {
 		CHECK(count < MOST, "the heap does not grow");
 		runs[count] = cpuslab_aligned_alloc_nowait(1, RUN);

@@ -100,8 +100,9 @@ static bool has_advice(void)
 	/* Of a small heap, more: the block must not have been something else. */
 	if (bytes <= METADATA_REUSED_MOST)
 		bytes = METADATA_REUSED_MOST + 1;
+	/* Tried alone: by whoever must not wait, too.  If it is not to be had the next block asks again. */
 	if (!advice)
-		__atomic_store_n(&advice, metadata_alloc(bytes), __ATOMIC_RELEASE);
+		__atomic_store_n(&advice, metadata_try_alloc(bytes), __ATOMIC_RELEASE);
 	return advice;
 }
 
@@ -277,7 +278,7 @@ struct blocks block_large(uint32_t first, uint32_t pages)
 		return (struct blocks){0};
 	/* The one before has had its time by now, whether or not it was freed since. */
 	if (pages / 2 > filled_pages && pages / 2 <= last_pages && is_filled(last, last_pages))
-		filled_pages = last_pages;
+		__atomic_store_n(&filled_pages, last_pages, __ATOMIC_RELAXED);
 	last = first;
 	last_pages = pages;
 	if (pages / 2 > filled_pages || !has_advice())
