@@ -49,7 +49,10 @@ void pin_to_cpu(int cpu)
 
 void pin_to_place(const cpu_set_t *cpus, unsigned place)
 {
-	place %= (unsigned)CPU_COUNT(cpus);
+	unsigned count = (unsigned)CPU_COUNT(cpus);
+	if (!count)
+		return;
+	place %= count;
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, cpus) && place-- == 0) {
 			pin_to_cpu(cpu);

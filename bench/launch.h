@@ -82,7 +82,10 @@ const char *launch_self(void);
 bool launch_beside(const char *name, char path[static PATH_MAX]);
 
 void pin_to_cpu(int cpu);
-/* The place-th CPU of a set, and again from the first behind the last. */
+/*
+ * The place-th CPU of a set, and again from the first behind the last.  An empty set, which is what can be
+ * had of a system with more CPUs than one holds, changes nothing.
+ */
 void pin_to_place(const cpu_set_t *cpus, unsigned place);
 
 /* Seconds of CPU time that this process has used. */
