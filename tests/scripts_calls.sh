@@ -43,6 +43,9 @@ says 2 "no step is called 'last'" scripts/test format last
 [ ! -e build-logs/format.log ] || fail "it began before it had read all of its arguments"
 says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], fuzz" scripts/soak release last
 says 2 "no part of the long runs is called 'release:'" scripts/soak release:
+for rounds in 0 00 -1 1.5 three; do
+	CPUSLAB_SOAK_ROUNDS=$rounds says 2 "CPUSLAB_SOAK_ROUNDS is not a number of rounds: '$rounds'" scripts/soak release
+done
 says 2 "not a number of seconds: '1h'" scripts/fuzz 1h
 [ -z "$(find . -name 'build-*' ! -name build-logs -o -name 'soak-*')" ] || fail "it began before it had read all of its arguments"
 for script in test soak; do
