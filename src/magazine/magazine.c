@@ -381,11 +381,12 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
  * has its magazines again, and what that costs it has a bound in each step of the clock, of some
  * milliseconds.
  *
- * Without a lock: what two threads store at once one may lose, and then a few calls more or fewer go alone.
+ * Without a lock: what two threads store at once one may lose, and then a few calls more or fewer go by the
+ * spare.
  */
 enum {
 	LULL_GAP = 8,    /* milliseconds between two such calls, from which they are rare */
-	LULL_CALLS = 32, /* that go alone in such a step */
+	LULL_CALLS = 32, /* that go by the spare in such a step */
 	LULL_TIMES = 4,  /* that words become void in one: once, but where MAGAZINE_MUCH waits */
 	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait */
 };
@@ -470,7 +471,9 @@ static __attribute__((noinline)) bool is_one_of_few(const struct cache *cache)
 	unsigned calls = GET(calls);
 
 	if (calls == LULL_CALLS || is_chosen_among(cache)) {
-		SET(loaded, true);
+		/* All slow paths read this line. */
+		if (!GET(loaded))
+			SET(loaded, true);
 		return false;
 	}
 	/* Its word was not made void. */
@@ -612,7 +615,7 @@ static void purge_hardened(void)
 	static uint64_t last;
 	uint64_t now = os_milliseconds();
 
-	if (!options.hardened || now - last < options.decay)
+	if (!options.hardened || os_elapsed(last, now) < options.decay)
 		return;
 	last = now;
 	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
@@ -639,7 +642,7 @@ static void hollow_by_age(void)
 	static uint64_t last;
 	uint64_t now = os_milliseconds();
 
-	if (now - last >= options.decay && hollow_slabs(SLAB_HOLLOW_UNNEEDED))
+	if (os_elapsed(last, now) >= options.decay && hollow_slabs(SLAB_HOLLOW_UNNEEDED))
 		last = now;
 }
 

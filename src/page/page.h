@@ -2,7 +2,7 @@
 /*
  * page: memory in pages; the only room that asks the system for any.
  *
- * Owns, in address order of one plan made at start (layout.c):
+ * Owns, in one plan made at start (layout.c), of which the heap lies lowest and the map behind it:
  *   the page map    16 bits for each page of the address space up to the heap's end: the offset of the word
  *                   that frees into this page, so that free() needs no range check but one.  Below it, in
  *                   the same mapping, the vCPU table (see arch.h).
@@ -168,8 +168,9 @@ void page_tick(void);
 /* Whether the last purge met its bound before its end: page_purge(false) goes on with it.  Without a lock. */
 bool page_is_behind(void);
 /*
- * Whether an eighth of what is in use waits to go back by age, and so many pages at least: what is free and
- * resident, and `standing_by` pages, which count as used.  Without a lock.
+ * Whether an eighth of what the heap has in use waits to go back by age, and so many pages at least: what is
+ * free and resident, and `standing_by` pages, which count as used.  Mappings that wait count, those in use do
+ * not.  Without a lock.
  */
 bool page_rests(size_t least, size_t standing_by);
 /* Whether the last two calls for large objects were frees.  The same. */
