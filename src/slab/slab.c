@@ -252,6 +252,7 @@ static void adopt_made(struct slab_cache *cache)
 
 		cache->slabs++;
 		cache->created++;
+		ARCH_PROBE("slab_new", (uintptr_t)cache->traits.name, cache->slabs);
 		if (cache->objects == 1)
 			cache->full_slabs++;
 		/*
@@ -750,6 +751,7 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 		slab->bump = 0;
 		slab->head = NO_INDEX;
 		slab->clean_tail = false;
+		slab->looked = 0;
 		slab->next = cache->empty;
 		cache->empty = slab;
 		cache->kept_empty++;
@@ -1110,6 +1112,8 @@ static bool gather(const struct slab_cache *cache, struct hollowing *walk)
 	enum { MOST = sizeof walk->parts / sizeof *walk->parts };
 	struct slab *slab = walk->last;
 
+	/* So that `looked` holds any number in use. */
+	assert(cache->pages == 1 || cache->objects <= UINT8_MAX);
 	walk->count = 0;
 	while (walk->count < MOST && (slab = next_partial(cache, walk, slab))) {
 		if ((walk->passes && slab->looked == (uint8_t)in_use_of(slab)) || !try_lock_slab(slab))
