@@ -3,7 +3,7 @@
  * cpuslab/profile: heap profiles by sampling: which calls allocated what is in use, and what was allocated.
  *
  * Off by default, and without any cost then.  While a profile runs, objects are watched with the probability
- * 1 - exp(-size / interval), and each allocation of one notes its stack; all but those by functions that must
+ * 1 - exp(-size / interval), and each allocation of one notes its stack, also those by functions that must
  * not wait (cpuslab_cache_alloc_nowait and the like).  At the usual interval or a larger one there are about
  * 1024 samples in a second of CPU time at most: where there would be more the interval is widened for a
  * while, and each sample counts under the interval that it was taken with, so that totals stay right.

@@ -373,7 +373,7 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */
 
-/* From a class itself, which may be larger than the size needs for the sake of the alignment. */
+/* From a class itself.  For the sake of the alignment it may be larger than the size needs. */
 static void *alloc_aligned(unsigned index, size_t size)
 {
 	struct cache *cache = size_class(index);
@@ -415,6 +415,7 @@ static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, si
 
 	if (index < SIZE_CLASSES && size_class_bytes(index) > SIZE_CLASS_SMALL)
 		return alloc_aligned(index, size);
+	/* malloc() knows which class serves a small size as long as there are few such objects. */
 	if (index < SIZE_CLASSES)
 		return likely(!size_class_is_checked(index)) ? malloc(size_class_bytes(index))
 							     : alloc_aligned(index, size);

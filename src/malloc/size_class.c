@@ -21,7 +21,7 @@ static const char aligned_names[SIZE_CLASSES_ALIGNED][sizeof "malloc-aligned-262
 	"malloc-aligned-8192",  "malloc-aligned-16384",  "malloc-aligned-32768",
 	"malloc-aligned-65536", "malloc-aligned-131072", "malloc-aligned-262144",
 };
-static bool missed_in_host[SIZE_CLASSES_USUAL]; /* that had more */
+static bool missed_in_host[SIZE_CLASSES_USUAL]; /* while that had HOSTED_BYTES */
 static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
 
 static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)

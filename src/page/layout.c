@@ -52,8 +52,9 @@ static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
 		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
 		/*
-		 * Descriptors and index arrays take a sixteenth at worst; areas and magazines have a floor.
-		 * The largest plans get no more than references can name.
+		 * Descriptors take a 13th at worst, but for a cache of 8-byte objects, which finds room for
+		 * half a heap of them; areas and magazines have a floor.  The largest plans get no more than
+		 * references can name.
 		 */
 		.metadata = min_t(size_t, round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
 				  (size_t)METADATA_UNIT << 32),

@@ -341,7 +341,8 @@ static void *alloc_lasting(size_t bytes)
 
 	if (lasting_bytes < size) {
 		size_t several = lasting_block > size ? lasting_block : size;
-		char *block = alloc_locked(several -= several % size);
+		several -= several % size;
+		char *block = alloc_locked(several);
 
 		if (!block)
 			return alloc_locked(size);
@@ -389,7 +390,10 @@ void metadata_free(void *block, size_t bytes)
 /* With the lock. */
 static bool provide_locked(size_t heap_bytes)
 {
-	/* A slab of the smallest objects has a descriptor of a 13th of its size; most have far less. */
+	/*
+	 * A slab of 16-byte objects has a descriptor of a 13th of its size; most have far less.  Only in a
+	 * cache of 8-byte objects it is a quarter, for which a heap that is full of them has too little.
+	 */
 	size_t bytes = FLOOR + heap_bytes / 32;
 	bool grown = grow(large + bytes);
 

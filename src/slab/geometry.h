@@ -4,9 +4,11 @@
  * functions of sizes.
  *
  *   geometry_slab   the kernel's SLAB allocator: an index of the free objects at the slab's start or in
- * memory of its own, slabs of 2^order pages, colours from what is left over geometry_slub   the kernel's SLUB
- * allocator: nothing but objects in a slab geometry_runs   this library: slabs of any number of pages, the
- * index always in metadata
+ *                   memory of its own, slabs of 2^order pages, colours from what is left over
+ *
+ *   geometry_slub   the kernel's SLUB allocator: nothing but objects in a slab
+ *
+ *   geometry_runs   this library: slabs of any number of pages, the index always in metadata
  *
  * The two kernel rules are here for comparison, and to be right about what the kernel does: the tests hold
  * them against published figures and against the running kernel.
