@@ -39,7 +39,7 @@ comm -12 "$folder/wanted" "$folder/libc" | comm -23 - "$folder/own" >"$folder/bo
 [ -s "$folder/borrowed" ]
 while read -r name; do
 	case $name in
-	mem* | str* | stpcpy | stpncpy | snprintf | sprintf | getauxval | sigfillset | __ctype_*) ;;
+	mem* | str* | stpcpy | stpncpy | snprintf | sprintf | getauxval | sigemptyset | sigfillset | __ctype_*) ;;
 	__errno_location | __libc_single_threaded | __progname | program_invocation_short_name | _dl_find_object) ;;
 	atexit | __cxa_* | __register_atfork | pthread_atfork | pthread_key_create | pthread_setspecific | ferror) ;;
 	abort | raise | fprintf | __fprintf_chk) ;;
