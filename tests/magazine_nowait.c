@@ -250,32 +250,33 @@ static void *hold_metadata(void *unused)
 	return unused;
 }
 
-/* Of these, one after another that was filled gets advice on huge pages, which is written down. */
-static void test_advice(void)
+/*
+ * Of these, one after another that was filled gets advice on huge pages, which is written down.  To free them
+ * may wait.
+ */
+static void take_advised(char **blocks, unsigned count)
 {
-	enum { BLOCKS = 4, BYTES = 6 << 20 };
-	char *blocks[BLOCKS];
+	enum { BYTES = 6 << 20 };
 
-	for (int i = 0; i < BLOCKS; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		blocks[i] = cpuslab_aligned_alloc_nowait(1, BYTES);
 		CHECK(blocks[i]);
 		memset(blocks[i], 1, BYTES);
 	}
-	for (int i = 0; i < BLOCKS; i++)
-		free(blocks[i]);
 }
 
 /* The heap grows without what it would like to have beside it. */
 static void test_metadata(void)
 {
-	enum { RUN = 1 << 20, MOST = 4096 };
+	enum { RUN = 1 << 20, MOST = 4096, ADVISED = 4 };
 	static void *runs[MOST];
+	char *advised[ADVISED];
 	unsigned count = 0;
 	pthread_t holder = check_thread(hold_metadata, NULL);
 
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		usleep(100);
-	test_advice();
+	take_advised(advised, ADVISED);
 	for (size_t usable = layout.heap.committed; layout.heap.committed == usable; count++) {
 		CHECK(count < MOST, "the heap does not grow");
 		runs[count] = cpuslab_aligned_alloc_nowait(1, RUN);
@@ -286,6 +287,8 @@ static void test_metadata(void)
 	printf("%u MiB until the heap has grown\n", count);
 	while (count)
 		free(runs[--count]);
+	for (unsigned i = 0; i < ADVISED; i++)
+		free(advised[i]);
 }
 
 int main(void)
