@@ -245,8 +245,7 @@ static bool restore(struct checks *checks, const struct check_place *place, bool
 	while (zones_damage(&checks->zones, object, allocated, place->record->requested, &damage)) {
 		char what[48];
 
-		strcpy(what, damage.zone);
-		strcat(what, " overwritten");
+		stpcpy(stpcpy(what, damage.zone), " overwritten");
 		begin_report(checks, what);
 		text_add("%p-%p @offset=%zu. First byte 0x%x instead of 0x%x\n", (void *)damage.first,
 			 (void *)(damage.end - 1),

@@ -81,8 +81,10 @@ static const char *name_own(void *unused, uint64_t address, char *text, size_t b
 	do
 		*--digit = digits[rest % 16];
 	while (rest /= 16);
-	*stpncpy(text, slash ? slash + 1 : file, bytes - sizeof("+0x") - sizeof(number)) = '\0';
-	strcat(strcat(text, symbol.module ? "+0x" : "0x"), number);
+
+	char *end = stpncpy(text, slash ? slash + 1 : file, bytes - sizeof("+0x") - sizeof(number));
+
+	stpcpy(stpcpy(end, symbol.module ? "+0x" : "0x"), number);
 	return text;
 }
 

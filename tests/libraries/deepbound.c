@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* deepbound: a plugin that allocates in its constructor, and shows which malloc it has. */
+#include "deepbound.h"
+
+#include <stdlib.h>
+
+extern struct deepbound deepbound;
+struct deepbound deepbound = {malloc, free, NULL};
+
+__attribute__((constructor)) static void allocate(void)
+{
+	deepbound.early = malloc(100);
+}

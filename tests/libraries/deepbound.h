@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef CPUSLAB_TESTS_DEEPBOUND_H
+#define CPUSLAB_TESTS_DEEPBOUND_H
+
+#include <stddef.h>
+
+/* What the plugin offers, under the name `deepbound`. */
+struct deepbound {
+	void *(*allocate)(size_t);
+	void (*release)(void *);
+	void *early; /* allocated by its constructor */
+};
+
+/* Opens the plugin by its bare name, from a library whose RUNPATH is the only one to lead there; NULL: not
+ * found. */
+void *deepbound_open(int mode);
+
+#endif
