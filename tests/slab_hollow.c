@@ -249,34 +249,67 @@ static void test_ebb(void)
 	end();
 }
 
+/* The object that is allocated next: of a page that was given back, or of one that was not. */
+static void *choose_next(bool hollow)
+{
+	void *taken[EACH_MOST], *object;
+	unsigned others = 0;
+
+	for (;; others++) {
+		CHECK(others < EACH_MOST && slab_alloc_batch(&cache, &object, 1) == 1);
+		if (is_resident(object) != hollow)
+			break;
+		taken[others] = object;
+	}
+	while (others)
+		slab_free_batch(&cache, &taken[--others], 1);
+	slab_free_batch(&cache, &object, 1);
+	return object;
+}
+
+static void look_in_ebb(size_t expected)
+{
+	cache.barren = 0;
+	given_back = 0;
+	CHECK((slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) > 0) == (expected > 0));
+	CHECK(given_back == expected, "%zu bytes", given_back);
+}
+
 /*
  * A look in an ebb passes over slabs in which the last one found nothing, as long as they have as many
- * objects in use: a fall has many portions, each of which walks.  Other looks see what changed all the same.
+ * objects in use: a fall has many portions, each of which walks.  Other looks see what changed all the same,
+ * and so does that one where a page that was given back has been in use since.
  */
 static void test_passes(void)
 {
-	void *object;
 	unsigned i = 0;
 
 	start(&(struct slab_traits){.size = 512});
 	fill(SLABS);
 	thin_out(16);
 	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) > 0);
-	cache.barren = 0;
-	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0);
 
 	/* Another object of the same slab, in another page. */
-	CHECK(slab_alloc_batch(&cache, &object, 1) == 1);
+	void *next = choose_next(false), *object;
+
+	(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX);
+	look_in_ebb(0);
+	CHECK(slab_alloc_batch(&cache, &object, 1) == 1 && object == next);
 	while (i < count && (page_front.slab_of[page_of(objects[i])] != page_front.slab_of[page_of(object)] ||
 			     page_of(objects[i]) == page_of(object)))
 		i++;
 	CHECK(i < count);
 	slab_free_batch(&cache, &objects[i], 1);
 	objects[i] = memset(object, content_of(i), 512);
-	cache.barren = 0;
-	given_back = 0;
-	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0 && given_back == 0);
+	look_in_ebb(0);
 	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0 && given_back == PAGE_BYTES);
+
+	next = choose_next(true);
+	(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX);
+	look_in_ebb(0);
+	CHECK(slab_alloc_batch(&cache, &object, 1) == 1 && object == next);
+	slab_free_batch(&cache, &object, 1);
+	look_in_ebb(PAGE_BYTES);
 	expect_survivors();
 	end();
 }
