@@ -875,6 +875,40 @@ static void test_plenty_alone(void)
 	CHECK(allocated() == 0);
 }
 
+/* What was asked for and could not be had is not in use, however often; what came in its place is. */
+static void test_nothing_had(void)
+{
+	start(512);
+	unsigned before = depot.capacity, plenty = 4 * (2 * before + 5) * vcpu_areas();
+
+	for (unsigned asked = 0; asked < 2 * plenty; asked += depot.batch) {
+		CHECK(!depot_take_filled(&depot, NULL));
+		depot_refused(&depot);
+	}
+	/* Another thread has the slabs: one object comes with a slab of its own, and no more. */
+	cpuslab_spin_lock(&depot.slabs.lock);
+	void *object = depot_try_alloc(&depot);
+	for (unsigned i = 0; i < 2 * plenty; i++)
+		CHECK(!depot_try_alloc(&depot));
+	cpuslab_spin_unlock(&depot.slabs.lock);
+	CHECK(object);
+	depot_free_one(&depot, object);
+	/* Fewer objects than a refill of these magazines usually has: one. */
+	static _Alignas(64) char block[64];
+	struct magazine *magazine = (struct magazine *)block;
+	magazine->capacity = 1;
+	for (unsigned got = 0; got < plenty - 1; got++) {
+		CHECK(!depot_take_filled(&depot, NULL) && depot_refill(&depot, magazine));
+		CHECK(magazine->count == 1);
+		magazine->count = 0;
+	}
+	count_misses(1);
+	expect_capacity(before);
+	CHECK(!depot_take_filled(&depot, NULL) && depot_refill(&depot, magazine));
+	count_misses(1);
+	expect_capacity(2 * before + 5);
+}
+
 /* Who does not miss any more gets smaller ones, and what is of the size before goes to the slabs. */
 static void test_shrinking(void)
 {
@@ -958,6 +992,7 @@ int main(void)
 	test_growth_by_plenty();
 	test_large_objects();
 	test_plenty_alone();
+	test_nothing_had();
 	test_shrinking();
 	test_the_largest_counts_as_the_first();
 	test_shrinking_from_the_largest();

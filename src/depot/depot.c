@@ -291,7 +291,10 @@ static void count_departures(struct depot *depot, unsigned objects)
 		depot->level_low = depot->level;
 }
 
-/* Past the level, and so past how far it swings: what goes alone waits nowhere. */
+/*
+ * Past the level, and so past how far it swings: what goes alone waits nowhere.  And what the level counts as
+ * gone, before anybody knows whether it can be had, and then was not there.
+ */
 static void count_alone(struct depot *depot, int64_t objects)
 {
 	__atomic_fetch_add(&depot->alone, objects, __ATOMIC_RELAXED);
@@ -805,8 +808,9 @@ static void *pop_object(struct depot *depot)
 void *depot_try_alloc(struct depot *depot)
 {
 	void *object = NULL;
+	bool counted = cpuslab_spin_trylock(&depot->lock);
 
-	if (cpuslab_spin_trylock(&depot->lock)) {
+	if (counted) {
 		depot->lock_acquires++;
 		count_departures(depot, 1);
 		object = pop_object(depot);
@@ -816,6 +820,8 @@ void *depot_try_alloc(struct depot *depot)
 		object = slab_try_alloc(&depot->slabs);
 	if (object)
 		count_out(depot, 1);
+	else if (counted)
+		count_alone(depot, 1);
 	return object;
 }
 
@@ -839,7 +845,7 @@ void depot_free_one(struct depot *depot, void *object)
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
-	unsigned batch = choose_refill(depot);
+	unsigned counted = choose_refill(depot), batch = counted;
 
 	/* A magazine from before the tunables were changed. */
 	if (batch > magazine->capacity)
@@ -847,10 +853,17 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);
+	if (magazine->count && magazine->count < counted)
+		count_alone(depot, counted - magazine->count);
 	__atomic_fetch_add(&depot->refills, 1, __ATOMIC_RELAXED);
 	count_out(depot, magazine->count);
 	ARCH_PROBE("refill", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	return magazine->count > 0;
+}
+
+void depot_refused(struct depot *depot)
+{
+	count_alone(depot, choose_refill(depot));
 }
 
 /* Lets `filled` filled magazines and all empty ones but `keep` leave.  With the lock. */

@@ -162,7 +162,10 @@ bool depot_tune(struct depot *depot, const struct depot_tunables *tunables);
 /* The limit is the largest capacity that there may be. */
 struct depot_tunables depot_tunables(struct depot *depot);
 
-/* Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none. */
+/*
+ * Takes a filled magazine, and in return leaves an empty one (or none: NULL); NULL when there is none: then
+ * depot_refill() follows, or depot_refused(), where nothing is to be had.
+ */
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty);
 /*
  * Where depot_flows(), before a filled magazine that the caller has comes to a word: puts its objects in
@@ -189,6 +192,8 @@ void *depot_try_alloc(struct depot *depot);
  * marks may need (see "Watched objects").  False when the system has no more memory.
  */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
+/* After depot_take_filled() and no refill: the program has not got what it asked for. */
+void depot_refused(struct depot *depot);
 /* Gives all objects of a magazine to the slabs; returns how many slabs that gave to the page room. */
 unsigned depot_drain(struct depot *depot, struct magazine *magazine);
 

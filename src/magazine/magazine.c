@@ -925,16 +925,16 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 		put_spare(cache, cache->offset, spare);
 	else
 		loaded = spare ? spare : depot_take_empty(depot, NULL);
-	if (!loaded)
-		return NULL;
-
-	magazine_heap_tick();
-	if (refill(cache, loaded))
-		return loaded;
-	magazine_trim();
-	if (refill(cache, loaded))
-		return loaded;
-	depot_put(depot, loaded);
+	if (loaded) {
+		magazine_heap_tick();
+		if (refill(cache, loaded))
+			return loaded;
+		magazine_trim();
+		if (refill(cache, loaded))
+			return loaded;
+		depot_put(depot, loaded);
+	}
+	depot_refused(depot);
 	return NULL;
 }
 
@@ -976,16 +976,16 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, size_t req
 }
 
 /*
- * Every so many misses of a vCPU count for the capacity of the cache's magazines.  The thread may come to
+ * Every so many misses of a vCPU count for the capacity of the cache's magazines, unless the last of them got
+ * nothing: none of a program that is out of memory do.  Whether this is one of those.  The thread may come to
  * another vCPU in between: then those of one count later, or those of the other twice.
  */
-static void count_miss(struct cache *cache)
+static bool note_miss(const struct cache *cache)
 {
 	const uintptr_t offset = cache->offset + 2 * VCPU_ROW_BYTES;
 
 	arch_add(vcpu_self, cache->map, offset, 1);
-	if (arch_peek(vcpu_self, cache->map, offset) % DEPOT_MISSES == 0)
-		depot_count_misses(&cache->depot);
+	return arch_peek(vcpu_self, cache->map, offset) % DEPOT_MISSES == 0;
 }
 
 /* Both together, so that who only frees is known in time, too. */
@@ -1028,16 +1028,10 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 	return magazine_alloc_requested(cache, cache->depot.slabs.traits.size);
 }
 
-__attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, size_t requested)
+static void *alloc_after_miss(struct cache *cache, size_t requested)
 {
 	bool closed;
 
-	if (profile_is_due())
-		settle_profile();
-
-	if (magazine_is_checked(cache))
-		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
-	count_miss(cache);
 	/* Since the miss the thread may have come to a vCPU that has objects. */
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
@@ -1084,6 +1078,21 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 			shuffle_in_hand(magazine);
 	}
 	return hand_out(cache, magazine, requested);
+}
+
+__attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, size_t requested)
+{
+	if (profile_is_due())
+		settle_profile();
+
+	if (magazine_is_checked(cache))
+		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
+	bool counts = note_miss(cache);
+	void *object = alloc_after_miss(cache, requested);
+
+	if (counts && object)
+		depot_count_misses(&cache->depot);
+	return object;
 }
 
 /*
