@@ -12,6 +12,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "pin.h"
 #include "statistics.h"
 #include "ticks.h"
 

@@ -16,6 +16,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "pin.h"
 #include "published.h"
 #include "statistics.h"
 #include "ticks.h"
@@ -93,8 +94,6 @@ static struct cost single(struct variant v, void *cache, enum test test)
 	return (struct cost){(double)(between - start) / N, (double)(ticks() - between) / N};
 }
 
-static cpu_set_t allowed; /* to this process */
-
 static struct parallel {
 	struct variant variant;
 	void *cache;
@@ -110,7 +109,7 @@ static struct member {
 static void *member_main(void *argument)
 {
 	struct member *m = argument;
-	pin_to_place(&allowed, m->index);
+	pin_to_place(m->index);
 	memset(m->objects, 0, sizeof(m->objects));
 	pthread_barrier_wait(&parallel.barrier);
 	uint64_t start = ticks();
@@ -196,7 +195,7 @@ int worker_engines(int argc, char **argv)
 	}
 	if (!session_receive(&request, sizeof(request)) || request.threads > THREADS_MAX)
 		return 1;
-	sched_getaffinity(0, sizeof(allowed), &allowed);
+	pin_begin();
 	if (request.test != TEST_PARALLEL)
 		pin_to_cpu(machine_pinned_cpu());
 	struct variant variant = variants[place_of(variants, reply.count, &request)];

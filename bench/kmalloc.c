@@ -25,6 +25,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "pin.h"
 #include "published.h"
 #include "statistics.h"
 #include "ticks.h"
@@ -119,8 +120,6 @@ static struct thread_time single(struct allocator a, const struct request *reque
 /* ---- several threads, each on a CPU of its own ---- */
 
 enum { RING = 256 };
-
-static cpu_set_t allowed; /* to this process */
 
 struct parallel {
 	struct allocator allocator;
@@ -251,7 +250,7 @@ static void *member_main(void *argument)
 {
 	struct member *m = argument;
 	struct parallel *p = m->parallel;
-	pin_to_place(&allowed, m->index);
+	pin_to_place(m->index);
 	/* Touched before the clock runs: the array's own page faults are nobody's allocation. */
 	memset((void *)m->objects, 0, sizeof(m->objects));
 	pthread_barrier_wait(&p->barrier);
@@ -364,7 +363,7 @@ int worker_kmalloc(int argc, char **argv)
 		fputs("cpuslab bench: libcpuslab-floor.so is missing\n", stderr);
 		return 1;
 	}
-	sched_getaffinity(0, sizeof(allowed), &allowed);
+	pin_begin();
 	while (session_receive(&request, sizeof(request))) {
 		struct reply reply = {0};
 		if (request.threads > THREADS_MAX)
@@ -372,7 +371,7 @@ int worker_kmalloc(int argc, char **argv)
 		if (request.test <= TEST_PAIR)
 			pin_to_cpu(machine_pinned_cpu());
 		else
-			sched_setaffinity(0, sizeof(allowed), &allowed);
+			pin_to_none();
 		answer(a, nothing, &request, &reply);
 		if (!session_reply(&reply, sizeof(reply)))
 			return 1;

@@ -2,12 +2,12 @@
 #include "launch.h"
 
 #include "machine.h"
+#include "pin.h"
 #include "ticks.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,27 +37,6 @@ bool launch_beside(const char *name, char path[static PATH_MAX])
 		return true;
 	snprintf(path, PATH_MAX, CPUSLAB_LIBDIR "/cpuslab/%s", name);
 	return access(path, R_OK) == 0;
-}
-
-void pin_to_cpu(int cpu)
-{
-	cpu_set_t one;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
-}
-
-void pin_to_place(const cpu_set_t *cpus, unsigned place)
-{
-	unsigned count = (unsigned)CPU_COUNT(cpus);
-	if (!count)
-		return;
-	place %= count;
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, cpus) && place-- == 0) {
-			pin_to_cpu(cpu);
-			return;
-		}
 }
 
 static void redirect(int to, const char *path, int flags)

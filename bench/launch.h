@@ -5,7 +5,6 @@
 
 #include "peers.h"
 
-#include <sched.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -80,13 +79,6 @@ const char *launch_self(void);
 
 /* A file that was built or installed with this command.  False when it is not there. */
 bool launch_beside(const char *name, char path[static PATH_MAX]);
-
-void pin_to_cpu(int cpu);
-/*
- * The place-th CPU of a set, and again from the first behind the last.  An empty set, which is what can be
- * had of a system with more CPUs than one holds, changes nothing.
- */
-void pin_to_place(const cpu_set_t *cpus, unsigned place);
 
 /* Seconds of CPU time that this process has used. */
 struct cpu_time {

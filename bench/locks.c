@@ -22,6 +22,7 @@
 #include "launch.h"
 #include "lock_kinds.h"
 #include "machine.h"
+#include "pin.h"
 #include "statistics.h"
 #include "ticks.h"
 #include "unlock_share.h"
@@ -75,8 +76,6 @@ struct reply {
 
 static bool real_time;
 static double tick_rate; /* a second */
-
-static cpu_set_t allowed; /* to this process */
 
 static void prefer_me(void)
 {
@@ -132,7 +131,7 @@ static bool lost_the_cpu(struct window window)
 static void measure_alone(const struct request *request, struct reply *reply)
 {
 	void (*pairs)(uint64_t) = lock_kinds[request->kind].pairs;
-	pin_to_place(&allowed, 0);
+	pin_to_place(0);
 	prefer_me();
 	pairs(PAIRS / 10);
 	struct window opened = open_window();
@@ -143,7 +142,7 @@ static void measure_alone(const struct request *request, struct reply *reply)
 	prefer_nobody();
 	/* Threads begin where their maker may run: on a CPU that another one has with real-time priority they
 	 * would not get as far as to pin themselves elsewhere. */
-	sched_setaffinity(0, sizeof(allowed), &allowed);
+	pin_to_none();
 }
 
 /* ---- migratory ---- */
@@ -165,7 +164,7 @@ static void *run_relay(void *argument)
 {
 	struct runner *me = argument;
 	uint64_t remote = 0, local = 0, whole = 0;
-	pin_to_place(&allowed, me->place);
+	pin_to_place(me->place);
 	prefer_me();
 	struct window opened = open_window();
 	for (unsigned turn = 0; turn < TURNS; turn++) {
@@ -240,7 +239,7 @@ static void *play_ball(void *argument)
 {
 	struct player *me = argument;
 	uint64_t least = UINT64_MAX;
-	pin_to_place(&allowed, me->place);
+	pin_to_place(me->place);
 	prefer_me();
 	for (unsigned game = 0; game < GAMES; game++) {
 		uint64_t start = ticks(), deadline = start + (uint64_t)(tick_rate * LONGEST_GAME / 1000);
@@ -346,7 +345,7 @@ static void *contend(void *argument)
 	/* The contenders end the window themselves: with real-time priority they leave no CPU to a
 	 * timekeeper. */
 	if (contest.pinned) {
-		pin_to_place(&allowed, me->place);
+		pin_to_place(me->place);
 		prefer_me();
 	} else {
 		/*
@@ -441,7 +440,7 @@ int worker_locks(int argc, char **argv)
 	pthread_t thread;
 	prefer_my_session();
 	lock_kinds_find();
-	sched_getaffinity(0, sizeof(allowed), &allowed);
+	pin_begin();
 	tick_rate = ticks_per_second(0.05);
 	/* libc takes shortcuts in a process that never had a second thread. */
 	if (pthread_create(&thread, NULL, nothing, NULL) == 0)

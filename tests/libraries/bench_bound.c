@@ -3,6 +3,7 @@
  * given. */
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <unistd.h>
 
 void *__libc_malloc(size_t size);
@@ -14,7 +15,14 @@ void *malloc(size_t size)
 
 	if (!CPU_COUNT(&given))
 		sched_getaffinity(0, sizeof(given), &given);
-	if (!CPU_ISSET(sched_getcpu(), &given))
-		_exit(1);
+	int cpu = sched_getcpu();
+
+	if (!CPU_ISSET(cpu, &given)) {
+		char text[80];
+		int length =
+			snprintf(text, sizeof(text), "bench_bound: on CPU %d, which was not given\n", cpu);
+
+		_exit(write(STDERR_FILENO, text, (size_t)length) > 0 ? 1 : 2);
+	}
 	return __libc_malloc(size);
 }
