@@ -300,7 +300,7 @@ void profile_look(void)
 	uint64_t before = __atomic_load_n(&last, __ATOMIC_RELAXED);
 	uint64_t high = __atomic_load_n(&highest, __ATOMIC_RELAXED);
 	/* Not at each sample: a sixteenth more than the last time is a new high. */
-	bool grown = options.profile_growth && now >= before + options.profile_growth;
+	bool grown = options.profile_growth && now > before && now - before >= options.profile_growth;
 	bool higher = options.profile_high && now > high + high / 16 + profile.last_interval;
 
 	if (!grown && !higher)
