@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,12 +41,60 @@ static int usage(FILE *to)
 
 /* ---- what is served ------------------------------------------------------------------------------------ */
 
+/*
+ * What stands in another process is its own to make up: it may claim more than there is memory for, or make
+ * who reads it wait for ever.  So each answer is made by a child with bounds, which alone ends by that, and
+ * the next one leaves out what the last was reading then.
+ */
+enum {
+	ANSWER_BYTES = 1 << 30, /* of address space, for all processes together */
+	SECONDS_EACH = 5,
+	CACHES_MOST = 1 << 14, /* of a process: what is served has a bound as well */
+	CELLS_MOST = 1 << 20
+};
+
+/* What a child tells its parent. */
+static struct progress {
+	pid_t reading; /* 0: none */
+	bool made;
+} *progress;
+
+/* Processes that ended the last children. */
+struct outcasts {
+	size_t count;
+	pid_t pids[PROCESSES];
+};
+
+static bool is_outcast(const struct outcasts *outcasts, pid_t pid)
+{
+	for (size_t i = 0; i < outcasts->count; i++)
+		if (outcasts->pids[i] == pid)
+			return true;
+	return false;
+}
+
 struct seen {
 	struct target target;
 	struct census census;
 };
 
-static void print_metrics(FILE *to, const char *name)
+static bool read_process(struct seen *one, pid_t pid)
+{
+	*one = (struct seen){.census.cache_count = 0};
+	if (target_attach(&one->target, pid) != TARGET_READY)
+		return false;
+	if (census_take(&one->census, &one->target) == TARGET_READY &&
+	    one->census.cache_count <= CACHES_MOST &&
+	    one->census.cache_count * one->census.vcpus <= CELLS_MOST) {
+		(void)census_residents(&one->census, &one->target);
+		return true;
+	}
+	census_free(&one->census);
+	target_detach(&one->target);
+	return false;
+}
+
+static void print_metrics(FILE *to, const char *name, const struct outcasts *outcasts)
 {
 	static pid_t pids[PROCESSES];
 	size_t found = target_find(name, pids, PROCESSES), count = 0;
@@ -54,20 +105,17 @@ static void print_metrics(FILE *to, const char *name)
 	struct view *views = calloc(found + 1, sizeof(*views));
 
 	for (size_t i = 0; seen && views && i < found; i++) {
-		struct seen *one = &seen[count];
-
-		*one = (struct seen){.census.cache_count = 0};
-		if (target_attach(&one->target, pids[i]) != TARGET_READY)
+		if (is_outcast(outcasts, pids[i]))
 			continue;
-		if (census_take(&one->census, &one->target) == TARGET_READY) {
-			(void)census_residents(&one->census, &one->target);
-			view_select(&views[count], &one->census, &one->target, NULL, 0, false);
+		progress->reading = pids[i];
+		alarm(SECONDS_EACH);
+		if (read_process(&seen[count], pids[i])) {
+			view_select(&views[count], &seen[count].census, &seen[count].target, NULL, 0, false);
 			count++;
-		} else {
-			census_free(&one->census);
-			target_detach(&one->target);
 		}
 	}
+	alarm(0);
+	progress->reading = 0;
 	if (seen && views)
 		view_print_prometheus(to, views, count);
 	for (size_t i = 0; i < count; i++) {
@@ -160,25 +208,70 @@ static bool asks_for(const char *request, const char *method, const char *path)
 	       strncmp(request + first + 1, path, second) == 0 && strchr(" ?", request[first + 1 + second]);
 }
 
+/* In a child. */
+static bool answer(int connection, const char *name, const struct outcasts *outcasts, bool with_body)
+{
+	const struct rlimit bytes = {ANSWER_BYTES, ANSWER_BYTES};
+	char *text = NULL;
+	size_t length = 0;
+
+	signal(SIGALRM, SIG_DFL);
+	if (setrlimit(RLIMIT_AS, &bytes) != 0)
+		return false;
+	FILE *memory = open_memstream(&text, &length);
+
+	if (!memory)
+		return false;
+	print_metrics(memory, name, outcasts);
+	bool whole = !ferror(memory);
+
+	if (fclose(memory) != 0 || !whole)
+		return false;
+	progress->made = true;
+	reply(connection, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text, length, with_body);
+	return true;
+}
+
+/* False where the next child may do better. */
+static bool try_to_answer(int connection, const char *name, struct outcasts *outcasts, bool with_body)
+{
+	static const char sorry[] = "cpuslab export: no answer could be made\n";
+	int status = 0;
+
+	*progress = (struct progress){0};
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(!answer(connection, name, outcasts, with_body));
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (child > 0 && (status == 0 || progress->made))
+		return true;
+	if (child < 0 || !progress->reading || outcasts->count == PROCESSES) {
+		reply(connection, "500 Internal Server Error", "text/plain", sorry, sizeof(sorry) - 1,
+		      with_body);
+		return true;
+	}
+	fprintf(stderr, "cpuslab export: process %d cannot be read within bounds, left out\n",
+		(int)progress->reading);
+	outcasts->pids[outcasts->count++] = progress->reading;
+	return false;
+}
+
 static void serve(int connection, const char *name)
 {
 	static const char hint[] = "cpuslab export: see /metrics\n";
-	char request[REQUEST], *text = NULL;
-	size_t length = 0;
+	static struct outcasts outcasts;
+	char request[REQUEST];
 
 	if (!read_request(connection, request))
 		return;
 	bool head = asks_for(request, "HEAD", "/metrics");
 
 	if (head || asks_for(request, "GET", "/metrics")) {
-		FILE *memory = open_memstream(&text, &length);
-
-		if (!memory)
-			return;
-		print_metrics(memory, name);
-		fclose(memory);
-		reply(connection, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text, length, !head);
-		free(text);
+		outcasts.count = 0;
+		while (!try_to_answer(connection, name, &outcasts, !head))
+			;
 	} else if (asks_for(request, "GET", "/")) {
 		reply(connection, "200 OK", "text/plain", hint, sizeof(hint) - 1, true);
 	} else {
@@ -242,6 +335,12 @@ int command_export(int argc, char **argv)
 		return wrong_value(argv[0], "--listen", where, "ADDRESS:PORT in numbers, as 127.0.0.1:9464");
 	if (listener < 0)
 		return 1;
+	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (progress == MAP_FAILED) {
+		perror("cpuslab export");
+		return 1;
+	}
+	signal(SIGCHLD, SIG_DFL);
 	for (;;) {
 		int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
