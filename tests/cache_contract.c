@@ -166,11 +166,7 @@ static void free_wrong(void *argument)
 
 static void stops(struct wrong wrong, const char *expected)
 {
-	char text[512];
-	int status = check_child(free_wrong, &wrong, text, sizeof text);
-
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, expected), "%#x, said: %s",
-	      (unsigned)status, text);
+	check_stopped(free_wrong, &wrong, expected);
 }
 
 static void test_wrong(void)
@@ -219,11 +215,8 @@ static void destroy_broken(void *cache)
 static void test_broken(void)
 {
 	struct cpuslab_cache *cache = create("broken", 64, 0, CPUSLAB_CACHE_NO_MERGE);
-	char text[4096];
-	int status = check_child(destroy_broken, cache, text, sizeof text);
 
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, "broken"), "%#x, said: %s",
-	      (unsigned)status, text);
+	check_stopped(destroy_broken, cache, "broken");
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
@@ -236,10 +229,8 @@ static void test_panic(void)
 {
 	struct cpuslab_cache_args args = {
 		.name = "needed", .size = 8, .align = 3, .flags = CPUSLAB_CACHE_PANIC};
-	char text[512];
-	int status = check_child(create_panicking, &args, text, sizeof text);
 
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, "needed"), "said: %s", text);
+	check_stopped(create_panicking, &args, "needed");
 }
 
 /* Each object that is left is reported, and can still be used. */

@@ -400,4 +400,13 @@ static inline int check_child(void (*function)(void *), void *argument, char *te
 	return check_wait(child);
 }
 
+/* The same of a function that the allocator stops, with these words in its report. */
+static inline void check_stopped(void (*function)(void *), void *argument, const char *said)
+{
+	char text[4096];
+	int status = check_child(function, argument, text, sizeof text);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, said),
+	      "\"%s\" was to be said: wait status %#x, said: %s", said, (unsigned)status, text);
+}
+
 #endif

@@ -319,15 +319,15 @@ static void test_nofail(void)
 	CHECK(allocated == 0);
 }
 
-static void test_waiting_for_several(int elements)
+/* Threads that do one thing or the other, on so many elements. */
+static void run_threads(int elements, void *(*one)(void *), void *(*other)(void *))
 {
 	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
 	pthread_t threads[THREADS];
 
-	rounds = check_rounds(5000, 300000, 100);
 	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < THREADS; i++)
-		threads[i] = check_thread(i % 2 ? take_turns : take_several, pool);
+		threads[i] = check_thread(i % 2 ? one : other, pool);
 	for (int i = 0; i < THREADS; i++)
 		check_join(threads[i]);
 	CHECK(pool->curr_nr == elements && pool->waiting == 0 && pool->waiting_for_several == 0);
@@ -336,22 +336,17 @@ static void test_waiting_for_several(int elements)
 	CHECK(allocated == 0);
 }
 
+static void test_waiting_for_several(int elements)
+{
+	rounds = check_rounds(5000, 300000, 100);
+	run_threads(elements, take_turns, take_several);
+}
+
 static void test_waiting(int elements)
 {
-	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
-	pthread_t threads[THREADS];
-
 	/* A lost wakeup costs five seconds: a few of them and the watchdog ends the test. */
 	rounds = check_rounds(elements == 1 ? 3000 : 20000, 1000000, 300);
-	__atomic_store_n(&failing, 1, __ATOMIC_RELAXED);
-	for (int i = 0; i < THREADS; i++)
-		threads[i] = check_thread(take_turns, pool);
-	for (int i = 0; i < THREADS; i++)
-		check_join(threads[i]);
-	CHECK(pool->curr_nr == elements && pool->waiting == 0);
-	__atomic_store_n(&failing, 0, __ATOMIC_RELAXED);
-	mempool_destroy(pool);
-	CHECK(allocated == 0);
+	run_threads(elements, take_turns, take_turns);
 }
 
 static void use(mempool_t *pool, size_t bytes, size_t align)

@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * linked_ticks: a program that has its objects of linked caches in bulk alone gives back what it does not use
- * in due time, too.  Time goes on only where the test says so.
+ * in due time, too.
  */
 #include "check.h"
 
 #include <cpuslab/cache.h>
 
+#include "moved_clock.h"
 #include "options/options.h"
 #include "page/page.h"
 
 enum { SIZE = 256, OBJECTS = 20000, STEP = 150 };
-
-static uint64_t milliseconds = 100000;
-
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-	(void)clock;
-	*now = (struct timespec){.tv_sec = (time_t)(milliseconds / 1000),
-				 .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-	return 0;
-}
 
 static size_t dirty_pages(void)
 {

@@ -5,28 +5,15 @@
  * after many small objects, when blocks are freed behind them, or the first large object of a class; what is
  * freed twice meanwhile is found; and who goes on with many calls has its magazines, as often as large blocks
  * come and go.
- *
- * Time stands still but where the test moves it.
  */
 #include "check.h"
 
-#include <time.h>
-
 #include "heap.h"
+#include "moved_clock.h"
 #include "page/page.h"
 
 enum { MIB = 1 << 20, FALLS = 6, LEARN = 64, SMALL = 100, CALLS = 1000, STEP = 10, REST = 2000 };
 enum { BURST = 10000, BLOCK = 384 << 10, OF_A_CLASS = 128 << 10 };
-
-static uint64_t milliseconds = 100000;
-
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-	(void)clock;
-	*now = (struct timespec){.tv_sec = (time_t)(milliseconds / 1000),
-				 .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-	return 0;
-}
 
 /* Bytes that wait to go back. */
 static size_t waiting(void)
@@ -202,14 +189,6 @@ static void free_twice(void *argument)
 	free(object);
 }
 
-static void test_second_free(void)
-{
-	char text[2048];
-	int status = check_child(free_twice, NULL, text, sizeof text);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status %d", status);
-	CHECK(strstr(text, "freed just before"), "%s", text);
-}
-
 int main(void)
 {
 	cpu_set_t one;
@@ -224,7 +203,7 @@ int main(void)
 	test_rest(vector);
 	test_goes_on();
 	test_replaces();
-	test_second_free();
+	check_stopped(free_twice, NULL, "freed just before");
 	printf("few calls after large blocks and small objects\n");
 	return 0;
 }

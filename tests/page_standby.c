@@ -113,14 +113,6 @@ static void free_twice(void *argument)
 	free(block);
 }
 
-static void test_second_free(void)
-{
-	char text[2048];
-	int status = check_child(free_twice, NULL, text, sizeof text);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status %d", status);
-	CHECK(strstr(text, "already free"), "%s", text);
-}
-
 static void test_serves_others(void)
 {
 	malloc_trim(0);
@@ -258,7 +250,7 @@ int main(void)
 	test_without_lock();
 	test_lengths();
 	test_vcpus();
-	test_second_free();
+	check_stopped(free_twice, NULL, "already free");
 	test_serves_others();
 	test_given_back();
 	test_forgotten();
