@@ -555,7 +555,7 @@ static void test_swing(void)
 	/* Growth alone is no swing: it may never come back. */
 	depot_empty(&depot);
 	age(false);
-	for (size_t taken = 0; taken < (size_t)(4 * MIB); taken += (size_t)depot.batch * 128)
+	for (size_t taken = 0; taken < (size_t)4 * MIB; taken += (size_t)depot.batch * 128)
 		CHECK(!depot_take_filled(&depot, NULL));
 	CHECK(!depot.sorts);
 	/* The smallest ones swing far by what their magazines take. */
@@ -569,7 +569,7 @@ static void test_swing(void)
 	depot_empty(&depot);
 	/* Nor does it matter how large objects lie. */
 	start(256);
-	swing((size_t)(4 * MIB));
+	swing((size_t)4 * MIB);
 	CHECK(statistics().objects == allocated() && !statistics().drains);
 	depot_empty(&depot);
 }

@@ -391,8 +391,9 @@ static void survivors(void)
 		if (i % KEEP)
 			free(many[i]);
 	malloc_trim(0);
+	const unsigned survivors = COUNT / KEEP + 1;
 	expect_at_most("resident for scattered survivors, of their pages, in %",
-		       100 * ((double)check_resident() - start) / ((COUNT / KEEP + 1) * 4096.0), SURVIVORS);
+		       100 * ((double)check_resident() - start) / (4096.0 * survivors), SURVIVORS);
 	for (unsigned i = 0; i < COUNT; i += KEEP)
 		CHECK(check_all_bytes(many[i], SIZE, 1));
 }

@@ -143,7 +143,8 @@ static void free_twice(void *unused)
 static void free_inside(void *unused)
 {
 	(void)unused;
-	free((char *)malloc(SIZE) + 16);
+	char *object = malloc(SIZE);
+	free(object + 16);
 }
 
 static void free_nothing(void *unused)

@@ -30,8 +30,8 @@ static void crowd(int argc, char **argv, char **environment)
 	if (argc < 2 || strcmp(argv[1], "crowded") != 0)
 		return;
 	for (uintptr_t from = 16ul << 20; from < 1ul << 43; from *= 2)
-		mmap((void *)from, from, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		(void)mmap((void *)from, from, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 }
 __attribute__((section(".preinit_array"), used)) static void (*const crowd_first)(int, char **,
 										  char **) = crowd;

@@ -117,7 +117,7 @@ static struct name *find_and_use(const char *text)
 
 	hlist_for_each_entry(name, chain_of(text), in_chain)
 	{
-		if (strcmp(name->text, text))
+		if (strcmp(name->text, text) != 0)
 			continue;
 		if (!name->users++)
 			list_del_init(&name->unused);
