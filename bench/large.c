@@ -27,14 +27,15 @@ enum {
 	PAGE = 4096,
 	RING = 4,
 	REPETITIONS = 3,
-	REPETITION_BYTES = 32 << 20,
+	REPETITION_BYTES = 128 << 20,
 	REPETITION_STEPS = 4096,
+	WARM_STEPS = 512,
 	CREW = 2,       /* threads */
-	CREW_TIMES = 64 /* as many steps of each, so that to wake them is nothing beside */
+	CREW_TIMES = 16 /* as many steps of each, so that to wake them is nothing beside */
 };
 
-/* CPU time after which a worker begins no further repetition. */
-static const double ENOUGH = 0.06;
+/* CPU time after which a worker warms up no longer, and begins no further repetition. */
+static const double WARM = 0.1, ENOUGH = 0.2;
 
 /* One cache line in every page. */
 static void touch(char *block, size_t from, size_t to)
@@ -233,11 +234,24 @@ static struct report report_of(struct repetitions *all)
 			       1024.0 * (double)usage.ru_maxrss};
 }
 
+static void repeat(void (*step)(size_t size), size_t size, unsigned steps)
+{
+	for (unsigned n = 0; n < steps; n++)
+		step(size);
+}
+
+/* Of few steps: the same sizes in each, so that all of them measure one thing. */
+static void repeat_the_same(void (*step)(size_t size), size_t size, unsigned steps)
+{
+	random_sizes = 1;
+	repeat(step, size, steps);
+}
+
 /* Threads that warm up, and begin and end each repetition together. */
 struct crew {
 	void (*step)(size_t size);
 	size_t size;
-	unsigned steps, warm_up;
+	unsigned steps;
 	pthread_barrier_t together;
 };
 
@@ -246,13 +260,11 @@ static void *crew_steps(void *argument)
 	static unsigned threads;
 	struct crew *crew = argument;
 	random_sizes = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < crew->warm_up; i++)
-		crew->step(crew->size);
+	repeat(crew->step, crew->size, crew->steps);
 	pthread_barrier_wait(&crew->together);
 	for (unsigned count = 0; count < REPETITIONS; count++) {
 		pthread_barrier_wait(&crew->together);
-		for (unsigned n = 0; n < crew->steps; n++)
-			crew->step(crew->size);
+		repeat(crew->step, crew->size, crew->steps);
 		pthread_barrier_wait(&crew->together);
 	}
 	release_ring();
@@ -262,7 +274,7 @@ static void *crew_steps(void *argument)
 static struct report run_crew(const struct script *script, size_t size)
 {
 	unsigned steps = (unsigned)(REPETITION_BYTES / size * CREW_TIMES);
-	struct crew crew = {.step = script->step, .size = size, .steps = steps, .warm_up = steps};
+	struct crew crew = {.step = script->step, .size = size, .steps = steps};
 	struct repetitions all = {.count = 0};
 	pthread_t threads[CREW];
 	pthread_barrier_init(&crew.together, NULL, CREW + 1);
@@ -286,21 +298,19 @@ static struct report run_steps(const struct script *script, size_t size)
 	unsigned steps = !(script->flags & TOUCHES) ? REPETITION_STEPS
 			 : size < REPETITION_BYTES  ? (unsigned)(REPETITION_BYTES / size)
 						    : 1;
-	/*
-	 * Until all places of a ring are filled; and where that is quick, until most sizes have been there.
-	 * Memory that has just come from the system is slower for a few steps more, so the others take as
-	 * long.
-	 */
-	unsigned warm_up = steps > RING ? 4 * steps : RING + 1;
 	struct repetitions all = {.count = 0};
-	double start = used_now().seconds, limit = start + ENOUGH;
-	for (unsigned i = 0; i < warm_up; i++)
-		script->step(size);
+	double start = used_now().seconds, limit = start + WARM;
+	/*
+	 * Until all places of a ring are filled; and where that is quick, until what an allocator changes
+	 * with the number of large objects it has seen, huge pages for them above all, is as it stays.
+	 */
+	for (unsigned i = 0; i <= RING || (i < WARM_STEPS && used_now().seconds < limit); i += steps)
+		repeat_the_same(script->step, size, steps);
+	limit = used_now().seconds + ENOUGH;
 	while (all.count == 0 || (all.count < REPETITIONS && start < limit)) {
 		struct used before = used_now();
 		start = before.seconds;
-		for (unsigned n = 0; n < steps; n++)
-			script->step(size);
+		repeat_the_same(script->step, size, steps);
 		add_repetition(&all, before, steps);
 	}
 	release_ring();
