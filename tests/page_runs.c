@@ -537,6 +537,45 @@ static void test_growth(void)
 	page_purge(true);
 }
 
+/* A hole that has an aligned part, and no room for one that would begin elsewhere, is all that is free. */
+static void fit_aligned(const char *hole, size_t pages, bool clean)
+{
+	bool zeroed;
+
+	for (size_t alignment = 2; alignment <= pages / 2; alignment *= 2) {
+		size_t skipped = -number_of(hole) & (alignment - 1);
+
+		CHECK(skipped < alignment - 1);
+		if (clean)
+			page_purge(true);
+		char *part = page_alloc(pages - skipped, alignment, SOME_SLAB, &zeroed);
+
+		CHECK(part == hole + skipped * PAGE_BYTES, "aligned to %zu pages, %zu skipped", alignment,
+		      skipped);
+		CHECK(!clean || zeroed);
+		CHECK(!page_alloc(pages - skipped, alignment, SOME_SLAB, &zeroed));
+		heap_walk();
+		page_free(part, pages - skipped);
+	}
+}
+
+/* In place of a run of so many pages. */
+static void test_fit_aligned(char *run, size_t pages)
+{
+	bool zeroed;
+	size_t before = 2 + number_of(run) % 2;
+
+	/* What is too short for a run. */
+	while (page_alloc(1, 1, SOME_SLAB, &zeroed))
+		;
+	page_free(run, pages);
+	CHECK(page_alloc(before, 1, SOME_SLAB, &zeroed) == run);
+	fit_aligned(run + before * PAGE_BYTES, pages - before, false);
+	fit_aligned(run + before * PAGE_BYTES, pages - before, true);
+	page_free(run, before);
+	CHECK(page_alloc(pages, 1, PAGE_LARGE, &zeroed) == run);
+}
+
 static void be_full(void)
 {
 	enum { PAGES = 64, MOST = 1024 };
@@ -566,6 +605,7 @@ static void be_full(void)
 		page_free(runs[count / 2], PAGES);
 		CHECK(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed) == runs[count / 2]);
 	}
+	test_fit_aligned(runs[count / 2], PAGES);
 	for (size_t i = 0; i < count; i++)
 		page_free(runs[i], PAGES);
 	page_purge(true);

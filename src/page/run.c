@@ -698,6 +698,32 @@ static struct taking take_pages_to_grow(uint32_t pages)
 	return (struct taking){.first = carve(found, pages, 1), .fresh = pages};
 }
 
+/* A run that has an aligned part of so many pages, though it may be too short for one that lies elsewhere. */
+static uint32_t lucky_fit(const struct bins *set, uint32_t pages, uint32_t alignment)
+{
+	for (unsigned bin = bin_of(pages), last = bin_of(pages + alignment - 1); bin <= last; bin++)
+		for (uint32_t found = set->head[bin]; found != RUN_NONE; found = run_at(found)->next) {
+			uint32_t first = (found + alignment - 1) & ~(alignment - 1);
+
+			if (first + pages <= found + run_at(found)->pages)
+				return found;
+		}
+	return RUN_NONE;
+}
+
+/* Where the heap cannot grow: what a short look has not found, or not dared to count on. */
+static __attribute__((noinline, cold)) struct taking take_leavings(uint32_t pages, uint32_t alignment)
+{
+	uint32_t found = lucky_fit(&bins[RUN_DIRTY], pages, alignment);
+
+	if (found != RUN_NONE)
+		return (struct taking){.first = carve(found, pages, alignment)};
+	found = lucky_fit(&bins[RUN_CLEAN], pages, alignment);
+	if (found == RUN_NONE)
+		return nothing;
+	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
+}
+
 /* Resident memory first; only then memory that must be taken from the system. */
 static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 {
@@ -716,9 +742,12 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 					       .fresh = take_span(found, first, first + pages)};
 	}
 	found = best_fit(&bins[RUN_CLEAN], pages + alignment - 1);
-	if (found == RUN_NONE)
-		return extend(pages, alignment, waits);
-	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
+	if (found != RUN_NONE)
+		return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
+
+	struct taking taking = extend(pages, alignment, waits);
+
+	return __builtin_expect(taking.first != RUN_NONE, 1) ? taking : take_leavings(pages, alignment);
 }
 
 /*
