@@ -66,7 +66,7 @@ static void begin(uint64_t cost, uint64_t second)
 static unsigned pick(unsigned most)
 {
 	for (unsigned i = 0; i < most; i++) {
-		void *object = guard_alloc(100, &statistics);
+		void *object = guard_alloc(100, 1, &statistics);
 
 		if (!object)
 			return i;

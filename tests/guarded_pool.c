@@ -6,6 +6,8 @@
  */
 #include "check.h"
 
+#include <cpuslab/cache.h>
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -51,6 +53,46 @@ static char *alloc_guarded(size_t size)
 	check_failed(__FILE__, __LINE__, "guarded", "no object of %zu bytes is", size);
 }
 
+enum { LARGEST = 256 << 10 };
+
+struct behind {
+	char *object;
+	size_t size;
+};
+
+static void write_behind(void *argument)
+{
+	const struct behind *behind = argument;
+
+	*(volatile char *)(behind->object + behind->size) = 1;
+	free(behind->object);
+}
+
+/* Guarded, as aligned as it is to be, and of no more bytes than were asked for. */
+static void aligned(size_t alignment, size_t size)
+{
+	unsigned long picked = guarded("picked");
+	char *object = NULL;
+	char text[4096];
+
+	for (unsigned tries = 0; tries < 4 && guarded("picked") == picked; tries++) {
+		free(object);
+		object = aligned_alloc(alignment, size);
+	}
+	CHECK(guarded("picked") > picked, "no object of %zu bytes, aligned to %zu, is", size, alignment);
+	CHECK(object && (uintptr_t)object % alignment == 0, "%zu for %zu", size, alignment);
+	CHECK(malloc_usable_size(object) == size, "%zu of %zu", malloc_usable_size(object), size);
+	CHECK(cpuslab_object_of(object + size - 1) == object);
+	CHECK(check_all_bytes(object, size, 0));
+	memset(object, 1, size);
+	/* The byte behind it is found to be written to at once, or at the free. */
+	struct behind behind = {object, size};
+	int status = check_child(write_behind, &behind, text, sizeof text);
+
+	CHECK(WIFSIGNALED(status) && strstr(text, "Overflow"), "%zu for %zu: %s", size, alignment, text);
+	free(object);
+}
+
 /* ---- the malloc family ----------------------------------------------------------------------------- */
 
 static void family(void)
@@ -86,7 +128,33 @@ static void family(void)
 			memset(object, 1, size);
 			free(object);
 		}
+	for (size_t alignment = 32; alignment <= LARGEST / 2; alignment *= 2) {
+		size_t sizes[] = {alignment - 1, alignment, 3 * alignment - 5};
+
+		for (unsigned i = 0; i < (alignment < PAGE ? 3 : 2); i++)
+			aligned(alignment, sizes[i]);
+	}
 	CHECK(guarded("live") == live && guarded("bytes") == bytes);
+}
+
+/* An object of a cache that is aligned to more than a page, or to part of one, has the cache's size. */
+static void cache(size_t alignment, size_t size)
+{
+	const struct cpuslab_cache_args args = {.name = "aligned", .size = size, .align = alignment};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+	unsigned long picked = guarded("picked");
+
+	CHECK(cache);
+	for (unsigned i = 0; i < 8; i++) {
+		char *object = cpuslab_cache_alloc(cache);
+
+		CHECK(object && (uintptr_t)object % alignment == 0);
+		check_stamp(object, size, i);
+		CHECK_STAMP(object, size, i);
+		cpuslab_cache_free(cache, object);
+	}
+	CHECK(guarded("picked") > picked, "no object of %zu bytes, aligned to %zu", size, alignment);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------------- */
@@ -457,6 +525,8 @@ int main(int argc, char **argv)
 		check_again("guard:3,guard_second:0,guard_cost:0,profile:1K", "profiled");
 	} else if (strcmp(what, "pool") == 0) {
 		family();
+		cache(16384, 10000);
+		cache(64, 100);
 		exhaustion();
 		reuse();
 		refusal();

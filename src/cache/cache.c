@@ -206,7 +206,7 @@ static struct cpuslab_cache *create_handle(const struct cpuslab_cache_args *args
 	cache->constructor = args->constructor;
 	cache->size = (uint32_t)args->size;
 	cache->bytes = bytes;
-	cache->is_aligned = choose_alignment(args) > GUARD_ALIGNMENT;
+	cache->alignment_log = (uint8_t)__builtin_ctz(choose_alignment(args));
 	memcpy(cache->name, args->name, name_bytes);
 	return cache;
 }
@@ -527,13 +527,14 @@ static void *alloc_linked_missed(struct linked_cache *cache)
 	return linked_alloc_missed(cache);
 }
 
-/* An object between guard pages ends where the program's does, unless its alignment is in the way. */
+static struct request request_of(const struct cpuslab_cache *cache, size_t bytes)
+{
+	return (struct request){(uint32_t)bytes, 1u << cache->alignment_log};
+}
+
 static void *alloc_magazine_missed(struct cpuslab_cache *cache)
 {
-	struct cache *engine = &cache->memory->cache;
-
-	return magazine_alloc_requested(engine,
-					cache->is_aligned ? engine->depot.slabs.traits.size : cache->size);
+	return magazine_alloc_requested(&cache->memory->cache, request_of(cache, cache->size));
 }
 
 static size_t requested_of(const struct cpuslab_cache *cache)
@@ -543,8 +544,7 @@ static size_t requested_of(const struct cpuslab_cache *cache)
 
 static void *alloc_hardened(struct cpuslab_cache *cache)
 {
-	return (cache->is_aligned ? hardened_alloc_aligned : hardened_alloc_any)(&cache->memory->cache,
-										 requested_of(cache));
+	return hardened_alloc_any(&cache->memory->cache, request_of(cache, requested_of(cache)));
 }
 
 static void *alloc_missed(struct cpuslab_cache *cache)

@@ -50,9 +50,9 @@ struct cpuslab_cache {
 	struct cache_memory *memory;
 	struct cpuslab_cache *next; /* of the same memory */
 	void (*constructor)(void *object);
-	uint32_t bytes;  /* of this block of metadata */
-	bool is_linked;  /* its engine */
-	bool is_aligned; /* to more than GUARD_ALIGNMENT */
+	uint32_t bytes;        /* of this block of metadata */
+	bool is_linked;        /* its engine */
+	uint8_t alignment_log; /* of its objects */
 	char name[];
 };
 

@@ -143,6 +143,15 @@ static size_t round_up(size_t size, size_t unit)
 	return (size + unit - 1) & ~(unit - 1);
 }
 
+/* As near to an end of its slot as its alignment lets it be. */
+static char *place_object(const struct guard_slot *slot, size_t alignment)
+{
+	uintptr_t start = (uintptr_t)slot_start((unsigned)(slot - guard_slots));
+
+	return (char *)(pick_side() ? round_up(start, alignment)
+				    : (start + SLOT_BYTES - slot->requested) & -alignment);
+}
+
 /* The pages of the object of a slot. */
 struct span {
 	char *start;
@@ -151,10 +160,9 @@ struct span {
 
 static struct span span_of(const struct guard_slot *slot)
 {
-	size_t used = round_up(slot->requested, OS_PAGE_BYTES);
-	char *start = slot_start((unsigned)(slot - guard_slots));
+	size_t before = (uintptr_t)slot->object % OS_PAGE_BYTES;
 
-	return (struct span){slot->at_left ? start : start + SLOT_BYTES - used, used};
+	return (struct span){slot->object - before, round_up(before + slot->requested, OS_PAGE_BYTES)};
 }
 
 /* The slot whose object starts at an address, whatever has become of it; NULL for none. */
@@ -201,18 +209,16 @@ static void *refuse(void)
 }
 
 /* Makes a claimed slot that of an object; false when there is no memory. */
-static bool occupy(struct guard_slot *slot, size_t requested)
+static bool occupy(struct guard_slot *slot, size_t requested, size_t alignment)
 {
 	__atomic_store_n(&slot->state, GUARD_BUSY, __ATOMIC_RELAXED);
 	slot->requested = requested;
-	slot->at_left = pick_side();
 	slot->reported = 0;
+	slot->object = place_object(slot, alignment > GUARD_ALIGNMENT ? alignment : GUARD_ALIGNMENT);
 
 	struct span span = span_of(slot);
 	size_t used = span.bytes / OS_PAGE_BYTES;
 
-	slot->object =
-		slot->at_left ? span.start : span.start + span.bytes - round_up(requested, GUARD_ALIGNMENT);
 	if (__atomic_add_fetch(&pages, used, __ATOMIC_RELAXED) > 2 * (uint64_t)guard.slots ||
 	    os_commit(span.start, span.bytes) != 0) {
 		__atomic_fetch_sub(&pages, used, __ATOMIC_RELAXED);
@@ -257,7 +263,7 @@ static void vacate_open(void)
 }
 
 /* NULL where it comes to nothing. */
-static void *alloc(size_t requested, const void *owner)
+static void *alloc(size_t requested, size_t alignment, const void *owner)
 {
 	if (__atomic_load_n(&left_open, __ATOMIC_RELAXED))
 		vacate_open();
@@ -268,7 +274,7 @@ static void *alloc(size_t requested, const void *owner)
 	struct guard_slot *slot = &guard_slots[number];
 
 	/* One byte of its own has what is asked for without any, so that it is an object like others. */
-	if (!occupy(slot, requested ? requested : 1)) {
+	if (!occupy(slot, requested ? requested : 1, alignment)) {
 		release(number);
 		return refuse();
 	}
@@ -283,9 +289,9 @@ static void *alloc(size_t requested, const void *owner)
 	return slot->object;
 }
 
-__attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
+__attribute__((noinline)) void *guard_alloc(size_t requested, size_t alignment, const void *owner)
 {
-	bool fits = requested <= GUARD_LARGEST;
+	bool fits = guard_fits(requested, alignment);
 
 	if (!fits || !cost_take_pick()) {
 		__atomic_fetch_add(fits ? &passed : &refused, 1, __ATOMIC_RELAXED);
@@ -293,7 +299,7 @@ __attribute__((noinline)) void *guard_alloc(size_t requested, const void *owner)
 		return NULL;
 	}
 	uint64_t start = guard_meter();
-	void *object = alloc(requested, owner);
+	void *object = alloc(requested, alignment, owner);
 
 	guard_charge(start);
 	return object;

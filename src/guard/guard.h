@@ -4,7 +4,8 @@
  *
  * Owns a pool of SLOTS: stretches of address space, each with a guard page before and behind it, none of
  * which may be accessed but for the pages of an object that is in use.  The object ends where its slot does,
- * or begins where it begins, at random; the rest of its pages is filled with a known byte.  Writing past it,
+ * or begins where it begins, at random, or as near to that as its alignment lets it; the rest of its pages is
+ * filled with a known byte, and those beyond are out of reach as the guard pages are.  Writing past it,
  * or before it, or after it was freed thus faults at once, or is found as it is freed.  A slot that was freed
  * is used again as late as possible: at most half of the slots are in use at any time, and the one that has
  * been free for longest is next.
@@ -51,11 +52,10 @@ struct guard_owner {
 };
 
 struct guard_slot {
-	uint32_t state;   /* enum guard_slot_state */
-	uint32_t at_left; /* the object begins where the slot does */
-	char *object;
-	size_t requested; /* bytes that are the program's */
+	uint32_t state; /* enum guard_slot_state */
 	uint32_t reported;
+	char *object;
+	size_t requested;  /* bytes that are the program's */
 	const void *owner; /* whose object it is, as the rooms above say */
 	struct guard_owner allocated, freed;
 };
@@ -153,9 +153,16 @@ bool guard_turn(uint64_t now, size_t heap_pages);
 
 /* ---- guarded objects ------------------------------------------------------------------------------- */
 
-/* Zeroed, aligned to the largest power of two up to a page that divides the size, and to 16; NULL where this
- * one cannot be guarded. */
-void *guard_alloc(size_t requested, const void *owner);
+/* Whether a slot has room for so many bytes wherever in it the alignment, a power of two, lets them begin. */
+static inline bool guard_fits(size_t requested, size_t alignment)
+{
+	size_t skipped = alignment > OS_PAGE_BYTES ? alignment - OS_PAGE_BYTES : 0;
+
+	return requested <= GUARD_LARGEST && skipped < GUARD_LARGEST &&
+	       ((requested + OS_PAGE_BYTES - 1) & -(size_t)OS_PAGE_BYTES) <= GUARD_LARGEST - skipped;
+}
+/* Zeroed, aligned to a power of two and to 16; NULL where this one cannot be guarded. */
+void *guard_alloc(size_t requested, size_t alignment, const void *owner);
 /*
  * Frees an object; `stated` is what the caller says its size is, SIZE_MAX for nothing.  Reports and stops, or
  * goes on with the option debug_continue, when it is no object in use or was written past.

@@ -92,18 +92,11 @@ static void *hand_out(const struct cache *cache, void *object, size_t requested)
 	return hardened_hand_out(bytes_of(cache), object, requested, bytes_of(cache) > PAGE_BYTES);
 }
 
-void *hardened_alloc_any(struct cache *cache, size_t requested)
+void *hardened_alloc_any(struct cache *cache, struct request request)
 {
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
-	return hand_out(cache, object ? object : magazine_alloc_requested(cache, requested), requested);
-}
-
-void *hardened_alloc_aligned(struct cache *cache, size_t requested)
-{
-	void *object = magazine_alloc_at(cache->map, &cache->offset);
-
-	return hand_out(cache, object ? object : magazine_alloc_missed(cache), requested);
+	return hand_out(cache, object ? object : magazine_alloc_requested(cache, request), request.bytes);
 }
 
 void *hardened_try_alloc(struct cache *cache, size_t requested)

@@ -26,7 +26,8 @@
 #include "check/blank.h"
 #include "magazine/magazine.h"
 
-enum { HARDENED_CANARY = 8 };
+/* What is not the caller's of an object: the canary at least; as much at most as a mark can count. */
+enum { HARDENED_CANARY = 8, HARDENED_SLACK_MOST = UINT16_MAX };
 
 /* What the functions below need of a cache whose objects are at most HARDENED_ROW bytes. */
 enum { HARDENED_ROW = 4096 };
@@ -55,7 +56,7 @@ static inline const struct hardened *hardened_of(uint16_t id)
 /* The bytes of an object that are a caller's who asks for `size`: a mark counts no more than the rest. */
 static inline size_t hardened_requested(uint32_t bytes, size_t size)
 {
-	return bytes - size > UINT16_MAX ? bytes - UINT16_MAX : size;
+	return bytes - size > HARDENED_SLACK_MOST ? bytes - HARDENED_SLACK_MOST : size;
 }
 
 /* Misses, and what is wrong. */
@@ -196,9 +197,7 @@ static inline __attribute__((always_inline)) bool hardened_free(const struct har
 }
 
 /* The same of any hardened cache, by the slow path if need be; NULL when there is no memory. */
-void *hardened_alloc_any(struct cache *cache, size_t requested);
-/* The same, as aligned as the cache's objects are even if it is guarded (guard/guard.h). */
-void *hardened_alloc_aligned(struct cache *cache, size_t requested);
+void *hardened_alloc_any(struct cache *cache, struct request request);
 /* An object without bytes, of a cache that is untouchable. */
 void *hardened_alloc_untouchable(struct cache *cache);
 /* The same without waiting; see magazine_try_alloc_missed. */

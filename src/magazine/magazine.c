@@ -939,7 +939,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 }
 
 /* An object between guard pages in place of one that had a mark; NULL where it does not come to that. */
-static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, size_t requested)
+static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, struct request request)
 {
 	if (!is_guarded(cache))
 		return NULL;
@@ -948,18 +948,18 @@ static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, 
 	/* A loop on an object in a chosen page may come to no other slow path. */
 	if (guard_is_due(now))
 		choose_pages(now);
-	return guard_alloc(requested, cache);
+	return guard_alloc(request.bytes, request.alignment, cache);
 }
 
 /* Hands out the top object of a magazine, or a guarded one in its place, and loads the magazine. */
-static void *hand_out(struct cache *cache, struct magazine *magazine, size_t requested)
+static void *hand_out(struct cache *cache, struct magazine *magazine, struct request request)
 {
 	const struct profile_choice *choice = choice_of_marks(magazine);
 	bool marked;
 	void *object = depot_pop_in_hand(magazine, &marked);
 	/* A mark of a profile is for its object; others are of picks. */
 	bool watched = marked && is_watched(cache, choice, object);
-	void *guarded = marked && !watched ? alloc_guarded(cache, requested) : NULL;
+	void *guarded = marked && !watched ? alloc_guarded(cache, request) : NULL;
 
 	if (guarded) {
 		/* The object stays for the next allocation, which is as likely to be picked as any other. */
@@ -1023,12 +1023,17 @@ static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
 	return object;
 }
 
-__attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
+/* What all objects of a cache are aligned to. */
+static uint32_t alignment_of(const struct slab_traits *traits)
 {
-	return magazine_alloc_requested(cache, cache->depot.slabs.traits.size);
+	uint32_t divisor = traits->size & -traits->size, slab = traits->alignment * PAGE_BYTES;
+
+	if (slab < PAGE_BYTES)
+		slab = PAGE_BYTES;
+	return divisor < slab ? divisor : slab;
 }
 
-static void *alloc_after_miss(struct cache *cache, size_t requested)
+static void *alloc_after_miss(struct cache *cache, struct request request)
 {
 	bool closed;
 
@@ -1077,10 +1082,10 @@ static void *alloc_after_miss(struct cache *cache, size_t requested)
 		if (magazine_is_hardened(cache))
 			shuffle_in_hand(magazine);
 	}
-	return hand_out(cache, magazine, requested);
+	return hand_out(cache, magazine, request);
 }
 
-__attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, size_t requested)
+__attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, struct request request)
 {
 	if (profile_is_due())
 		settle_profile();
@@ -1088,11 +1093,18 @@ __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, si
 	if (magazine_is_checked(cache))
 		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
 	bool counts = note_miss(cache);
-	void *object = alloc_after_miss(cache, requested);
+	void *object = alloc_after_miss(cache, request);
 
 	if (counts && object)
 		depot_count_misses(&cache->depot);
 	return object;
+}
+
+__attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
+{
+	const struct slab_traits *traits = &cache->depot.slabs.traits;
+
+	return magazine_alloc_requested(cache, (struct request){traits->size, alignment_of(traits)});
 }
 
 /*
@@ -1400,12 +1412,13 @@ static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
 }
 
 /*
- * Not where what was in an object is to be there after its free, or before its first use; nor where
- * guard_alloc does not align as the cache does.
+ * Not where what was in an object is to be there after its free, or before its first use; nor where it is
+ * aligned to more than its place can be.
  */
 static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
 {
-	return !traits->checks && traits->alignment <= 1 && (!owner || !slab_keeps_content(traits));
+	return !traits->checks && guard_fits(traits->size, alignment_of(traits)) &&
+	       (!owner || !slab_keeps_content(traits));
 }
 
 /* With its numbers known. */

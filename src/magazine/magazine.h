@@ -73,8 +73,14 @@ static inline __attribute__((always_inline)) bool magazine_free_at(const void *m
 
 /* After a miss: an object of the cache by the slow path; NULL when there is no memory. */
 void *magazine_alloc_missed(struct cache *cache);
-/* The same for a caller who asked for so many bytes. */
-void *magazine_alloc_requested(struct cache *cache, size_t requested);
+/*
+ * The same for a caller who asked for so many bytes, aligned to a power of two: all of the cache's objects
+ * are, and so is what is guarded in place of one.
+ */
+struct request {
+	uint32_t bytes, alignment;
+};
+void *magazine_alloc_requested(struct cache *cache, struct request request);
 /*
  * After a miss: an object without waiting for another thread, by no more than tries of the locks; NULL where
  * that cannot be.  The spare stays as it is: a thread that has a magazine in hand must be able to put it

@@ -24,23 +24,28 @@
 /* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
 enum { CALLOC_FROM_PAGES = 32 << 10 };
 
-static void *malloc_large(size_t size)
+static void *malloc_large(size_t size, size_t alignment)
 {
 	bool zeroed;
-	void *object = size <= PTRDIFF_MAX ? large_alloc(size, 1, &zeroed) : NULL;
+	void *object = size <= PTRDIFF_MAX ? large_alloc(size, alignment, &zeroed) : NULL;
 
 	return likely(object) ? object : malloc_failed();
 }
 
 /* ---- hardened mode: every allocation and free of a class ------------------------------------------- */
 
+static struct request request_of(size_t size, size_t alignment)
+{
+	return (struct request){(uint32_t)size, (uint32_t)alignment};
+}
+
 /* From a class, which may be debugged instead. */
-static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size,
-						      void *(*alloc)(struct cache *, size_t))
+static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size, size_t alignment)
 {
 	struct cache *cache = size_class(index);
-	void *object = likely(magazine_is_hardened(cache)) ? alloc(cache, size)
-							   : magazine_alloc_checked(cache, size);
+	void *object = likely(magazine_is_hardened(cache))
+			       ? hardened_alloc_any(cache, request_of(size, alignment))
+			       : magazine_alloc_checked(cache, size);
 
 	return likely(object) ? object : malloc_failed();
 }
@@ -58,10 +63,10 @@ static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 	if (unlikely(!process_enter()))
 		return malloc_failed();
 	if (unlikely(size > SIZE_CLASS_MAX - HARDENED_CANARY))
-		return malloc_large(size);
+		return malloc_large(size, 1);
 	if (unlikely(!size))
 		return malloc_nothing();
-	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size, hardened_alloc_any);
+	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size, SIZE_CLASS_STEP);
 }
 
 /* More than SIZE_CLASS_SMALL with the canary; HARDENED_ROW at most. */
@@ -91,6 +96,23 @@ static __attribute__((noinline)) void *malloc_hardened(size_t size)
 
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
+/* NULL when there is no memory, or where the class is to fail. */
+static inline __attribute__((always_inline)) void *alloc_from_class(unsigned index, size_t size,
+								    size_t alignment)
+{
+	struct cache *cache = size_class_if_made(index);
+
+	/* What serves a class in its place is at least as aligned: its size is a multiple of as much. */
+	if (unlikely(!cache) && unlikely(!(cache = size_class_serving(index))))
+		return NULL;
+	void *object = magazine_alloc(&cache->offset);
+
+	if (likely(object))
+		return object;
+	return magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
+					  : magazine_alloc_requested(cache, request_of(size, alignment));
+}
+
 /*
  * Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
  */
@@ -103,19 +125,11 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 		return malloc_hardened(size);
 	if (likely(size <= SIZE_CLASS_MAX)) {
 		unsigned index = size_class_index(size);
-		struct cache *cache = size_class_if_made(index);
+		void *object = alloc_from_class(index, size, SIZE_CLASS_STEP);
 
-		if (unlikely(!cache) && unlikely(!(cache = size_class_serving(index))))
-			return malloc_failed();
-		void *object = magazine_alloc(&cache->offset);
-
-		if (likely(object))
-			return object;
-		object = magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
-						    : magazine_alloc_requested(cache, size);
 		return likely(object) ? object : malloc_failed();
 	}
-	return malloc_large(size);
+	return malloc_large(size, 1);
 }
 
 ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
@@ -373,32 +387,13 @@ EXPORT void *cpuslab_object_of(const void *address)
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */
 
-/* From a class itself.  For the sake of the alignment it may be larger than the size needs. */
-static void *alloc_aligned(unsigned index, size_t size)
-{
-	struct cache *cache = size_class(index);
-	void *object = likely(cache) ? magazine_alloc(&cache->offset) : NULL;
-
-	if (likely(object))
-		return object;
-	/* What is guarded in its place is as aligned as its size is. */
-	if (cache)
-		object = magazine_is_checked(cache)
-				 ? magazine_alloc_checked(cache, size)
-				 : magazine_alloc_requested(cache, size_class_bytes(index));
-	return likely(object) ? object : malloc_failed();
-}
-
 static void *aligned_hardened(size_t alignment, size_t size)
 {
 	unsigned index = size_class_aligned(alignment, size + HARDENED_CANARY);
-	bool zeroed;
 
 	if (likely(index < SIZE_CLASSES))
-		return alloc_hardened(index, size, hardened_alloc_aligned);
-	void *object = large_alloc(size, alignment, &zeroed);
-
-	return object ? object : malloc_failed();
+		return alloc_hardened(index, size, alignment);
+	return malloc_large(size ? size : 1, alignment);
 }
 
 static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, size_t size)
@@ -413,16 +408,12 @@ static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, si
 		return aligned_hardened(alignment, size);
 	unsigned index = size_class_aligned(alignment, size);
 
-	if (index < SIZE_CLASSES && size_class_bytes(index) > SIZE_CLASS_SMALL)
-		return alloc_aligned(index, size);
-	/* malloc() knows which class serves a small size as long as there are few such objects. */
-	if (index < SIZE_CLASSES)
-		return likely(!size_class_is_checked(index)) ? malloc(size_class_bytes(index))
-							     : alloc_aligned(index, size);
-	bool zeroed;
-	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
+	if (likely(index < SIZE_CLASSES)) {
+		void *object = alloc_from_class(index, size, alignment);
 
-	return object ? object : malloc_failed();
+		return likely(object) ? object : malloc_failed();
+	}
+	return malloc_large(size ? size : 1, alignment);
 }
 
 void *malloc_aligned(size_t alignment, size_t size)
