@@ -2,7 +2,8 @@
 /*
  * hardened_classes: what hardened mode promises of malloc's own classes when nothing is wrong yet: objects of
  * a new slab come in no order, one that was freed waits until a magazine of others has been freed, and a page
- * without access follows the last object of a slab.
+ * without access follows the last object of a slab.  Those that are aligned to more than a page are such
+ * objects.
  */
 #include "check.h"
 #include "still_clock.h" /* what waits is not taken back by age */
@@ -181,6 +182,112 @@ static void test_resized_large(void)
 	free_sized(object, 1700);
 }
 
+/* ---- objects that are aligned to more than a page ------------------------------------------------------ */
+
+struct aligned {
+	size_t alignment, size;
+};
+
+static void write_behind(void *argument)
+{
+	const struct aligned *aligned = argument;
+	volatile char *object = aligned_alloc(aligned->alignment, aligned->size);
+
+	object[aligned->size] = 1;
+	free((void *)object);
+}
+
+static void free_twice(void *argument)
+{
+	const struct aligned *aligned = argument;
+	void *volatile object = aligned_alloc(aligned->alignment, aligned->size);
+
+	free(object);
+	free(object);
+}
+
+static void free_smaller(void *argument)
+{
+	const struct aligned *aligned = argument;
+
+	free_aligned_sized(aligned_alloc(aligned->alignment, aligned->size), aligned->alignment,
+			   aligned->size - 1);
+}
+
+/* It comes back when others have been freed after it. */
+static void write_freed(void *argument)
+{
+	const struct aligned *aligned = argument;
+
+	for (int i = 0; i < SOME; i++)
+		objects[i] = aligned_alloc(aligned->alignment, aligned->size);
+	volatile char *object = objects[0];
+
+	free(objects[0]);
+	object[100] = 1;
+	for (int i = 1; i < SOME; i++)
+		free(objects[i]);
+	for (int i = 0; i < 2 * SOME; i++)
+		objects[i % SOME] = aligned_alloc(aligned->alignment, aligned->size);
+}
+
+static void expect_stop(void (*wrong)(void *), struct aligned aligned, const char *what)
+{
+	char text[512];
+	int status = check_child(wrong, &aligned, text, sizeof text);
+
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%zu to %zu: %#x, not %s", aligned.size,
+	      aligned.alignment, (unsigned)status, what);
+	CHECK(strstr(text, "malloc-aligned-") && strstr(text, what), "%s", text);
+}
+
+/* Of which a process may have 65530. */
+static unsigned mappings(void)
+{
+	static char lines[1 << 16];
+	int file = open("/proc/self/maps", O_RDONLY);
+	unsigned count = 0;
+	ssize_t got;
+
+	CHECK(file >= 0);
+	while ((got = read(file, lines, sizeof lines)) > 0)
+		for (ssize_t i = 0; i < got; i++)
+			count += lines[i] == '\n';
+	close(file);
+	return count;
+}
+
+static void test_aligned(struct aligned aligned)
+{
+	unsigned before = mappings();
+
+	for (int i = 0; i < SOME; i++) {
+		char *object = objects[i] = aligned_alloc(aligned.alignment, aligned.size);
+
+		CHECK(object && (uintptr_t)object % aligned.alignment == 0);
+		CHECK(malloc_usable_size(object) == aligned.size);
+		CHECK(check_all_bytes(object, aligned.size, 0));
+		check_stamp(object, aligned.size, (uint64_t)i);
+	}
+	/* Slabs of several objects end in a page without access. */
+	if (aligned.size <= 8192)
+		CHECK(mappings() < before + SOME, "%u mappings more", mappings() - before);
+	for (int i = 0; i < SOME; i++) {
+		size_t smaller = aligned.size - 9;
+		char *object = objects[i];
+
+		CHECK_STAMP(object, aligned.size, (uint64_t)i);
+		object = realloc(object, smaller);
+		CHECK(object && malloc_usable_size(object) == smaller);
+		CHECK_STAMP(object, smaller, (uint64_t)i);
+		free_sized(object, smaller);
+	}
+	expect_stop(write_behind, aligned, "behind its end");
+	expect_stop(free_twice, aligned, "already free");
+	expect_stop(free_smaller, aligned, "a size that is not the object's");
+	expect_stop(write_freed, aligned, "while it was free");
+}
+
 int main(void)
 {
 	if (!check_hardened()) {
@@ -198,5 +305,10 @@ int main(void)
 	test_guard_page(1024);
 	test_guard_page(2048);
 	test_resized_large();
+	test_aligned((struct aligned){8192, 8192});
+	test_aligned((struct aligned){8192, 8000});
+	test_aligned((struct aligned){16384, 200});
+	test_aligned((struct aligned){32768, 32768});
+	test_aligned((struct aligned){65536, 65528});
 	return 0;
 }

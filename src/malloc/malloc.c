@@ -404,7 +404,7 @@ static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, si
 		return malloc_failed();
 	if (unlikely(!process_enter()))
 		return malloc_failed();
-	if (unlikely(options.hardened) && alignment <= PAGE_BYTES && size <= SIZE_CLASS_MAX)
+	if (unlikely(options.hardened) && size <= SIZE_CLASS_MAX)
 		return aligned_hardened(alignment, size);
 	unsigned index = size_class_aligned(alignment, size);
 

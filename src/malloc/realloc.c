@@ -47,13 +47,23 @@ static void *realloc_checked(struct cache *cache, void *object, size_t size)
 	return move_to(moved, object, size < before ? size : before);
 }
 
+/* Whether objects of so many bytes come from a class, usual or aligned. */
+static bool is_served_by(const struct cache *cache, size_t bytes)
+{
+	if (bytes > SIZE_CLASS_MAX)
+		return false;
+	unsigned aligned = size_class_beyond_pages(2 * PAGE_BYTES, bytes);
+
+	return size_class_if_made(size_class_index(bytes)) == cache ||
+	       (aligned < SIZE_CLASSES && size_class_if_made(aligned) == cache);
+}
+
 /* An object of a hardened class: it stays if the class does. */
 static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 {
 	size_t before = hardened_judge(cache, object);
 
-	if (size <= SIZE_CLASS_MAX - HARDENED_CANARY &&
-	    size_class(size_class_index(size + HARDENED_CANARY)) == cache) {
+	if (is_served_by(cache, size + HARDENED_CANARY)) {
 		hardened_resize(cache, object, size);
 		return object;
 	}

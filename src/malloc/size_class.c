@@ -166,9 +166,7 @@ struct cache *size_class_serving(unsigned index)
 
 void size_class_make_all(void)
 {
-	unsigned count = options.hardened ? SIZE_CLASSES_USUAL : SIZE_CLASSES;
-
-	for (unsigned index = 0; index < count; index++)
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
 		(void)size_class(index);
 }
 
@@ -203,7 +201,7 @@ static void create_hardened(unsigned index)
 static void init_hardened(void)
 {
 	hardened_init();
-	for (unsigned index = 0; index < SIZE_CLASSES_USUAL; index++)
+	for (unsigned index = 0; index < SIZE_CLASSES; index++)
 		create_hardened(index);
 	create_nothing();
 }

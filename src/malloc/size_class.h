@@ -18,7 +18,8 @@
  * Alignment.  Slabs start on a page, and a class promises no more than that.  For each power of two beyond it
  * there is an aligned class beside the usual one, whose slabs are aligned as its objects are: aligned_alloc
  * and its like alone take from it, so that who asks for no such alignment has none of the gaps between such
- * slabs.
+ * slabs.  In hardened mode they serve all such sizes that leave as much of an object as a mark can count: a
+ * mapping for each would take two of those that a process may have.
  */
 #ifndef CPUSLAB_SIZE_CLASS_H
 #define CPUSLAB_SIZE_CLASS_H
@@ -105,25 +106,42 @@ static inline uint32_t size_class_alignment(unsigned index)
 	return index < SIZE_CLASSES_USUAL && divisor > PAGE_BYTES ? PAGE_BYTES : divisor;
 }
 
-/*
- * The aligned class of sizes that are as near to it as those of the usual class are; SIZE_CLASSES for none:
- * what is aligned to more than it is large needs its pages alone, and hardened classes have room for a canary
- * besides.
- */
-static inline unsigned size_class_beyond_pages(size_t alignment, size_t size)
+/* The aligned class whose objects have so many bytes, a power of two. */
+static inline unsigned size_class_of_power(uint32_t bytes)
 {
-	if (size > SIZE_CLASS_MAX || alignment > SIZE_CLASS_MAX || options.hardened)
-		return SIZE_CLASSES;
-	uint32_t bytes = size_class_bytes(size_class_index(size));
-
-	if (bytes < alignment || bytes & (bytes - 1))
-		return SIZE_CLASSES;
 	return SIZE_CLASSES_USUAL + (unsigned)__builtin_ctz(bytes) - SIZE_CLASS_ALIGNED_FROM;
 }
 
+/* The aligned class that is large enough, canary included; SIZE_CLASSES for none. */
+static inline unsigned size_class_beyond_pages_hardened(size_t alignment, size_t size)
+{
+	uint32_t bytes = (uint32_t)alignment;
+
+	while (bytes < size)
+		bytes *= 2;
+	return bytes > SIZE_CLASS_MAX || bytes - size > HARDENED_SLACK_MOST - HARDENED_CANARY
+		       ? SIZE_CLASSES
+		       : size_class_of_power(bytes);
+}
+
 /*
- * The smallest class whose objects hold `size` bytes and are aligned to a power of two; SIZE_CLASSES for
- * none.
+ * The aligned class of sizes that are as near to it as those of the usual class are; SIZE_CLASSES for none:
+ * what is aligned to more than it is large needs its pages alone.
+ */
+static inline unsigned size_class_beyond_pages(size_t alignment, size_t size)
+{
+	if (size > SIZE_CLASS_MAX || alignment > SIZE_CLASS_MAX)
+		return SIZE_CLASSES;
+	if (options.hardened)
+		return size_class_beyond_pages_hardened(alignment, size);
+	uint32_t bytes = size_class_bytes(size_class_index(size));
+
+	return bytes < alignment || bytes & (bytes - 1) ? SIZE_CLASSES : size_class_of_power(bytes);
+}
+
+/*
+ * The smallest class whose objects hold `size` bytes, with the canary in hardened mode, and are aligned to a
+ * power of two; SIZE_CLASSES for none.
  */
 static inline unsigned size_class_aligned(size_t alignment, size_t size)
 {
