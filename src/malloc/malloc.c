@@ -32,6 +32,19 @@ static void *malloc_large(size_t size, size_t alignment)
 	return likely(object) ? object : malloc_failed();
 }
 
+/*
+ * Where the heap has no room left for a slab, and the system may still have: pages of its own, which what is
+ * smaller would fill too little of.
+ */
+static __attribute__((noinline, cold)) void *malloc_without_class(unsigned index, size_t size,
+								  size_t alignment)
+{
+	size_t wanted = size > alignment ? size : alignment;
+
+	return wanted < PAGE_BYTES || size_class_is_checked(index) ? malloc_failed()
+								   : malloc_large(size ? size : 1, alignment);
+}
+
 /* ---- hardened mode: every allocation and free of a class ------------------------------------------- */
 
 static struct request request_of(size_t size, size_t alignment)
@@ -47,7 +60,7 @@ static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t siz
 			       ? hardened_alloc_any(cache, request_of(size, alignment))
 			       : magazine_alloc_checked(cache, size);
 
-	return likely(object) ? object : malloc_failed();
+	return likely(object) ? object : malloc_without_class(index, size, alignment);
 }
 
 static void *malloc_nothing(void)
@@ -127,7 +140,7 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 		unsigned index = size_class_index(size);
 		void *object = alloc_from_class(index, size, SIZE_CLASS_STEP);
 
-		return likely(object) ? object : malloc_failed();
+		return likely(object) ? object : malloc_without_class(index, size, SIZE_CLASS_STEP);
 	}
 	return malloc_large(size, 1);
 }
@@ -411,7 +424,7 @@ static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, si
 	if (likely(index < SIZE_CLASSES)) {
 		void *object = alloc_from_class(index, size, alignment);
 
-		return likely(object) ? object : malloc_failed();
+		return likely(object) ? object : malloc_without_class(index, size, alignment);
 	}
 	return malloc_large(size ? size : 1, alignment);
 }
