@@ -438,6 +438,12 @@ static void test_visit(void)
 	destroy(cache);
 }
 
+static void visit_any(void *object, void *argument)
+{
+	(void)object;
+	(void)argument;
+}
+
 /* ---- broken lists -------------------------------------------------------------------------------------- */
 
 static void free_twice(void *argument)
@@ -485,6 +491,65 @@ static void overwrite_listed(void *argument)
 	linked_try_alloc_missed(cache);
 }
 
+/* Objects of a full slab that is on no word: what is freed goes into the slab's own list. */
+static char **take_full(void)
+{
+	static char *full[MOST];
+	unsigned count = 2u * cache->objects;
+
+	for (unsigned i = 0; i < count; i++)
+		full[i] = take();
+	return full;
+}
+
+/* A ring in that list, which only the look for objects that are still allocated follows. */
+static void free_twice_and_visit(void *argument)
+{
+	char **full = take_full();
+
+	give(full[3]);
+	give(full[5]);
+	give(full[3]);
+	(void)argument;
+	if (!linked_destroy(cache))
+		linked_visit_objects(cache, visit_any, NULL);
+}
+
+static void overwrite_and_visit(void *argument)
+{
+	char **full = take_full();
+
+	give(full[3]);
+	give(full[5]);
+	memset(full[5], 0x41, SIZE);
+	(void)argument;
+	if (!linked_destroy(cache))
+		linked_visit_objects(cache, visit_any, NULL);
+}
+
+/* Into the middle of another object: the fast path lets that pass, the next slow path does not. */
+static void lead_inside(void *argument)
+{
+	char *other = take();
+
+	give(other);
+	give(argument);
+	*(uintptr_t *)((char *)argument + cache->list.link) ^= 8;
+	linked_alloc(cache);
+}
+
+static void lead_inside_and_drain(void *argument)
+{
+	lead_inside(argument);
+	linked_shrink(cache);
+}
+
+static void lead_inside_and_take(void *argument)
+{
+	lead_inside(argument);
+	linked_alloc_missed(cache);
+}
+
 static void free_foreign(void *argument)
 {
 	(void)argument;
@@ -513,6 +578,10 @@ static void test_broken(void)
 		{overwrite, "its link is gone"},
 		{overwrite_idle, "its link is gone"},
 		{overwrite_listed, "its link is gone"},
+		{free_twice_and_visit, "freed twice"},
+		{overwrite_and_visit, "its link is gone"},
+		{lead_inside_and_drain, "its link led here"},
+		{lead_inside_and_take, "its link led here"},
 		{free_foreign, "not an object of this cache"},
 	};
 

@@ -212,6 +212,19 @@ static bool is_free(const uint64_t *map, unsigned i)
 	return map[i / 64] >> i % 64 & 1;
 }
 
+/* Which objects a slab's own list has.  A program that has freed one twice may have made it a ring. */
+static void find_free(struct linked_cache *cache, const struct linked_slab *slab, uint64_t *map)
+{
+	for (uintptr_t object = slab->state.list; !front_is_end(object);
+	     object = linked_checked_next(cache, slab, object, false)) {
+		unsigned i = (unsigned)((object - (uintptr_t)slab->base) / cache->stride);
+
+		if (is_free(map, i))
+			corruption_abort(cache->name, (void *)object, "an object was freed twice");
+		map[i / 64] |= 1ull << i % 64;
+	}
+}
+
 void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object, void *argument),
 			  void *argument)
 {
@@ -225,12 +238,7 @@ void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object
 		if (!slab || slab->cache != cache || slab->base != address)
 			continue;
 		memset(free, 0, sizeof free);
-		for (uintptr_t object = slab->state.list; !front_is_end(object);
-		     object = linked_next(cache, object)) {
-			unsigned i = (unsigned)((object - (uintptr_t)address) / cache->stride);
-
-			free[i / 64] |= 1ull << i % 64;
-		}
+		find_free(cache, slab, free);
 		for (unsigned i = 0; i < slab->state.threaded; i++)
 			if (!is_free(free, i))
 				visit(address + (size_t)i * cache->stride, argument);

@@ -164,8 +164,7 @@ static _Noreturn void stop(struct linked_cache *cache, uintptr_t object, const c
 	corruption_abort(cache->name, (void *)object, what);
 }
 
-/* The object after one of a list in hand, which must be one of the same slab, or the end. */
-static uintptr_t checked_next(struct linked_cache *cache, const struct linked_slab *slab, uintptr_t object,
+uintptr_t linked_checked_next(struct linked_cache *cache, const struct linked_slab *slab, uintptr_t object,
 			      bool locked)
 {
 	uintptr_t next = linked_next(cache, object);
@@ -175,11 +174,18 @@ static uintptr_t checked_next(struct linked_cache *cache, const struct linked_sl
 	return next;
 }
 
+/* A list that came off a word: the fast path looks no further than whether a link leaves the slab. */
+static void check_first(struct linked_cache *cache, struct linked_hand hand, bool locked)
+{
+	if (!front_is_end(hand.list) && !linked_starts_object(cache, hand.slab, hand.list))
+		stop(cache, hand.list, "a free object was written to: its link led here", locked);
+}
+
 static void *take_first(struct linked_cache *cache, struct linked_hand *hand, bool locked)
 {
 	uintptr_t object = hand->list;
 
-	hand->list = checked_next(cache, hand->slab, object, locked);
+	hand->list = linked_checked_next(cache, hand->slab, object, locked);
 	return (void *)object;
 }
 
@@ -188,8 +194,9 @@ static unsigned measure(struct linked_cache *cache, struct linked_hand hand, uin
 {
 	unsigned count = 0;
 
+	check_first(cache, hand, true);
 	for (uintptr_t object = hand.list; !front_is_end(object);
-	     object = checked_next(cache, hand.slab, object, true)) {
+	     object = linked_checked_next(cache, hand.slab, object, true)) {
 		if (++count > hand.slab->state.in_use)
 			stop(cache, object, "an object was freed twice", true);
 		*last = object;
@@ -620,7 +627,7 @@ static void *take_watched(struct linked_cache *cache)
 			object = old.list;
 			if (front_is_end(object))
 				break;
-			new.list = checked_next(cache, slab, object, true);
+			new.list = linked_checked_next(cache, slab, object, true);
 			new.in_use++;
 		} while (!replace_state(cache, slab, &old, &new));
 		if (!front_is_end(object) && new.in_use == cache->objects)
@@ -642,7 +649,9 @@ size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t c
 	size_t taken = 0;
 	bool watched = false;
 
-	if (profile_is_on() && !hand.slab)
+	if (hand.slab)
+		check_first(cache, hand, false);
+	else if (profile_is_on())
 		while (taken < count && (objects[taken] = take_watched(cache))) {
 			taken++;
 			watched = true;

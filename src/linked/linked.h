@@ -137,6 +137,7 @@ bool linked_destroy(struct linked_cache *cache);
 void linked_shrink(struct linked_cache *cache);
 /*
  * Calls `visit` for each allocated object of a cache that nobody else uses; takes time with the whole heap.
+ * Stops the process where the program has overwritten a link, or freed an object twice.
  */
 void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object, void *argument),
 			  void *argument);

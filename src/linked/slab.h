@@ -56,7 +56,13 @@ void linked_put_back(struct linked_cache *cache, struct linked_hand hand);
 void linked_release_empty(struct linked_cache *cache);
 /* With the lock, puts a slab into the list of partial ones. */
 void linked_enlist(struct linked_cache *cache, struct linked_slab *slab);
-/* The object after one in a list. */
+/* The object after one in a list, or what the program has made of its link. */
 uintptr_t linked_next(const struct linked_cache *cache, uintptr_t object);
+/*
+ * The same of a list that nobody else is at: stops the process where that is neither an object of the slab
+ * nor the list's end.  `locked`: with the cache's lock, which is given up then.
+ */
+uintptr_t linked_checked_next(struct linked_cache *cache, const struct linked_slab *slab, uintptr_t object,
+			      bool locked);
 
 #endif
