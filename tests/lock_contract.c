@@ -9,6 +9,8 @@
 
 #include <time.h>
 
+#include "lock/lock.h"
+
 enum { THREADS = 16, FLAG_A = 0x02, FLAG_B = 0x40 };
 
 static struct timespec from_now(long milliseconds)
@@ -118,6 +120,12 @@ static void pagelock_alone(void)
 	soon = from_now(5);
 	CHECK(cpuslab_pagelock_wait(&lock, FLAG_A, 0, &soon) == ETIMEDOUT && lock.byte == 0);
 	CHECK(cpuslab_pagelock_wait(&lock, FLAG_A, FLAG_A, NULL) == 0);
+
+	/* Who has the guard of the waiters may be about to take the lock: nobody waits for that. */
+	lock.byte = CPUSLAB_PAGELOCK_WAITERS | FLAG_B;
+	cpuslab_spin_lock(pagelock_guard(&lock.byte));
+	CHECK(!cpuslab_pagelock_trylock(&lock) && lock.byte == (CPUSLAB_PAGELOCK_WAITERS | FLAG_B));
+	cpuslab_spin_unlock(pagelock_guard(&lock.byte));
 
 	/* A waiters bit without a waiter (a forked child's) is cleared by the next owner. */
 	lock.byte = CPUSLAB_PAGELOCK_WAITERS | FLAG_B;

@@ -7,8 +7,10 @@
 #include "check.h"
 
 #include "cache/cache.h"
+#include "lock/lock.h"
 #include "magazine/magazine.h"
 #include "page/layout.h"
+#include "slab/descriptor.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -102,6 +104,46 @@ static void test_held(void (*constructor)(void *))
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
+/* The first slab of a cache that has free objects. */
+static struct slab *partial_slab(struct slab_cache *slabs)
+{
+	struct slab *slab = NULL;
+
+	for (unsigned bin = 0; !slab && bin < sizeof slabs->partial / sizeof *slabs->partial; bin++)
+		slab = slabs->partial[bin];
+	return slab;
+}
+
+/*
+ * A slab's lock is free, but others wait for it, and one of them is being woken by a thread that has the
+ * queue's guard, and may have lost its CPU.
+ */
+static void test_guard(void)
+{
+	struct cpuslab_cache *cache = create(NULL);
+	struct slab_cache *slabs = &cache->memory->cache.depot.slabs;
+	unsigned count = 0;
+	static void *objects[OBJECTS];
+
+	while (!partial_slab(slabs) && count < OBJECTS)
+		CHECK((objects[count++] = cpuslab_cache_alloc_nowait(cache)));
+	struct slab *slab = partial_slab(slabs);
+
+	CHECK(slab);
+	uint8_t *byte = &slab->lock.byte, before = *byte;
+
+	cpuslab_spin_lock(pagelock_guard(byte));
+	__atomic_fetch_or(byte, CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
+	for (unsigned tries = 0; tries < 20 && count < OBJECTS; tries++)
+		if ((objects[count] = cpuslab_cache_alloc_nowait(cache)))
+			count++;
+	CHECK(*byte == (before | CPUSLAB_PAGELOCK_WAITERS));
+	cpuslab_spin_unlock(pagelock_guard(byte));
+	while (count)
+		cpuslab_cache_free(cache, objects[--count]);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
 /* The linked engine's: from the slabs that it has. */
 static void test_linked(void)
 {
@@ -126,6 +168,11 @@ static void test_linked(void)
 	while (cpuslab_cache_alloc_nowait(cache))
 		got++;
 	cpuslab_spin_unlock(&linked->lock);
+#if !ARCH_HAS_PAIR
+	cpuslab_spin_lock(&linked->pair_lock);
+	CHECK(!cpuslab_cache_alloc_nowait(cache));
+	cpuslab_spin_unlock(&linked->pair_lock);
+#endif
 	for (void *object; (object = cpuslab_cache_alloc_nowait(cache)); got++) {
 		check_stamp(object, SIZE, got);
 		CHECK(cpuslab_object_of((char *)object + SIZE - 1) == object);
@@ -298,6 +345,7 @@ int main(void)
 	test_fresh(construct);
 	test_held(NULL);
 	test_held(construct);
+	test_guard();
 	test_linked();
 	test_threads();
 	test_malloc();

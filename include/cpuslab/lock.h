@@ -338,7 +338,10 @@ static inline void cpuslab_pagelock_lock(struct cpuslab_pagelock *lock)
 	cpuslab_pagelock_lock_expecting(lock, 0);
 }
 
-/* Takes the lock if it is free and no waiter is owed it; with a guess of the user flags. */
+/*
+ * Takes the lock if it is free and no waiter is owed it; with a guess of the user flags.  Waits for nobody:
+ * of a free lock for which others wait it may be false while one of them is being served.
+ */
 static inline bool cpuslab_pagelock_trylock_expecting(struct cpuslab_pagelock *lock, uint8_t expected_flags)
 	CPUSLAB_TRY_ACQUIRE(true, lock) CPUSLAB_IS_A_LOCK
 {

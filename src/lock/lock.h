@@ -19,6 +19,9 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
+/* The guard of the queue for a pagelock's byte: for tests of what is done while another thread has it. */
+struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte);
+
 /*
  * How long a waiter looks before it sleeps.  The pauses between two looks grow up to a limit, because each
  * look takes the cache line away from the owner, who needs it to unlock.  Found by measurement

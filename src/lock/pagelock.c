@@ -106,6 +106,11 @@ static struct queue *queue_of(const uint8_t *byte)
 	return &queues.of[((uint64_t)(uintptr_t)byte * 0x9e3779b97f4a7c15u) >> 56];
 }
 
+struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte)
+{
+	return &queue_of(byte)->guard;
+}
+
 /* ---- what is worth it ------------------------------------------------------------------------------ */
 
 /*
@@ -405,16 +410,15 @@ enum attempt { TAKEN, QUEUED, REFUSED };
 /*
  * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any).  Leaves
  * WAITERS right in all cases: this is where the debt of rule 4 is paid, by a waiter that was `awake`, which
- * stays in front of the patient.
+ * stays in front of the patient.  Comes with the guard, and gives it up.
  */
-static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct waiter *waiter,
-				  struct waiters *list, bool awake)
+static enum attempt take_or_queue_guarded(struct queue *queue, uint8_t *byte, struct waiter *waiter,
+					  struct waiters *list, bool awake)
 {
 	bool in_front = awake && list == &queue->patient;
 	struct told told = {0};
 	enum attempt attempt;
 
-	cpuslab_spin_lock(&queue->guard);
 	if (awake)
 		no_more_awake(queue, waiter);
 	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED), wanted;
@@ -447,6 +451,13 @@ static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct wai
 	cpuslab_spin_unlock(&queue->guard);
 	tell_all(&told);
 	return attempt;
+}
+
+static enum attempt take_or_queue(struct queue *queue, uint8_t *byte, struct waiter *waiter,
+				  struct waiters *list, bool awake)
+{
+	cpuslab_spin_lock(&queue->guard);
+	return take_or_queue_guarded(queue, byte, waiter, list, awake);
 }
 
 static struct lock_backoff backoff_in_a_crowd(const struct queue *queue)
@@ -547,10 +558,15 @@ __attribute__((noinline)) int cpuslab_pagelock_timedlock_slow(struct cpuslab_pag
 
 __attribute__((noinline)) bool cpuslab_pagelock_trylock_slow(struct cpuslab_pagelock *lock)
 {
-	/* Locked is the answer that is wanted fast; free with WAITERS set needs the guard (rule 3). */
-	if (cpuslab_pagelock_is_locked(lock))
+	struct queue *queue = queue_of(&lock->byte);
+
+	/*
+	 * Locked is the answer that is wanted fast; free with WAITERS set needs the guard (rule 3).  Whoever
+	 * has that may be about to hand the lock over, and may have lost its CPU.
+	 */
+	if (cpuslab_pagelock_is_locked(lock) || !cpuslab_spin_trylock(&queue->guard))
 		return false;
-	return take_or_queue(queue_of(&lock->byte), &lock->byte, NULL, NULL, false) == TAKEN;
+	return take_or_queue_guarded(queue, &lock->byte, NULL, NULL, false) == TAKEN;
 }
 
 int cpuslab_pagelock_wait(struct cpuslab_pagelock *lock, uint8_t mask, uint8_t seen,
