@@ -111,6 +111,38 @@ static union linked_state read_state(const struct linked_slab *slab)
 	return state;
 }
 
+#if !ARCH_HAS_PAIR
+/* The cache whose pair_lock this thread keeps throughout a call, so that it waits for it in none of its
+ * steps. */
+static __thread struct linked_cache *pair_kept;
+#endif
+
+/* With the cache's lock, which frees by others do not need; false where that would mean to wait. */
+static bool try_keep_pair(struct linked_cache *cache)
+{
+#if ARCH_HAS_PAIR
+	(void)cache;
+	return true;
+#else
+	if (!cpuslab_spin_trylock(&cache->pair_lock))
+		return false;
+	pair_kept = cache;
+	return true;
+#endif
+}
+
+static void let_pair_go(struct linked_cache *cache)
+{
+#if ARCH_HAS_PAIR
+	(void)cache;
+#else
+	if (pair_kept != cache)
+		return;
+	pair_kept = NULL;
+	cpuslab_spin_unlock(&cache->pair_lock);
+#endif
+}
+
 static bool replace_state(struct linked_cache *cache, struct linked_slab *slab, const union linked_state *old,
 			  const union linked_state *new)
 {
@@ -118,8 +150,11 @@ static bool replace_state(struct linked_cache *cache, struct linked_slab *slab, 
 	(void)cache;
 	return arch_replace_pair(slab->state.pair, old->pair, new->pair);
 #else
+	bool kept = pair_kept == cache;
+
 	/* Two stores, which a forked child must find both or none: what is to be stored is noted first. */
-	cpuslab_spin_lock(&cache->pair_lock);
+	if (!kept)
+		cpuslab_spin_lock(&cache->pair_lock);
 	bool same = slab->state.pair[0] == old->pair[0] && slab->state.pair[1] == old->pair[1];
 
 	if (same) {
@@ -130,7 +165,8 @@ static bool replace_state(struct linked_cache *cache, struct linked_slab *slab, 
 		__atomic_store_n(&slab->state.pair[1], new->pair[1], __ATOMIC_RELEASE);
 		__atomic_store_n(&cache->redo, NULL, __ATOMIC_RELEASE);
 	}
-	cpuslab_spin_unlock(&cache->pair_lock);
+	if (!kept)
+		cpuslab_spin_unlock(&cache->pair_lock);
 	return same;
 #endif
 }
@@ -159,6 +195,7 @@ static uintptr_t object_number(const struct linked_cache *cache, const struct li
 /* `locked`: the caller has the cache's lock, and what the program does when it is aborted may allocate. */
 static _Noreturn void stop(struct linked_cache *cache, uintptr_t object, const char *what, bool locked)
 {
+	let_pair_go(cache);
 	if (locked)
 		cpuslab_spin_unlock(&cache->lock);
 	corruption_abort(cache->name, (void *)object, what);
@@ -594,15 +631,18 @@ void *linked_try_alloc_missed(struct linked_cache *cache)
 {
 	front_count(cache, 1);
 	void *object = front_pop(cache);
+	bool watched = false;
 
 	if (object || !cpuslab_spin_trylock(&cache->lock))
 		return object;
 	cache->lock_acquires++;
-	bool watched = cache->first && is_watched(cache, cache->first);
-
-	object = take_from_partial(cache);
+	if (try_keep_pair(cache)) {
+		watched = cache->first && is_watched(cache, cache->first);
+		object = take_from_partial(cache);
+		let_pair_go(cache);
+	}
 	cpuslab_spin_unlock(&cache->lock);
-	if (watched)
+	if (object && watched)
 		note_allocs(cache, &object, 1);
 	return object;
 }
