@@ -72,6 +72,10 @@ static void test_rules(void)
 	CHECK(merge(plain, ARGS(.size = 1720, .align = 8)));
 	CHECK(merge(plain, ARGS(.size = 1720, .flags = CPUSLAB_CACHE_PANIC)));
 	CHECK(merge(plain, ARGS(.size = 1720, .flags = 0, .engine = plain.engine)));
+	/* The engine that it is, not how it was asked for. */
+	CHECK(merge(plain, ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_MAGAZINE)));
+	CHECK(merge(ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_MAGAZINE), plain));
+	CHECK(!merge(plain, ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_LINKED)));
 	/* Less than a word may be left over. */
 	CHECK(!merge(plain, ARGS(.size = 1712)));
 	CHECK(!merge(plain, ARGS(.size = 1721)));

@@ -332,7 +332,7 @@ static void show_room(void)
 
 /*
  * What is debugged needs no engine: each object goes through the checks to and from the slabs.  And what is
- * hardened has no links in its free objects.
+ * hardened has no links in its free objects.  From here on the engine is one of the two.
  */
 static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *args)
 {
@@ -341,7 +341,7 @@ static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *a
 	own.flags = check_request_flags(own.name, own.flags);
 	if (annotate_wanted())
 		own.flags |= CHECK_ANNOTATE;
-	if (own.flags & CHECK_ALL || options.hardened)
+	if (own.engine == CPUSLAB_ENGINE_DEFAULT || own.flags & CHECK_ALL || options.hardened)
 		own.engine = CPUSLAB_ENGINE_MAGAZINE;
 	return own;
 }
