@@ -11,6 +11,7 @@
 #include <linux/string.h>
 #include <linux/vmalloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static const gfp_t kinds[] = {GFP_KERNEL, GFP_NOWAIT, GFP_ATOMIC, GFP_KERNEL | __GFP_NOFAIL, 0};
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -190,6 +191,41 @@ static void test_vmalloc(void)
 	CHECK(array && zeroed && check_all_bytes(zeroed, 10000, 0));
 	vfree(array);
 	vfree(zeroed);
+}
+
+static const gfp_t for_ever = GFP_KERNEL | __GFP_NOFAIL;
+
+/* A process that may have less than it asks for from its start on. */
+static void begin_limited(void *argument)
+{
+	const struct rlimit limit = {512 << 20, 512 << 20};
+
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+	execl("/proc/self/exe", "kmem_contract", "limited", NULL);
+	CHECK(false, "%p", argument);
+}
+
+static int run_limited(void)
+{
+	CHECK(!kvmalloc(INT_MAX, for_ever) && !kvzalloc(INT_MAX, for_ever) &&
+	      !__vmalloc(1ul << 30, for_ever));
+	char *object = kmalloc(100, for_ever);
+
+	CHECK(object && !kvrealloc(object, INT_MAX, for_ever));
+	kfree(object);
+	return 0;
+}
+
+/* What can never be had is refused, however long the caller would wait. */
+static void test_never(void)
+{
+	char text[512];
+
+	CHECK(!__vmalloc(1ul << 60, for_ever) && !__vmalloc(1ul << 60, for_ever | __GFP_ZERO));
+	CHECK(!__vmalloc_array(1ul << 40, 1 << 20, for_ever));
+	CHECK(!kmalloc(KMALLOC_MAX_SIZE + 1, for_ever) && !kvmalloc(INT_MAX + 1ul, for_ever));
+	CHECK(!kvcalloc(1ul << 40, 1 << 20, for_ever) && !kvmalloc(1ul << 60, for_ever));
+	CHECK_EXITED(check_child(begin_limited, NULL, text, sizeof text), 0);
 }
 
 /* ---- by type ------------------------------------------------------------------------------------------- */
@@ -678,9 +714,11 @@ static void test_sums(void)
 	CHECK(!gfpflags_allow_blocking(GFP_ATOMIC) && !gfpflags_allow_blocking(GFP_NOWAIT));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	check_watchdog(100);
+	if (argc > 1 && strcmp(argv[1], "limited") == 0)
+		return run_limited();
 	/* First: nothing that is used again is zeroed by writing. */
 	test_large_powers_of_two();
 	test_zero_size();
@@ -689,6 +727,7 @@ int main(void)
 	test_arrays();
 	test_large();
 	test_vmalloc();
+	test_never();
 	test_typed();
 	test_other_names();
 	test_realloc(GFP_KERNEL);

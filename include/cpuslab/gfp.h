@@ -8,7 +8,8 @@
  *   __GFP_DIRECT_RECLAIM  the call may wait.  Without it (GFP_NOWAIT, GFP_ATOMIC, 0) it waits for no other
  *                         thread: locks are tried, not waited for, and NULL can mean that one was taken
  *                         (cpuslab_aligned_alloc_nowait in cpuslab.h says what is left that can take time)
- *   __GFP_NOFAIL          with __GFP_DIRECT_RECLAIM: the call tries until there is memory
+ *   __GFP_NOFAIL          with __GFP_DIRECT_RECLAIM: the call tries until there is memory, unless it is for
+ *                         more bytes than the machine has or the process may have (RLIMIT_AS)
  *
  * The others are accepted and do nothing: there are no zones, no I/O to avoid, no emergency reserves, and the
  * system chooses the node.

@@ -7,12 +7,18 @@
 #include "malloc/process.h"
 #include "os/os.h"
 
-bool kmem_tries_again(gfp_t flags)
+/* Whether there can ever be so many bytes for this process. */
+static bool may_be_had(size_t bytes)
+{
+	return bytes <= os_memory_most() && bytes <= os_limit_address_space();
+}
+
+bool kmem_tries_again(gfp_t flags, size_t bytes)
 {
 	static uint32_t never_woken;
 	const struct timespec nap = {.tv_nsec = 1000000};
 
-	if (!(flags & __GFP_NOFAIL) || !gfpflags_allow_blocking(flags))
+	if (!(flags & __GFP_NOFAIL) || !gfpflags_allow_blocking(flags) || !may_be_had(bytes))
 		return false;
 	os_futex_wait(&never_woken, 0, &nap);
 	return true;
@@ -46,7 +52,7 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 			object = aligned_alloc(alignment, size);
 		else
 			object = cpuslab_aligned_alloc_nowait(alignment, size);
-	} while (!object && kmem_tries_again(flags));
+	} while (!object && kmem_tries_again(flags, size));
 	return object;
 }
 
@@ -105,7 +111,7 @@ CPUSLAB_API void *cpuslab_kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags
 	do
 		object = gfpflags_allow_blocking(flags) ? cpuslab_cache_alloc(own)
 							: cpuslab_cache_alloc_nowait(own);
-	while (!object && kmem_tries_again(flags));
+	while (!object && kmem_tries_again(flags, cpuslab_cache_size(own)));
 	if (object && flags & __GFP_ZERO)
 		memset(object, 0, cpuslab_cache_size(own));
 	return object;
@@ -131,7 +137,7 @@ CPUSLAB_API int cpuslab_kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t fl
 	if (!gfpflags_allow_blocking(flags))
 		return alloc_each(cache, flags, count, objects);
 	while (cpuslab_cache_alloc_bulk(own, count, objects) != count)
-		if (!kmem_tries_again(flags))
+		if (!kmem_tries_again(flags, cpuslab_cache_size(own)))
 			return 0;
 	if (flags & __GFP_ZERO)
 		for (size_t i = 0; i < count; i++)

@@ -13,7 +13,10 @@
 
 #include "cpuslab/kmem.h"
 
-/* With __GFP_NOFAIL and the right to wait: sleeps a little and returns true. */
-bool kmem_tries_again(gfp_t flags);
+/*
+ * With __GFP_NOFAIL and the right to wait: sleeps a little and returns true.  Not for more bytes than the
+ * machine has, or the process may have: the kernel refuses those, too (vmalloc in mm/vmalloc.c).
+ */
+bool kmem_tries_again(gfp_t flags, size_t bytes);
 
 #endif

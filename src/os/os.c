@@ -230,6 +230,18 @@ size_t os_mappings_most(void)
 	return most ? most : USUAL;
 }
 
+size_t os_memory_most(void)
+{
+	static const char before[] = "MemTotal:";
+	char text[64] = "";
+	size_t length = os_read_file("/proc/meminfo", text, sizeof text - 1);
+	size_t kilobytes = length && memcmp(text, before, sizeof before - 1) == 0
+				   ? strtoul(text + sizeof before - 1, NULL, 10)
+				   : 0;
+
+	return kilobytes ? kilobytes << 10 : (size_t)1 << 47;
+}
+
 /*
  * glibc sets `environ` as it initialises, which is after the program's own pre-initialisers and after the
  * constructors of a library that does not need it; these may allocate.
