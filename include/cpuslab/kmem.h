@@ -11,7 +11,7 @@
  * for a lock that is held for a few instructions, where the kernel's never does.
  *
  * kfree_rcu and SLAB_TYPESAFE_BY_RCU work on liburcu.  Define CPUSLAB_KMEM_RCU before including this (or with
- * -D) to have them; the program then needs liburcu's headers and its library.  An header of liburcu that is
+ * -D) to have them; the program then needs liburcu's headers and its library.  A header of liburcu that is
  * included first chooses the flavour, else <urcu.h> does.  Without it, using either does not compile.
  */
 #ifndef CPUSLAB_KMEM_H

@@ -188,8 +188,9 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine);
 void *depot_try_alloc(struct depot *depot);
 
 /*
- * Fills an empty magazine from the slabs: to half, or whole while full ones go to the slabs, but for what
- * marks may need (see "Watched objects").  False when the system has no more memory.
+ * Fills an empty magazine from the slabs: with 8 KiB of objects, but four at least and half of it at most; or
+ * whole while full ones go to the slabs, but for what marks may need (see "Watched objects").  False when the
+ * system has no more memory.
  */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
 /* After depot_take_filled() and no refill: the program has not got what it asked for. */

@@ -727,8 +727,9 @@ static void begin_departure(uint64_t leaving)
 /*
  * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
  * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
- * ebb stays due, and that thread comes here at the end of its walk: the one here may have made its last call.
- * So may it where little is left, of which the first portion goes at once, therefore.
+ * ebb stays due: the one here may have made its last call, so that one that reclaims comes here at the end of
+ * its walk, and after any other walk the next tick does.  Where little is left its first portion goes at
+ * once, since that, too, may have been the last call.
  */
 static __attribute__((noinline)) void follow_ebb(void)
 {

@@ -7,7 +7,7 @@
  *
  *   alloc misses  the loaded magazine (empty) <-> the spare, if that has objects
  *                 else <-> a filled one from the depot
- *                 else it is half filled from the slabs
+ *                 else it is filled from the slabs, in part (depot_refill)
  *   free misses   the loaded magazine (full) <-> the spare, if that is empty
  *                 else <-> an empty one from the depot
  *

@@ -13,9 +13,9 @@
  * Objects from `bump` on were never handed out: neither they nor their indexes have been touched.
  *
  * Partial slabs lie in bins by fullness; a refill takes from the fullest, lowest index first, so that sparse
- * slabs drain.  One empty slab is kept for each cache, or more of them while its depot asks for it
- * (slab_cache_keep); the others return to the page room, unless the cache keeps its memory to its type: then
- * they count as the sparsest.
+ * slabs drain.  One empty slab is kept for each cache whose slabs have several objects, or more of them while
+ * its depot asks for it (slab_cache_keep); the others return to the page room.  Where the cache keeps its
+ * memory, to its type or since it is hardened, all of them count as the sparsest.
  *
  * A page of a partial slab in which no object is allocated may go back to the system while it stays the
  * slab's: it is hollow, until an object in it is handed out (slab_hollow).
