@@ -71,10 +71,10 @@ static bool start(void)
 		options_init();
 	asked = true;
 	check_pages();
-	if (!page_init())
+	if (!page_init() || !vcpu_init())
 		return false;
+	page_open();
 	check_request_init();
-	vcpu_init();
 	size_class_init();
 	large_checks_init();
 	guard_begin();

@@ -149,8 +149,7 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	block_init(growth == RESERVED);
 
 	page_front.map = (uint16_t *)map;
-	page_front.heap_page = (uintptr_t)heap >> PAGE_SHIFT;
-	page_front.slab_of = (uint32_t *)slab_of - page_front.heap_page;
+	page_front.slab_of = (uint32_t *)slab_of - ((uintptr_t)heap >> PAGE_SHIFT);
 	page_front.marks = (uint16_t *)layout.marks.base - (uintptr_t)heap / PAGE_MARK_UNIT;
 	page_front.metadata = metadata;
 	page_front.metadata_bytes = sizes.metadata;
@@ -165,8 +164,15 @@ void layout_open(void)
 		       : mapped < usable  ? mapped
 					  : usable;
 
+	uintptr_t heap_page = page_of(layout.heap.base);
+
 	/* Release: hardened mode comes here without a look at whether the library has started. */
-	__atomic_store_n(&page_front.end, page_front.heap_page + pages, __ATOMIC_RELEASE);
+	__atomic_store_n(&page_front.end, heap_page + pages, __ATOMIC_RELEASE);
+	/*
+	 * Not before the end, at the start: every address above would lie in the heap.  The map can be read
+	 * for all that lie below.
+	 */
+	__atomic_store_n(&page_front.heap_page, heap_page, __ATOMIC_RELEASE);
 	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
 }
 

@@ -12,11 +12,12 @@ bool page_init(void)
 		if (!layout_init())
 			return false;
 	}
-	if (!metadata_provide(0))
-		return false;
-	/* Last: it opens the fast path of free. */
+	return metadata_provide(0);
+}
+
+void page_open(void)
+{
 	layout_open();
-	return true;
 }
 
 void page_show(void (*show)(const char *name, uintptr_t value, size_t size))

@@ -59,8 +59,8 @@ enum { PAGE_ID_STEP = 8 }; /* all are multiples of it */
 struct page_front {
 	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `end` */
 	uintptr_t limit;       /* what free's fast path admits: `end`, but in hardened mode 0 for ever */
-	uintptr_t end;         /* the first page number that is not the heap's; 0 until the room is ready */
-	uintptr_t heap_page;   /* the first page number of the heap */
+	uintptr_t end;         /* the first page number that is not the heap's; 0 until the room is open */
+	uintptr_t heap_page;   /* the first page number of the heap; 0 until the room is open */
 	uint32_t *slab_of;     /* indexed by page number, as the map */
 	uint16_t *marks;       /* indexed by address / PAGE_MARK_UNIT, in hardened mode alone */
 	char *metadata;        /* slab_of counts units of METADATA_UNIT from here */
@@ -70,9 +70,11 @@ extern ARCH_INTERNAL struct page_front page_front;
 
 /*
  * Makes the plan and maps it, and metadata for the start of the rooms above; false when the system does not
- * give that much now: then it may be called again.
+ * give that much now: then it may be called again.  Until page_open no address is the heap's.
  */
 bool page_init(void);
+/* Opens the fast path of free, which needs the vCPU table. */
+void page_open(void);
 /*
  * In a forked child: frees the locks and repairs what a dead thread left half done, or all of it: when the
  * rooms above have marked pages as free behind this room's back, or that thread was at a repair.

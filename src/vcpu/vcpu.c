@@ -357,9 +357,11 @@ static bool make_areas(unsigned id)
 	return true;
 }
 
-void vcpu_init(void)
+bool vcpu_init(void)
 {
 	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
+	if (!closed_area)
+		return false;
 	if (!choose_restartable())
 		choose_slots();
 	add_bank((uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES), first_areas);
@@ -369,6 +371,7 @@ void vcpu_init(void)
 	 */
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && arch_id(vcpu_self) < ids)
 		(void)make_areas(arch_id(vcpu_self));
+	return true;
 }
 
 /* With the lock: the first slot that is free. */

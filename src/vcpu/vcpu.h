@@ -5,9 +5,13 @@
  * A vCPU id is the kernel's concurrency id (mm_cid), else the CPU number, else a slot that belongs to one
  * thread at a time.  Each id that was ever used owns an area: pages of four rows of VCPU_ROW words,
  *
- *   words      what the fast path pops from and pushes to, one for each cache: a magazine's top, or the head
- * of a list spares     the spare magazine, 0 for none and for lists misses     allocations that missed, and
- * frees in units of VCPU_MISSED_FREE glimpses   what the word was when the last tick looked
+ *   words: what the fast path pops from and pushes to, one for each cache: a magazine's top, or a list's head
+ *
+ *   spares: the spare magazine, 0 for none and for lists
+ *
+ *   misses: allocations that missed, and frees in units of VCPU_MISSED_FREE
+ *
+ *   glimpses: what the word was when the last tick looked
  *
  * and cache number n has its word at vcpu_offset(n), the others one, two and three rows further on.
  *
@@ -66,8 +70,11 @@ static inline unsigned vcpu_cache(uint16_t offset)
 	return offset / VCPU_GROUP_BYTES * VCPU_ROW + offset % VCPU_GROUP_BYTES / 8;
 }
 
-/* Chooses the mode.  After page_init. */
-void vcpu_init(void);
+/*
+ * Chooses the mode.  After page_init.  False when the system does not give the memory now: then it may be
+ * called again.
+ */
+bool vcpu_init(void);
 enum cpuslab_vcpu_mode vcpu_mode(void);
 
 /* Slots of threads that a fork left behind become free.  Cheap when there was no fork. */
