@@ -9,13 +9,17 @@
 #include "malloc/large_checks.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
+#include "os/os.h"
 #include "page/page.h"
 #include "profile/dump.h"
 #include "profile/profile.h"
 #include "vcpu/vcpu.h"
 
-/* Beyond this alignment a run would leave too much of the heap's address space behind. */
-enum { RUN_ALIGNMENT_MAX = 4 << 20 };
+enum {
+	/* Beyond this alignment a run would leave too much of the heap's address space behind. */
+	RUN_ALIGNMENT_MAX = 4 << 20,
+	ADDRESS_BITS = 48 /* the most that a process has, unless it names higher addresses itself */
+};
 
 static size_t pages_for(size_t bytes)
 {
@@ -70,12 +74,18 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
+/* Whether there is any sense in it: no emptied magazine makes room for more than can be mapped at all. */
+static bool may_fit(size_t size)
+{
+	return size < 1ul << ADDRESS_BITS && size <= os_limit_address_space();
+}
+
 /* And once more with all that can be given back. */
 static void *alloc_anywhere(size_t size, size_t alignment, bool *zeroed)
 {
 	void *object = alloc_once(size, alignment, zeroed);
 
-	if (!object) {
+	if (!object && may_fit(size)) {
 		magazine_trim();
 		object = alloc_once(size, alignment, zeroed);
 	}
