@@ -14,9 +14,12 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "arch/arch.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -478,15 +481,44 @@ uint64_t os_thread_nanoseconds(void)
 	return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
-static int error_stream = STDERR_FILENO;
+/* The copy of standard error, -1 for none, and what it leads to. */
+static int kept_error = -1;
+static struct {
+	dev_t device;
+	ino_t inode;
+} led_to ARCH_SPARSE;
 
 void os_keep_standard_error(void)
 {
-	/* Out of the way of programs that count on the lowest numbers. */
-	int kept = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
+	struct stat status;
 
-	if (kept >= 0)
-		error_stream = kept;
+	if (STATUS(fstat(STDERR_FILENO, &status)))
+		return;
+	led_to.device = status.st_dev;
+	led_to.inode = status.st_ino;
+	/* Out of the way of programs that count on the lowest numbers. */
+	kept_error = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
+}
+
+static bool leads_there(int file)
+{
+	struct stat status;
+
+	return STATUS(fstat(file, &status)) == 0 && status.st_dev == led_to.device &&
+	       status.st_ino == led_to.inode;
+}
+
+/*
+ * Whoever closes all files, as daemons do, closes the copy, too; its number, and that of standard error, may
+ * be those of the program's own data then.  -1: nobody would read it.
+ */
+static int error_stream(void)
+{
+	if (kept_error < 0)
+		return STDERR_FILENO;
+	if (leads_there(kept_error))
+		return kept_error;
+	return leads_there(STDERR_FILENO) ? STDERR_FILENO : -1;
 }
 
 int os_write(int file, const char *text, size_t length)
@@ -507,8 +539,11 @@ int os_write(int file, const char *text, size_t length)
 
 void os_write_error(const char *text, size_t length)
 {
+	int file = error_stream();
+
 	/* When it fails there is nowhere left to say it. */
-	(void)os_write(error_stream, text, length);
+	if (file >= 0)
+		(void)os_write(file, text, length);
 }
 
 int os_read_memory(uintptr_t address, void *buffer, size_t bytes)

@@ -161,7 +161,7 @@ int os_read_memory(uintptr_t address, void *buffer, size_t bytes);
 
 /* Writes all of it, unless that fails. */
 int os_write(int file, const char *text, size_t length);
-/* Writes all of it to standard error, whatever happens. */
+/* Writes all of it to standard error; to what that was, once it is kept, or nowhere. */
 void os_write_error(const char *text, size_t length);
 /* Makes os_write_error independent of a program that closes its standard error before it ends. */
 void os_keep_standard_error(void);

@@ -245,6 +245,11 @@ int __wrap_fcntl(int file, int command, long argument)
 	return fails(EMFILE) ? -1 : __real_fcntl(file, command, argument);
 }
 
+int __wrap_fstat(int file, struct stat *status)
+{
+	return fails(EIO) ? -1 : __real_fstat(file, status);
+}
+
 /* 0 for those that never fail. */
 static int error_of(long number, long second)
 {

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 struct iovec;
@@ -55,6 +56,7 @@ FLOOR_WRAPS(ssize_t, read, int, void *, size_t);
 FLOOR_WRAPS(ssize_t, write, int, const void *, size_t);
 FLOOR_WRAPS(int, close, int);
 FLOOR_WRAPS(int, fcntl, int, int, long);
+FLOOR_WRAPS(int, fstat, int, struct stat *);
 FLOOR_WRAPS(long, syscall, long, long, long, long, long, long, long);
 
 #endif
