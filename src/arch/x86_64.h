@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * x86-64: the only asm of the library.
+ * x86-64: the sections, and what else the fast paths and the locks have in asm.
  *
  * A section runs from label 1 to label 2.  Its descriptor (label 3) names those bounds and the abort
  * handler (label 4), which sits behind the signature in a section of its own, counts, and starts again at

@@ -4,8 +4,8 @@
  *
  * There is no constructor and no atfork handler to come too late, too early, or between other locks: every
  * slow path asks process_enter(), whose one word the kernel itself clears in a forked child
- * (MADV_WIPEONFORK).  Until the library has started the same word is zero, and the limits that admit calls
- * to the fast paths are zero too.
+ * (MADV_WIPEONFORK; where that is refused, a handler in the child does, which takes no lock).  Until the
+ * library has started the same word is zero, and the limits that admit calls to the fast paths are zero too.
  *
  * Where the system has no memory to start with, the library stays as if it had never been called, and the
  * next call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
