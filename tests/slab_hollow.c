@@ -11,6 +11,7 @@
 
 #include "counted_calls.h"
 #include "page/page.h"
+#include "slab/descriptor.h"
 #include "slab/slab.h"
 #include "vcpu/vcpu.h"
 
@@ -249,67 +250,117 @@ static void test_ebb(void)
 	end();
 }
 
-/* The object that is allocated next: of a page that was given back, or of one that was not. */
-static void *choose_next(bool hollow)
+/* All that there is for an ebb, as the magazine room asks for it: by portions, until one finds less. */
+static void follow_ebb(void)
 {
-	void *taken[EACH_MOST], *object;
-	unsigned others = 0;
+	enum { PORTION = 128 };
 
-	for (;; others++) {
-		CHECK(others < EACH_MOST && slab_alloc_batch(&cache, &object, 1) == 1);
-		if (is_resident(object) != hollow)
-			break;
-		taken[others] = object;
-	}
-	while (others)
-		slab_free_batch(&cache, &taken[--others], 1);
-	slab_free_batch(&cache, &object, 1);
-	return object;
-}
-
-static void look_in_ebb(size_t expected)
-{
-	cache.barren = 0;
 	given_back = 0;
-	CHECK((slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) > 0) == (expected > 0));
-	CHECK(given_back == expected, "%zu bytes", given_back);
+	while (slab_hollow(&cache, SLAB_HOLLOW_EBB, PORTION) >= PORTION)
+		;
 }
 
 /*
- * A look in an ebb passes over slabs in which the last one found nothing, as long as they have as many
- * objects in use: a fall has many portions, each of which walks.  Other looks see what changed all the same,
- * and so does that one where a page that was given back has been in use since.
+ * A look in an ebb passes over slabs in which one found nothing, as long as no object comes or goes: a fall
+ * has many portions, each of which walks.
  */
 static void test_passes(void)
 {
-	unsigned i = 0;
-
 	start(&(struct slab_traits){.size = 512});
 	fill(SLABS);
-	thin_out(16);
+	thin_out(cache.objects / 4u);
+	for (unsigned i = 0; i < count; i++) {
+		struct slab *slab = slab_of_object(objects[i]);
+
+		slab->looked = (uint8_t)slab->in_use;
+	}
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0);
+
+	/* In one of them one fewer is in use. */
+	const struct slab *fewer = slab_of_object(objects[--count]);
+	size_t in_it = 0;
+
+	slab_free_batch(&cache, &objects[count], 1);
+	for (unsigned i = 0; i < count; i++)
+		in_it += slab_of_object(objects[i]) == fewer;
+	CHECK(in_it > 0 && in_it == fewer->in_use);
+	given_back = 0;
 	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) > 0);
+	CHECK(given_back == (cache.pages - in_it) * PAGE_BYTES);
 
-	/* Another object of the same slab, in another page. */
-	void *next = choose_next(false), *object;
+	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0);
+	expect_survivors();
+	end();
+}
 
-	(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX);
-	look_in_ebb(0);
-	CHECK(slab_alloc_batch(&cache, &object, 1) == 1 && object == next);
-	while (i < count && (page_front.slab_of[page_of(objects[i])] != page_front.slab_of[page_of(object)] ||
-			     page_of(objects[i]) == page_of(object)))
-		i++;
-	CHECK(i < count);
-	slab_free_batch(&cache, &objects[i], 1);
-	objects[i] = memset(object, content_of(i), 512);
-	look_in_ebb(0);
-	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0 && given_back == PAGE_BYTES);
+/*
+ * Slabs that were looked at, filled and emptied to as many objects as they had are as they were before the
+ * look, whether their pages had been given back or, behind those that were in use, never touched.
+ */
+static void test_again(void)
+{
+	size_t all, held;
 
-	next = choose_next(true);
-	(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX);
-	look_in_ebb(0);
-	CHECK(slab_alloc_batch(&cache, &object, 1) == 1 && object == next);
-	slab_free_batch(&cache, &object, 1);
-	look_in_ebb(PAGE_BYTES);
+	page_purge(true); /* so that what is taken was never touched */
+	start(&(struct slab_traits){.size = 512});
+	fill(SLABS - 1);
+	CHECK(slab_alloc_batch(&cache, objects + count, 1) == 1);
+	void *first = objects[count];
+	struct slab *fresh = slab_of_object(first);
+
+	CHECK(fresh->in_use == 1 && fresh->bump == 1);
+	thin_out(64);
+	objects[count] = memset(first, content_of(count), 512);
+	count++;
+	count_pages(&all, &held);
+	follow_ebb();
+	CHECK(hollow_pages() + cache.pages - 1 == all - held && fresh->in_use == 1);
+
+	unsigned survivors = count;
+
+	for (unsigned round = 0; round < 3; round++) {
+		fill(SLABS);
+		CHECK(hollow_pages() == 0);
+		for (; count > survivors; count--)
+			slab_free_batch(&cache, &objects[count - 1], 1);
+		follow_ebb();
+		CHECK(given_back == (all - held) * PAGE_BYTES, "%zu of %zu pages in round %u",
+		      given_back / PAGE_BYTES, all - held, round);
+		CHECK(fresh->in_use == 1 && !is_resident((char *)first + PAGE_BYTES));
+		expect_survivors();
+	}
+	end();
+}
+
+/* An ebb finds what it can though one before it, of as many objects in other places, found nothing. */
+static void test_elsewhere(void)
+{
+	start(&(struct slab_traits){.size = 512});
+	fill(SLABS);
+	thin_out(8);
+	CHECK(count == SLABS * cache.objects / 8);
+	follow_ebb();
+	size_t found = given_back;
+
+	CHECK(found == 0);
+	fill(SLABS);
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		char *object = objects[i];
+
+		if ((size_t)(object - slab_of_object(object)->base) < cache.pages * (size_t)PAGE_BYTES / 8)
+			objects[kept++] = object;
+		else
+			slab_free_batch(&cache, &objects[i], 1);
+	}
+	CHECK(kept == SLABS * cache.objects / 8);
+	count = kept;
+	for (unsigned i = 0; i < count; i++)
+		memset(objects[i], content_of(i), 512);
+	follow_ebb();
+	CHECK(given_back >= SLABS * cache.pages / 8 * 6 * (size_t)PAGE_BYTES, "%zu pages",
+	      given_back / PAGE_BYTES);
 	expect_survivors();
 	end();
 }
@@ -532,6 +583,8 @@ int main(void)
 	test_need();
 	test_ebb();
 	test_passes();
+	test_again();
+	test_elsewhere();
 	test_together();
 	test_bounds();
 	test_race(1920);

@@ -19,7 +19,7 @@ struct slab {
 	struct slab_cache *cache;
 	uint16_t home;   /* whose its untouched objects are: a vCPU, or nobody's; with the cache's lock */
 	bool clean_tail; /* what lies behind the objects below bump takes no memory; with the slab's lock */
-	uint8_t looked;  /* objects in use when a look last found no page; with the cache's lock */
+	uint8_t looked;  /* objects in use when a look found no page; 0 once one was taken; cache's lock */
 	uint32_t hollow; /* a bit for each page of it that was given back since; with the slab's lock */
 	union {
 		uint8_t narrow[0];

@@ -87,11 +87,8 @@ void hollow_fill(struct slab_cache *cache, struct slab *slab, void *const *objec
 
 		filled |= pages_between(offset, offset + cache->traits.size - 1);
 	}
-	if (!(filled & slab->hollow))
-		return;
-	set_hollow(cache, slab, slab->hollow & ~filled);
-	/* Freed again, they leave as many in use as when a look found nothing. */
-	slab->looked = 0;
+	if (filled & slab->hollow)
+		set_hollow(cache, slab, slab->hollow & ~filled);
 }
 
 void hollow_forget(struct slab *slab)

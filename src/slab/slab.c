@@ -544,6 +544,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	/* In registers: what is written to the indexes might be any of these. */
 	unsigned taken = 0, head = slab->head, bump = slab->bump;
 
+	slab->looked = 0;
 	for (; taken < count && head != NO_INDEX; taken++) {
 		unsigned i = head;
 
@@ -751,7 +752,6 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 		slab->bump = 0;
 		slab->head = NO_INDEX;
 		slab->clean_tail = false;
-		slab->looked = 0;
 		slab->next = cache->empty;
 		cache->empty = slab;
 		cache->kept_empty++;
@@ -1072,7 +1072,10 @@ static size_t look_at_need(struct slab_cache *cache)
 	return unneeded > hollow ? unneeded - hollow : 0;
 }
 
-/* Whether to walk for so many pages' worth.  After one that found little it waits until there is more. */
+/*
+ * Whether to walk by age for so many pages' worth.  After such a walk that found little it waits until there
+ * is more.  An ebb does not: what was taken and freed since may lie elsewhere, though it is as much.
+ */
 static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
 {
 	if (unneeded < cache->barren)
@@ -1089,7 +1092,7 @@ struct hollowing {
 	unsigned bin;
 	size_t wanted, left; /* pages; and what it may cost yet */
 	bool refused;        /* by the system */
-	bool passes;         /* slabs in which a look found nothing, while they have as many objects in use */
+	bool passes;         /* slabs in which a look found nothing, and that nothing has happened to since */
 	unsigned count;
 	struct slab *last;
 	struct hollow_part {
@@ -1233,16 +1236,18 @@ size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t m
 
 	if (!hollow_is_for(cache))
 		return 0;
-	if (which != SLAB_HOLLOW_ALL) {
-		size_t unneeded = which == SLAB_HOLLOW_EBB ? look_at_ebb(cache) : look_at_need(cache);
-
-		if (!is_worth_a_walk(cache, unneeded))
+	if (which == SLAB_HOLLOW_EBB) {
+		walk.wanted = look_at_ebb(cache);
+		if (walk.wanted < HOLLOW_LEAST)
 			return 0;
-		walk.wanted = unneeded;
+	} else if (which == SLAB_HOLLOW_UNNEEDED) {
+		walk.wanted = look_at_need(cache);
+		if (!is_worth_a_walk(cache, walk.wanted))
+			return 0;
 	}
 	hollow_walk(cache, &walk);
 	/* What it did not find is not there. */
-	if (which != SLAB_HOLLOW_ALL)
+	if (which == SLAB_HOLLOW_UNNEEDED)
 		cache->barren = walk.left ? walk.wanted : 0;
 	return most - walk.left;
 }
@@ -1543,6 +1548,7 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	cpuslab_pagelock_init(&slab->lock, flags);
 	slab->head = NO_INDEX;
 	slab->in_use = 0;
+	slab->looked = 0;
 	for (unsigned i = slab->bump; i-- > 0;) {
 		if (slab_is_allocated(slab, i, cache->wide))
 			slab->in_use++;

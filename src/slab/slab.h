@@ -116,7 +116,7 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t needed;    /* the most of them at once since the last look at what is not */
 	uint64_t hollow;    /* pages of its slabs that were given back; changed by single additions */
-	uint64_t barren;    /* pages' worth of free objects beside allocated ones, as the last walk saw */
+	uint64_t barren; /* pages' worth of free objects beside allocated ones, as the last walk by age saw */
 	uint64_t created, freed, lock_acquires;
 };
 
@@ -164,8 +164,8 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
  *
  *   SLAB_HOLLOW_UNNEEDED  for objects that nobody has needed since the last look, when there are many;
  *                         sparse slabs first
- *   SLAB_HOLLOW_EBB       for free objects that are more than those allocated, when there are many; not of
- *                         slabs in which such a look found nothing, as long as as many are allocated there
+ *   SLAB_HOLLOW_EBB       for free objects that are more than those allocated, when there are many; slabs in
+ *                         which a look found nothing are passed over until objects come or go there
  *   SLAB_HOLLOW_ALL       all there are
  */
 enum { SLAB_HOLLOW_RUN = 8, SLAB_HOLLOW_PART = 2 };
