@@ -8,6 +8,8 @@
 
 #include <spawn.h>
 
+#include <cpuslab/cpuslab.h>
+
 extern char **environ;
 enum { LARGE = (1 << 20) + 100 };
 
@@ -321,6 +323,20 @@ static void run_hits(void)
 	CHECK(malloc_usable_size(hide(malloc(100))) == 100);
 }
 
+/* An object that waits for nobody is not known, and what lay there before is no reason to refuse its free. */
+static void run_nowait(void)
+{
+	for (int i = 0; i < 3; i++) {
+		void *before = memset(malloc(LARGE), 1, LARGE);
+
+		free(before);
+		void *object = cpuslab_aligned_alloc_nowait(16, LARGE);
+
+		CHECK(object == before);
+		free(memset(object, 2, LARGE));
+	}
+}
+
 static const struct run {
 	const char *name;
 	void (*function)(void);
@@ -348,6 +364,8 @@ static const struct run {
 	{"large_double", run_large_double, "FU", "", "BUG malloc-large: Object already free", "\nFreed in "},
 	{"large_double_zones", run_large_double, "FZPU", "", "BUG malloc-large: Object already free",
 	 "\nFreed in "},
+	{"nowait", run_nowait, "F", "", NULL, NULL},
+	{"nowait_owner", run_nowait, "FU", "", NULL, NULL},
 	{"large_inside", run_large_inside, "FU", "", "BUG malloc-large: Invalid object pointer",
 	 "\nAllocated in "},
 	{"large_inside_zones", run_large_inside, "FZPU", "", "BUG malloc-large: Invalid object pointer",

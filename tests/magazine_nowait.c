@@ -338,6 +338,25 @@ static void test_metadata(void)
 		free(advised[i]);
 }
 
+/* Large objects count as those that may wait do. */
+static void test_counted(void)
+{
+	enum { CALLS = 10, LARGE = 1 << 20 };
+	struct cpuslab_counters before = check_counters();
+
+	for (size_t i = 0; i < CALLS; i++) {
+		void *object = cpuslab_aligned_alloc_nowait(16, LARGE + i * 4096);
+
+		CHECK(object);
+		free(object);
+	}
+	struct cpuslab_counters after = check_counters();
+
+	CHECK(after.alloc_misses - before.alloc_misses >= CALLS, "%lu misses",
+	      after.alloc_misses - before.alloc_misses);
+	CHECK(after.free_misses - before.free_misses >= CALLS);
+}
+
 int main(void)
 {
 	check_watchdog(100);
@@ -349,6 +368,7 @@ int main(void)
 	test_linked();
 	test_threads();
 	test_malloc();
+	test_counted();
 	test_metadata();
 	return 0;
 }

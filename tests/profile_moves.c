@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * profile_moves: realloc moves a mapping while a heap profile runs.  The address that it leaves is another
- * thread's at once; what that one notes under it stays noted.
+ * thread's at once; what that one notes under it stays noted.  What cannot be resized stays noted as well.
  */
 #include "check.h"
 
@@ -15,11 +15,16 @@
 enum { SIZE = 64 << 20 };
 
 static unsigned moves;
+static bool refuses;
 
 /* In place of libc's: the mapping moves, and another thread is given its address before anything else is
  * done. */
 void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...)
 {
+	if (refuses) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
 	void *room = mmap(NULL, new_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(room != MAP_FAILED && flags == MREMAP_MAYMOVE);
@@ -40,6 +45,10 @@ int main(void)
 	void *object = large_alloc_mapping(SIZE);
 
 	CHECK(object && profile_has(object) && profile.tables->bytes_in_use == SIZE);
+	refuses = true;
+	CHECK(!large_resize(object, 2ul * SIZE));
+	CHECK(profile_has(object) && profile.tables->bytes_in_use == SIZE);
+	refuses = false;
 	void *moved = large_resize(object, 2ul * SIZE);
 
 	CHECK(moves == 1 && moved && moved != object);

@@ -137,6 +137,24 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
+void *large_try_alloc(size_t size, size_t alignment)
+{
+	size_t pages = size / PAGE_BYTES + (size % PAGE_BYTES != 0);
+	bool zeroed, checked = large_is_checked();
+
+	count(&allocs);
+	if (checked && (large_check_fails() || !large_checks_try_lock()))
+		return NULL;
+	void *object = page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
+				      PAGE_LARGE, &zeroed);
+
+	if (checked)
+		large_checks_unlock(object);
+	if (object && profile_is_on())
+		(void)profile_allocated_large(object, size);
+	return object;
+}
+
 void *large_alloc_to_grow(size_t size)
 {
 	bool zeroed;
@@ -251,12 +269,15 @@ void *large_resize(void *object, size_t size)
 		return NULL;
 	/*
 	 * To a profile, another object.  The old one ends first: an address that is left may be another
-	 * thread's at once, and its sample with it.  What cannot be resized is about to be freed.
+	 * thread's at once, and its sample with it.
 	 */
+	struct profile_sample sample = {0};
+
 	if (profile_is_on())
-		profile_freed(object);
+		sample = profile_set_aside(object);
 	void *resized = resize(object, size);
 
+	profile_put_back(sample, resized ? NULL : object);
 	if (resized && profile_is_on())
 		note(resized, size);
 	return resized;

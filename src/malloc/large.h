@@ -18,6 +18,11 @@ enum { LARGE_RUN_MAX = 1 << 30 };
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
 /* The same, if one was freed a moment ago that is expected back (see page_take_standby); else NULL. */
 void *large_alloc_again(size_t size);
+/*
+ * Without waiting for another thread; NULL where that cannot be.  In debug mode what lay there before is
+ * forgotten, and the object itself is not known: to be, it would have to wait.
+ */
+void *large_try_alloc(size_t size, size_t alignment);
 /* For an object that has outgrown its place: one where it can grow. */
 void *large_alloc_to_grow(size_t size);
 /* The same: a mapping of its own whatever the size, which grows without a copy, if there can be one. */

@@ -15,6 +15,7 @@ struct lone {
 	struct lone *after; /* in the line of the freed ones */
 	void *object;
 	bool in_use;          /* or is becoming so */
+	bool lost;            /* another object lies there, which has no record: this one is to be nobody's */
 	bool in_line;         /* it may stand there though it is in use again */
 	bool freed_again;     /* since it came into the line */
 	struct checks checks; /* with zones of this object's size */
@@ -56,7 +57,7 @@ static struct lone *find_locked(const void *object)
 {
 	struct lone *lone = *chain_of(object);
 
-	while (lone && lone->object != object)
+	while (lone && (lone->lost || lone->object != object))
 		lone = lone->next;
 	return lone;
 }
@@ -112,6 +113,7 @@ static struct lone *take_oldest(void)
 			continue;
 		if (!lone->freed_again) {
 			leave_chain(lone);
+			lone->lost = false;
 			return lone;
 		}
 		enter_line(lone);
@@ -182,20 +184,39 @@ static struct lone *find_or_create(void *object)
 	return lone;
 }
 
-/* An object that is too large for a record: what lay at its address before is not known any more. */
+/*
+ * What lay at an object's address before is not known any more.  Its record stays as it is, since who has it
+ * from a wrong free may be reporting that, with a lock that is not waited for here.  With the lock.
+ */
+static void forget_locked(const void *object)
+{
+	struct lone *lone = find_locked(object);
+
+	if (!lone)
+		return;
+	lone->lost = true;
+	lone->in_use = false;
+	if (!lone->in_line)
+		enter_line(lone);
+}
+
+/* Of an object that is too large for a record. */
 static void forget(const void *object)
 {
 	cpuslab_spin_lock(&chains_lock);
-	struct lone *lone = find_locked(object);
+	forget_locked(object);
+	cpuslab_spin_unlock(&chains_lock);
+}
 
-	if (lone) {
-		leave_chain(lone);
-		rename_record(lone, NULL);
-		enter_chain(lone);
-		lone->in_use = false;
-		if (!lone->in_line)
-			enter_line(lone);
-	}
+bool large_checks_try_lock(void)
+{
+	return cpuslab_spin_trylock(&chains_lock);
+}
+
+void large_checks_unlock(const void *object)
+{
+	if (object)
+		forget_locked(object);
 	cpuslab_spin_unlock(&chains_lock);
 }
 
@@ -331,13 +352,18 @@ static void lock_and_visit_all(void (*visit)(struct lone *lone, void *argument),
 	cpuslab_spin_unlock(&chains_lock);
 }
 
+static bool is_out(const struct lone *lone)
+{
+	return !lone->lost && lone->record.state == CHECK_IS_OUT;
+}
+
 static void validate(struct lone *lone, void *argument)
 {
 	struct check_place place = place_of(lone);
 
 	/* With the record's lock, which a free takes before the memory goes. */
 	cpuslab_spin_lock(&lone->checks.lock);
-	*(uint64_t *)argument += lone->record.state == CHECK_IS_OUT && check_validate(&lone->checks, &place);
+	*(uint64_t *)argument += is_out(lone) && check_validate(&lone->checks, &place);
 	cpuslab_spin_unlock(&lone->checks.lock);
 }
 
@@ -359,7 +385,7 @@ static void visit_one(struct lone *lone, void *argument)
 	const struct live_walk *live = argument;
 	bool owned = large_check_flags & CHECK_OWNER;
 
-	if (lone->record.state == CHECK_IS_OUT)
+	if (is_out(lone))
 		live->visit(owned ? lone->record.allocated.stack : 0, lone->record.requested, live->argument);
 }
 
@@ -376,7 +402,7 @@ static void repair(struct lone *lone, void *argument)
 {
 	(void)argument;
 	check_repair(&lone->checks);
-	lone->in_use = lone->record.state != CHECK_IS_FREE;
+	lone->in_use = !lone->lost && lone->record.state != CHECK_IS_FREE;
 	lone->in_line = false;
 	if (!lone->in_use)
 		enter_line(lone);

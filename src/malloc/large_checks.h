@@ -40,6 +40,12 @@ bool large_check_fails(void);
 /* An object that was just allocated, in `bytes` bytes of memory. */
 void large_check_alloc(void *object, size_t requested, size_t bytes);
 /*
+ * Around an allocation that waits for nobody; false while another thread has the lock.  The object, or NULL,
+ * gets no record, and loses what stands at its address.
+ */
+bool large_checks_try_lock(void);
+void large_checks_unlock(const void *object);
+/*
  * Of any pointer that no cache owns.  False when it must not be freed, which was reported: freed before, or
  * into an object.  `stated` as in check_free.
  */

@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include "malloc/large.h"
 #include "malloc/malloc.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
-#include "page/page.h"
-#include "profile/profile.h"
 
 static void *from_class(unsigned index, size_t size)
 {
@@ -26,18 +25,6 @@ static void *from_class(unsigned index, size_t size)
 		return object;
 	return magazine_is_checked(cache) ? magazine_alloc_checked(cache, size)
 					  : magazine_try_alloc_missed(cache);
-}
-
-static void *from_pages(size_t alignment, size_t size)
-{
-	size_t pages = size / PAGE_BYTES + (size % PAGE_BYTES != 0);
-	bool zeroed;
-	void *object = page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
-				      PAGE_LARGE, &zeroed);
-
-	if (object && profile_is_on())
-		(void)profile_allocated_large(object, size);
-	return object;
 }
 
 EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
@@ -58,7 +45,7 @@ EXPORT void *cpuslab_aligned_alloc_nowait(size_t alignment, size_t size)
 	if (index < SIZE_CLASSES)
 		object = from_class(index, size);
 	else if (size <= PTRDIFF_MAX && alignment <= PTRDIFF_MAX)
-		object = from_pages(alignment, size);
+		object = large_try_alloc(size, alignment);
 	if (!object)
 		errno = ENOMEM;
 	return object;

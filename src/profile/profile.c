@@ -378,6 +378,39 @@ void profile_freed(const void *object)
 	profile_leave_tables(tables);
 }
 
+struct profile_sample profile_set_aside(const void *object)
+{
+	struct profile_sample sample = {0};
+
+	if (!profile_has(object))
+		return sample;
+	struct profile_tables *tables = profile_enter_tables();
+	const struct profile_object *found = find_object(tables, object);
+
+	if (!found) {
+		profile_leave_tables(tables);
+		return sample;
+	}
+	sample = (struct profile_sample){tables, found->site};
+	note_free(tables, object);
+	return sample;
+}
+
+void profile_put_back(struct profile_sample sample, const void *object)
+{
+	struct profile_tables *tables = sample.tables;
+
+	if (!tables)
+		return;
+	if (object && enter_object(tables, object, sample.site)) {
+		struct profile_site *site = &tables->sites[sample.site];
+
+		__atomic_fetch_sub(&site->freed, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&tables->bytes_in_use, weight(site), __ATOMIC_RELAXED);
+	}
+	profile_leave_tables(tables);
+}
+
 /* Notes a sample, and the stack of who called two functions above. */
 static inline __attribute__((always_inline)) void note(const void *object, size_t size, uint64_t interval)
 {

@@ -210,6 +210,17 @@ static inline void profile_visited(void)
 void profile_freed(const void *object);
 
 /*
+ * The same of one that may turn out to stay, as it is about to be resized: then profile_put_back is told of
+ * it, and else of NULL, in any case and soon: no profile uses the tables anew before.
+ */
+struct profile_sample {
+	struct profile_tables *tables; /* NULL: the object is none */
+	uint64_t site;
+};
+struct profile_sample profile_set_aside(const void *object);
+void profile_put_back(struct profile_sample sample, const void *object);
+
+/*
  * The tables of the profile that runs, or ran last, NULL for none: until they are left no other profile is
  * noted in them.
  */
