@@ -124,12 +124,34 @@ static void test_many_taken(void)
 	empty(true);
 }
 
+/* Two large objects that end in turn are a fall, until one comes or grows. */
+static void test_large_fell(void)
+{
+	bool zeroed;
+	char *large[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		CHECK((large[i] = page_alloc(RUN, 1, PAGE_LARGE, &zeroed)));
+	CHECK(!page_large_fell());
+	page_free(large[0], RUN);
+	CHECK(!page_large_fell());
+	page_free(large[1], RUN);
+	CHECK(page_large_fell());
+	CHECK((large[0] = page_alloc(RUN, 1, PAGE_LARGE, &zeroed)));
+	CHECK(!page_large_fell(), "one has come");
+	page_free(large[0], RUN);
+	CHECK(!page_large_fell());
+	page_free(large[2], RUN);
+	CHECK(page_large_fell());
+}
+
 int main(void)
 {
 	check_watchdog(60);
 	free(malloc(1));
 	/* What a huge page takes here decides nothing. */
 	block_dear = UINT64_MAX;
+	test_large_fell();
 	fill();
 	empty(false);
 	test_block();

@@ -47,7 +47,13 @@ static void test_classes_apart(void)
 
 	for (int i = 0; i < OBJECTS; i++)
 		free(objects[i]);
-	malloc_trim(0);
+	struct page_statistics before, after;
+
+	page_statistics(&before);
+	CHECK(malloc_trim(0) == 1);
+	page_statistics(&after);
+	CHECK(after.purged_pages_total - before.purged_pages_total >= (size_t)OBJECTS * SIZE / PAGE_BYTES / 2,
+	      "%zu pages are said to have gone", after.purged_pages_total - before.purged_pages_total);
 	for (int i = 0; i < OBJECTS; i++) {
 		others[i] = malloc(OTHER);
 		CHECK(others[i] && page_id(others[i]) != id);

@@ -131,6 +131,8 @@ void page_retire(void *run, size_t pages, bool forbidden);
  * them.
  */
 unsigned page_hollow(const struct os_range *ranges, unsigned count);
+/* For the statistics: pages that a slab's room gave back itself. */
+void page_count_purged(size_t pages);
 /* By how many there are more of them, or fewer: they count as used, but take no memory until touched. */
 void page_count_hollow(long more);
 
@@ -175,7 +177,10 @@ bool page_is_behind(void);
  * not.  Without a lock.
  */
 bool page_rests(size_t least, size_t standing_by);
-/* Whether the last two calls for large objects were frees.  The same. */
+/*
+ * Whether large objects in runs became fewer or shorter twice in turn, and none has come or grown since; of
+ * those that come and go standing by nothing is known.  The same.
+ */
 bool page_large_fell(void);
 /*
  * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much of

@@ -203,6 +203,7 @@ static void note_large(uint32_t pages)
 {
 	large_pages += pages;
 	large_freed = false;
+	__atomic_store_n(&large_fell, false, __ATOMIC_RELAXED);
 	tide_rose(&large_tide, large_bytes());
 }
 
@@ -1110,6 +1111,13 @@ static void purge_marks(uint32_t first, uint32_t end)
 		(void)os_purge(page_mark(address_of(first)), (size_t)(end - first) / MARKED << PAGE_SHIFT);
 }
 
+void page_count_purged(size_t pages)
+{
+	lock_pages();
+	purged_total += pages;
+	unlock_pages();
+}
+
 void page_retire(void *address, size_t length, bool forbidden)
 {
 	uint32_t first = number_of(address), pages = (uint32_t)length;
@@ -1119,7 +1127,8 @@ void page_retire(void *address, size_t length, bool forbidden)
 	mark(first, pages, PAGE_RETIRED);
 	retired += pages;
 	unlock_pages();
-	(void)os_purge(address, length << PAGE_SHIFT);
+	if (os_purge(address, length << PAGE_SHIFT) == 0)
+		page_count_purged(pages);
 	if (forbidden)
 		(void)os_forbid(address, length << PAGE_SHIFT);
 	purge_marks(first, first + pages);

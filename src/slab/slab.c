@@ -345,18 +345,22 @@ static __attribute__((noinline)) void forbid(const struct slab_cache *cache, str
 
 /*
  * Gives the memory of a hardened cache's empty slabs to the system.  They read as zero before and after, and
- * an object that was written to since it came back is let off.  With the lock.
+ * an object that was written to since it came back is let off.  Returns how many pages.  With the lock.
  */
-static void purge_empty(struct slab_cache *cache)
+static size_t purge_empty(struct slab_cache *cache)
 {
+	size_t pages = 0;
+
 	for (struct slab *slab = cache->partial[0]; slab; slab = slab->next) {
 		if (in_use_of(slab) || cpuslab_pagelock_flags(&slab->lock) & PURGED)
 			continue;
 		if (os_purge(slab->base, object_bytes(cache)) != 0)
-			return;
+			break;
 		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
 		cpuslab_pagelock_set_flags(&slab->lock, PURGED);
+		pages += object_bytes(cache) >> PAGE_SHIFT;
 	}
+	return pages;
 }
 
 /* ---- slabs that come and go ---------------------------------------------------------------------------- */
@@ -981,13 +985,13 @@ static struct slab *withdraw_empty(struct slab_cache *cache)
 }
 
 /* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
-static struct slab *shrink_hardened(struct slab_cache *cache)
+static struct slab *shrink_hardened(struct slab_cache *cache, size_t *purged)
 {
 	if (cache->traits.type_stable)
 		return NULL;
 	if (cache->traits.construct)
 		return withdraw_empty(cache);
-	purge_empty(cache);
+	*purged = purge_empty(cache);
 	return NULL;
 }
 
@@ -1049,9 +1053,13 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
 
 void slab_cache_shrink(struct slab_cache *cache)
 {
+	size_t purged = 0;
+
 	lock_cache(cache);
-	(void)unlock_and_release(cache, cache->traits.hardened ? shrink_hardened(cache)
+	(void)unlock_and_release(cache, cache->traits.hardened ? shrink_hardened(cache, &purged)
 							       : take_empty(cache, 0, UINT32_MAX));
+	if (purged)
+		page_count_purged(purged);
 }
 
 /* ---- pages without an object --------------------------------------------------------------------------- */
