@@ -24,6 +24,9 @@ static void leave_some(void)
 	keep(1000, 10);
 	keep(7000, 3);
 	CHECK(kept = malloc(1 << 20));
+	/* Mappings: what waits after it was freed is none. */
+	CHECK(kept = aligned_alloc(16 << 20, 1 << 20));
+	free(aligned_alloc(16 << 20, 20 << 20));
 	CHECK((kept = cpuslab_cache_alloc(cache)));
 	free(malloc(300));
 }
@@ -80,11 +83,12 @@ int main(int count, char **arguments)
 	said("         21000          3  malloc-7168\n");
 	said("            40          1  left over\n");
 	said("       1048576          1  large\n");
+	said("       1048576          1  huge\n");
 	CHECK(!strstr(text, "malloc-320"), "what was freed is no leak: %s", text);
 	CHECK(said("\n21000 bytes in 3 objects, allocated in\n") <
 	      said("\n10000 bytes in 10 objects, allocated in\n"));
 	said("\n40 bytes in 1 object, allocated in\n");
-	said("\n1048576 bytes in 1 object, allocated in\n");
+	said("\n1048576 bytes in 1 object, allocated in\n"); /* each of those two */
 
 	/* One class alone: the others are counted by their objects' size. */
 	run("U,malloc-1024");

@@ -87,7 +87,7 @@ static void report_pages(void)
 
 	page_statistics(&pages);
 	report_line((uint64_t)pages.large_pages << PAGE_SHIFT, pages.large_runs, "large");
-	report_line(pages.huge_bytes - pages.huge_cached_bytes, pages.huge_mappings, "huge");
+	report_line(pages.huge_bytes, pages.huge_mappings, "huge");
 }
 
 /* ---- by owner -------------------------------------------------------------------------------------- */
