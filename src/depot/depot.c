@@ -783,7 +783,7 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
 }
 
 /*
- * With the lock.  A mark above the object goes with it: an allocation that waits for nobody is not sampled.
+ * With the lock.  A mark above the object goes with it: one sample less.
  * The magazine is in hand meanwhile: a child of a fork has all of it or nothing, but never one whose counts
  * are half changed, or an empty one among the filled.
  */

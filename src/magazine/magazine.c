@@ -834,7 +834,8 @@ void magazine_heap_tick(void)
 		reclaim(false);
 }
 
-void magazine_reclaim_all(void)
+/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
+static void reclaim_all(void)
 {
 	corruption_begin_walk(&census_lock);
 	vcpu_drain(FIRST_CACHE, cache_count, wants_full, empty_number);
@@ -848,7 +849,7 @@ void magazine_reclaim_all(void)
 
 void magazine_trim(void)
 {
-	magazine_reclaim_all();
+	reclaim_all();
 	page_purge(true);
 }
 
@@ -1681,7 +1682,7 @@ static void settle_profile(void)
 		return;
 	__atomic_store_n(&turn_milliseconds, TURN_FIRST, __ATOMIC_RELAXED);
 	watch_until_next_turn(os_milliseconds());
-	magazine_reclaim_all();
+	reclaim_all();
 }
 
 /*

@@ -204,8 +204,6 @@ void magazine_end_census(void);
 void magazine_keep_caches(void);
 void magazine_let_caches_go(void);
 
-/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
-void magazine_reclaim_all(void);
 /* Starts or ends a heap profile where profile.wanted says so; the slow path of alloc does it too. */
 void magazine_settle_profile(void);
 /*

@@ -614,7 +614,7 @@ inline reclaim(by_tick)
 	fi
 }
 
-/* magazine_reclaim_all, which waits for its turn. */
+/* reclaim_all, which waits for its turn. */
 inline reclaim_all()
 {
 	atomic { !census -> census = true };
