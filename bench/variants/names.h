@@ -10,6 +10,7 @@
 #define linked_release_empty     VARIANT_JOIN(VARIANT_NAME, release_empty)
 #define linked_enlist            VARIANT_JOIN(VARIANT_NAME, enlist)
 #define linked_next              VARIANT_JOIN(VARIANT_NAME, next)
+#define linked_checked_next      VARIANT_JOIN(VARIANT_NAME, checked_next)
 #define linked_alloc_missed      VARIANT_JOIN(VARIANT_NAME, alloc_missed)
 #define linked_try_alloc_missed  VARIANT_JOIN(VARIANT_NAME, try_alloc_missed)
 #define linked_free_missed       VARIANT_JOIN(VARIANT_NAME, free_missed)
