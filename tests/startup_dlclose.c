@@ -63,6 +63,19 @@ static void open_library(void)
 	CHECK(library, "%s", dlerror());
 }
 
+/* The library's own dlopen goes on to libc's, which lies before the library here. */
+static void open_by_library(void)
+{
+	void *(*opener)(const char *, int) = (void *(*)(const char *, int))dlsym(library, "dlopen");
+
+	CHECK(opener && opener != dlopen);
+
+	void *opened = opener("libm.so.6", RTLD_NOW | RTLD_DEEPBIND);
+
+	CHECK(opened, "%s", dlerror());
+	CHECK(dlclose(opened) == 0);
+}
+
 int main(void)
 {
 	const struct cpuslab_cache_args args = {.name = "closed", .size = 40};
@@ -71,6 +84,7 @@ int main(void)
 	if (dlsym(RTLD_DEFAULT, "cpuslab_cache_create"))
 		check_skip("this program has the library from its start");
 	open_library();
+	open_by_library();
 	struct cpuslab_cache *(*create)(const struct cpuslab_cache_args *) =
 		(struct cpuslab_cache * (*)(const struct cpuslab_cache_args *))
 			dlsym(library, "cpuslab_cache_create");

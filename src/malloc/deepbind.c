@@ -20,15 +20,26 @@
 
 typedef void *opener(const char *file, int mode);
 
+/* The function below.  What its public name leads to may be libc's. */
+extern opener own_dlopen __attribute__((alias("dlopen"), visibility("hidden"), nothrow));
+
+/*
+ * libc's dlopen; NULL: there is none.  Mostly libc comes behind this library.  Where a plugin or another
+ * library has brought this one in, it may come before it.
+ */
 static opener *find_opener(void)
 {
 	static opener *found;
 	opener *next = __atomic_load_n(&found, __ATOMIC_RELAXED);
 
-	if (!next) {
-		next = (opener *)dlsym(RTLD_NEXT, "dlopen");
-		__atomic_store_n(&found, next, __ATOMIC_RELAXED);
-	}
+	if (next)
+		return next;
+	next = (opener *)dlsym(RTLD_NEXT, "dlopen");
+	if (!next)
+		next = (opener *)dlsym(RTLD_DEFAULT, "dlopen");
+	if (next == own_dlopen)
+		return NULL;
+	__atomic_store_n(&found, next, __ATOMIC_RELAXED);
 	return next;
 }
 
@@ -40,6 +51,8 @@ EXPORT void *dlopen(const char *file, int mode)
 {
 	opener *next = find_opener();
 
+	if (!next)
+		return NULL;
 	process_enter(); /* which reads the options */
 	if (!options.deepbind)
 		mode &= ~RTLD_DEEPBIND;
