@@ -432,10 +432,11 @@ static void serves_the_last(void *(*take)(void *), void *argument)
 	page_free(run, PAGES);
 }
 
+/* Of less than a page: from a page on, objects go on beside the heap. */
 static void *from_class(void *unused)
 {
 	(void)unused;
-	return malloc(FIRST);
+	return malloc(PAGE_BYTES / 2);
 }
 
 static void *from_cache(void *cache)
