@@ -3,48 +3,30 @@
  * startup_no_memory: where the system gives the library nothing to start with, each way to allocate gives
  * NULL with ENOMEM, as often as it is asked; and once there is memory, all of them work.
  */
+#include "allocate_by.h"
 #include "check.h"
 
-#include <malloc.h>
 #include <sys/resource.h>
 
 /* A size of each kind: none, of classes, between them, large, more than there is. */
 static const size_t sizes[] = {0, 1, 24, 100, 1000, 5000, 40000, 300000, 1 << 20, 40 << 20, PTRDIFF_MAX};
 
-enum { SIZES = sizeof sizes / sizeof *sizes, KINDS = 5 };
-
-static void *allocate(int kind, size_t size)
-{
-	void *object = NULL;
-	switch (kind) {
-	case 0:
-		return malloc(size);
-	case 1:
-		return calloc(1, size);
-	case 2:
-		return realloc(NULL, size);
-	case 3:
-		return memalign(256, size);
-	default:
-		errno = posix_memalign(&object, 64, size);
-		return object;
-	}
-}
+enum { SIZES = sizeof sizes / sizeof *sizes };
 
 int main(void)
 {
 	struct rlimit was, none;
-	void *objects[KINDS][SIZES];
-	int errors[KINDS][SIZES];
+	void *objects[ALLOCATE_KINDS][SIZES];
+	int errors[ALLOCATE_KINDS][SIZES];
 	CHECK(getrlimit(RLIMIT_AS, &was) == 0);
 	none = was;
 	none.rlim_cur = 1 << 20; /* less than is mapped already */
 	CHECK(setrlimit(RLIMIT_AS, &none) == 0);
 	for (int round = 0; round < 2; round++) {
-		for (int kind = 0; kind < KINDS; kind++)
+		for (int kind = 0; kind < ALLOCATE_KINDS; kind++)
 			for (int i = 0; i < SIZES; i++) {
 				errno = 0;
-				objects[kind][i] = allocate(kind, sizes[i]);
+				objects[kind][i] = allocate_by(kind, sizes[i]);
 				errors[kind][i] = errno;
 			}
 		mallinfo2();
@@ -53,14 +35,14 @@ int main(void)
 	CHECK(setrlimit(RLIMIT_AS, &was) == 0);
 	if (objects[0][1])
 		check_skip("the library has started before main, or another malloc serves");
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < ALLOCATE_KINDS; kind++)
 		for (int i = 0; i < SIZES; i++)
 			CHECK(!objects[kind][i] && errors[kind][i] == ENOMEM,
 			      "kind %d, %zu bytes: %p, errno %d", kind, sizes[i], objects[kind][i],
 			      errors[kind][i]);
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < ALLOCATE_KINDS; kind++)
 		for (int i = 0; i < SIZES - 1; i++) {
-			char *object = allocate(kind, sizes[i]);
+			char *object = allocate_by(kind, sizes[i]);
 			CHECK(object, "kind %d, %zu bytes", kind, sizes[i]);
 			check_stamp(object, sizes[i], sizes[i]);
 			CHECK_STAMP(object, sizes[i], sizes[i]);

@@ -7,6 +7,7 @@
  *
  * Each limit is one child, forked before the first call.
  */
+#include "allocate_by.h"
 #include "check.h"
 
 #include <sys/resource.h>
@@ -17,7 +18,7 @@ enum { PAGES = 1100, STEP = 3, KIB = 1 << 10, STAMPED = 64 };
 
 static const size_t sizes[] = {0, 1, 100, 1000, 5000, 40 * KIB, 100 * KIB, 300 * KIB};
 
-enum { SIZES = sizeof sizes / sizeof *sizes, KINDS = 5 };
+enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static const struct variant {
 	const char *name, *option, *debug;
@@ -58,25 +59,6 @@ static void restart_as(const char *name, char **environment)
 	_exit(127);
 }
 
-static void *allocate(int kind, size_t size)
-{
-	void *object = NULL;
-
-	switch (kind) {
-	case 0:
-		return malloc(size);
-	case 1:
-		return calloc(1, size);
-	case 2:
-		return realloc(NULL, size);
-	case 3:
-		return memalign(256, size);
-	default:
-		errno = posix_memalign(&object, 64, size);
-		return object;
-	}
-}
-
 static size_t stamped(size_t size)
 {
 	return size < STAMPED ? size : STAMPED;
@@ -85,18 +67,18 @@ static size_t stamped(size_t size)
 /* How many were refused. */
 static unsigned allocate_all(void)
 {
-	static void *objects[KINDS][SIZES];
+	static void *objects[ALLOCATE_KINDS][SIZES];
 	unsigned refused = 0;
 
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < ALLOCATE_KINDS; kind++)
 		for (int i = 0; i < SIZES; i++) {
 			errno = 0;
-			objects[kind][i] = allocate(kind, sizes[i]);
+			objects[kind][i] = allocate_by(kind, sizes[i]);
 			refused += !objects[kind][i];
 			CHECK(objects[kind][i] || errno == ENOMEM, "errno %d", errno);
 			check_stamp(objects[kind][i], objects[kind][i] ? stamped(sizes[i]) : 0, sizes[i]);
 		}
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < ALLOCATE_KINDS; kind++)
 		for (int i = 0; i < SIZES; i++) {
 			CHECK_STAMP(objects[kind][i], objects[kind][i] ? stamped(sizes[i]) : 0, sizes[i]);
 			free(objects[kind][i]);
