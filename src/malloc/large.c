@@ -26,6 +26,12 @@ static size_t pages_for(size_t bytes)
 	return (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
 }
 
+/* As the page room counts an alignment. */
+static size_t alignment_in_pages(size_t alignment)
+{
+	return alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1;
+}
+
 /* Calls that no size class served; for the counters of misses. */
 static uint64_t allocs, frees;
 
@@ -55,8 +61,7 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	if (alignment > RUN_ALIGNMENT_MAX)
 		return NULL;
-	return page_alloc(pages_for(size), alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1, PAGE_LARGE,
-			  zeroed);
+	return page_alloc(pages_for(size), alignment_in_pages(alignment), PAGE_LARGE, zeroed);
 }
 
 /* Where the size belongs; and, since a limit may leave room in the other place alone, there. */
@@ -139,14 +144,13 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 
 void *large_try_alloc(size_t size, size_t alignment)
 {
-	size_t pages = size / PAGE_BYTES + (size % PAGE_BYTES != 0);
 	bool zeroed, checked = large_is_checked();
 
 	count(&allocs);
 	if (checked && (large_check_fails() || !large_checks_try_lock()))
 		return NULL;
-	void *object = page_try_alloc(pages ? pages : 1, alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1,
-				      PAGE_LARGE, &zeroed);
+	void *object = page_try_alloc(pages_for(size ? size : 1), alignment_in_pages(alignment), PAGE_LARGE,
+				      &zeroed);
 
 	if (checked)
 		large_checks_unlock(object);
