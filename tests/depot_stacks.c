@@ -909,6 +909,30 @@ static void test_nothing_had(void)
 	expect_capacity(2 * before + 5);
 }
 
+/* What comes without waiting is in use as well, though another thread has the depot's lock. */
+static void test_plenty_without_waiting(void)
+{
+	static void *objects[1 << 12];
+	start(512);
+	unsigned before = depot.capacity, next = 2 * before + 5, plenty = 4 * next * vcpu_areas(), taken = 0;
+	CHECK(plenty <= sizeof(objects) / sizeof(objects[0]));
+	cpuslab_spin_lock(&depot.lock);
+	while (taken < plenty - 1)
+		CHECK(objects[taken++] = depot_try_alloc(&depot));
+	cpuslab_spin_unlock(&depot.lock);
+	count_misses(1);
+	expect_capacity(before);
+	cpuslab_spin_lock(&depot.lock);
+	CHECK(objects[taken++] = depot_try_alloc(&depot));
+	cpuslab_spin_unlock(&depot.lock);
+	count_misses(1);
+	expect_capacity(next);
+	while (taken)
+		depot_free_one(&depot, objects[--taken]);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
 /* Who does not miss any more gets smaller ones, and what is of the size before goes to the slabs. */
 static void test_shrinking(void)
 {
@@ -993,6 +1017,7 @@ int main(void)
 	test_large_objects();
 	test_plenty_alone();
 	test_nothing_had();
+	test_plenty_without_waiting();
 	test_shrinking();
 	test_the_largest_counts_as_the_first();
 	test_shrinking_from_the_largest();

@@ -820,8 +820,9 @@ void *depot_try_alloc(struct depot *depot)
 		object = slab_try_alloc(&depot->slabs);
 	if (object)
 		count_out(depot, 1);
-	else if (counted)
-		count_alone(depot, 1);
+	/* What the level counts as gone was not there, or what is gone it could not count. */
+	if (counted != !!object)
+		count_alone(depot, counted ? 1 : -1);
 	return object;
 }
 
