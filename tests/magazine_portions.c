@@ -23,16 +23,25 @@ enum { MIB = 1 << 20, OBJECTS = 200000, LARGEST = 512 };
 
 /* The compiler does not expect free to change it. */
 static volatile unsigned calls;
+static volatile bool refuses; /* as the system does for memory that is locked */
 
 int madvise(void *address, size_t bytes, int advice)
 {
 	calls++;
+	if (refuses && advice == MADV_DONTNEED) {
+		errno = EINVAL;
+		return -1;
+	}
 	return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
 static long on_syscall(long number, const long argument[static 6])
 {
 	calls += number != SYS_madvise;
+	if (refuses && number == SYS_process_madvise) {
+		errno = EINVAL;
+		return -1;
+	}
 	return libc_syscall(number, argument);
 }
 
@@ -121,16 +130,24 @@ static size_t resident(void)
 	return count;
 }
 
-static void test_few_stay(uint64_t *random)
+/* Objects of which few are to stay. */
+enum { LARGE = 4096, COUNT = OBJECTS / 10, KEPT = COUNT / 50 };
+
+static void allocate_large(uint64_t *random, size_t least, size_t most)
 {
-	enum { LARGE = 4096, COUNT = OBJECTS / 10, KEPT = COUNT / 50, HOLLOWED = 144 };
-	unsigned most = 0;
-	uint64_t most_hollowed = 0;
 	for (unsigned i = 0; i < COUNT; i++) {
-		size_t size = LARGE / 16 + check_below(random, LARGE);
+		size_t size = least + check_below(random, most - least);
 		CHECK((objects[i] = malloc(size)));
 		memset(objects[i], 1, size);
 	}
+}
+
+static void test_few_stay(uint64_t *random)
+{
+	enum { HOLLOWED = 144 };
+	unsigned most = 0;
+	uint64_t most_hollowed = 0;
+	allocate_large(random, LARGE / 16, LARGE / 16 + LARGE);
 	size_t full = resident();
 	for (unsigned left = COUNT; left > KEPT; left--) {
 		unsigned i = (unsigned)check_below(random, left);
@@ -156,6 +173,36 @@ static void test_few_stay(uint64_t *random)
 	}
 }
 
+/* Where the system takes no page back, a fall comes to an end all the same. */
+static void test_refused(uint64_t *random)
+{
+	enum { BURST = 6000, BURSTS = 20 };
+	/* Of one class, so that more of its pages are asked for than a portion has. */
+	allocate_large(random, 1000, 1001);
+	for (int i = 0; i < 20 * 64; i++)
+		ebb_forget();
+	refuses = true;
+	for (unsigned left = COUNT; left > KEPT; left--) {
+		unsigned i = (unsigned)check_below(random, left);
+		free(objects[i]);
+		objects[i] = objects[left - 1];
+	}
+	CHECK(ebb_is_far());
+	for (unsigned burst = 0; burst < BURSTS; burst++) {
+		/* From the middle on what the fall has left to be done is done. */
+		if (burst == BURSTS / 2)
+			calls = 0;
+		for (unsigned i = 0; i < BURST; i++)
+			CHECK((objects[KEPT + i] = malloc(64)));
+		for (unsigned i = 0; i < BURST; i++)
+			free(objects[KEPT + i]);
+	}
+	CHECK(calls == 0, "%u system calls after it", calls);
+	refuses = false;
+	for (unsigned i = 0; i < KEPT; i++)
+		free(objects[i]);
+}
+
 int main(void)
 {
 	uint64_t random = 1;
@@ -176,5 +223,6 @@ int main(void)
 			ebb_forget();
 	}
 	test_few_stay(&random);
+	test_refused(&random);
 	return 0;
 }

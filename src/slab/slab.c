@@ -1172,10 +1172,13 @@ static void give_back(struct slab_cache *cache, struct hollowing *walk, const st
 		unsigned pages = (unsigned)__builtin_popcount(rows[i].pages);
 
 		walk->left = less(walk->left, cost_of(pages));
-		if (i < done)
-			walk->wanted = less(walk->wanted, pages);
+		walk->wanted = less(walk->wanted, pages);
 	}
 	walk->refused = done < count;
+	/* As one call, whatever was asked for: a caller that goes on where it met its bound gets to the end.
+	 */
+	if (walk->refused)
+		walk->left = less(walk->left, SLAB_HOLLOW_RUN);
 }
 
 /* Rows of the slabs that are locked, as many as go by one system call. */
