@@ -1584,9 +1584,19 @@ struct cache *magazine_cache(const void *address)
 {
 	uint16_t id = page_is_heap(address) ? page_id(address) : PAGE_FREE;
 
-	if (id >= PAGE_ID_RESERVED)
-		return cache_of_id(id);
-	return id == PAGE_SLAB || id == PAGE_WATCHED ? cache_of_slabs(slab_cache_of(address)) : NULL;
+	while (id == PAGE_SLAB || id == PAGE_WATCHED) {
+		struct cache *cache = cache_of_slabs(slab_cache_of(address));
+		uint16_t before = id;
+
+		/*
+		 * Where the caller holds no object the page may have become one of a linked slab, whose
+		 * descriptor is another, or where it does, one that nobody watches.
+		 */
+		id = page_id(address);
+		if (id == before)
+			return cache;
+	}
+	return id >= PAGE_ID_RESERVED ? cache_of_id(id) : NULL;
 }
 
 void magazine_begin_census(void)

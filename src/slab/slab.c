@@ -1168,7 +1168,7 @@ static void give_back(struct slab_cache *cache, struct hollowing *walk, const st
 {
 	unsigned done = hollow_give_back(cache, rows, count);
 
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < done; i++) {
 		unsigned pages = (unsigned)__builtin_popcount(rows[i].pages);
 
 		walk->left = less(walk->left, cost_of(pages));
@@ -1333,9 +1333,16 @@ void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *obje
 
 struct slab_cache *slab_cache_of(const void *address)
 {
-	const struct slab *slab = slab_of_object(address);
+	const uint32_t *place = &page_front.slab_of[page_of(address)];
+	uint32_t reference = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+	const struct slab *slab = reference ? metadata_block(reference) : NULL;
+	struct slab_cache *cache = slab ? __atomic_load_n(&slab->cache, __ATOMIC_ACQUIRE) : NULL;
 
-	return slab ? slab->cache : NULL;
+	/*
+	 * Where the caller holds no object the slab may just have been given back, and its descriptor be
+	 * another thing since: then the page leads there no more.
+	 */
+	return __atomic_load_n(place, __ATOMIC_RELAXED) == reference ? cache : NULL;
 }
 
 void slab_fetch(const void *object)

@@ -184,7 +184,10 @@ uint64_t slab_cache_close(struct slab_cache *cache);
 void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
 			void *argument);
 
-/* The cache whose slab an address of the heap lies in; NULL for none. */
+/*
+ * The cache whose slab an address of the heap lies in, on a page of a slab of this room; NULL for none.  The
+ * caller need not hold an object there.
+ */
 struct slab_cache *slab_cache_of(const void *address);
 
 /* Whether `object` is an allocated object of this cache (or in a magazine of it), for checks off the fast
