@@ -5,7 +5,7 @@
  *
  *   vcpu_modes load    areas are closed, looked at, emptied and opened under threads that use them
  *   vcpu_modes slots   slots come and go with threads
- *   vcpu_modes fork    a child makes threads before its first slow path
+ *   vcpu_modes fork    a child makes threads before its first slow path, or is made by one without a slot
  *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for
  * that
  *   vcpu_modes counts  a number that is used again says nothing of what the cache before missed
@@ -243,6 +243,27 @@ static void in_child(void)
 		}
 }
 
+/* It has no slot, and no other thread of the child can tell which ones are nobody's any more. */
+static void *fork_without_slot(void *unused)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		check_watchdog(30);
+		process_enter();
+		give(take());
+		for (unsigned id = 0; id < vcpu_ids(); id++)
+			if (id != arch_id(vcpu_self)) {
+				CHECK(vcpu_close(id), "slot %u is still taken", id);
+				vcpu_reopen(id);
+			}
+		check_distinct(arch_id(vcpu_self));
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+	return unused;
+}
+
 static void run_fork(void)
 {
 	give(take());
@@ -267,6 +288,7 @@ static void run_fork(void)
 		}
 		CHECK_EXITED(check_wait(child), 0);
 	}
+	check_join(check_thread(fork_without_slot, NULL));
 	(void)thread;
 }
 

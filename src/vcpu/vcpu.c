@@ -421,6 +421,9 @@ bool vcpu_enter(void)
 	/* A thread without a place, or one that has lost it: destructors may allocate after `leave`. */
 	if (standing == OUTSIDE) {
 		int saved_errno = errno; /* it may be free() that enters */
+
+		/* Before it has a slot: then it would seem to have begun behind the fork. */
+		vcpu_bury_dead_slots();
 		standing = ENTERING;
 		/* May allocate, and then finds ENTERING. */
 		bool noted = !has_key || pthread_setspecific(end_of_thread, &own) == 0;
@@ -646,11 +649,20 @@ void vcpu_repair(void)
 	generation++;
 }
 
+/*
+ * Whether this thread has lived through the last fork, so that it is the one that made it: where it had a
+ * slot before, that tells; where it had none, that it is the first of the process, as no thread of the child
+ * is that began there.
+ */
+static bool has_forked(void)
+{
+	return own_generation != generation && (standing == INSIDE || os_thread_id() == os_process_id());
+}
+
 void vcpu_bury_dead_slots(void)
 {
-	if (own_generation == generation || mode != CPUSLAB_VCPU_THREAD_SLOT || standing != INSIDE)
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT || !has_forked())
 		return;
-	/* This thread has lived through the fork, so it is the one that made it. */
 	cpuslab_spin_lock(&vcpu_lock);
 	for (unsigned id = 0; id < ids; id++)
 		if (slot_generation[id] != generation && id != own.mm_cid)
