@@ -374,6 +374,31 @@ static void survive_linked(void)
 	}
 }
 
+static bool making_bank;
+
+static unsigned take_number(void)
+{
+	unsigned number;
+	CHECK(vcpu_take_numbers(1, &number));
+	return number;
+}
+
+/* Two more banks come, one of which may be half made, and each has a table of its own. */
+static void survive_banks(void)
+{
+	unsigned number;
+	do
+		number = take_number();
+	while (number < 3 * VCPU_BANK_CACHES);
+	for (unsigned bank = 0; bank < 3; bank++)
+		for (unsigned other = bank + 1; other <= 3; other++)
+			CHECK(vcpu_map(bank * VCPU_BANK_CACHES) != vcpu_map(other * VCPU_BANK_CACHES),
+			      "banks %u and %u have one table", bank, other);
+	for (unsigned id = 0; id < vcpu_ids(); id++)
+		if (vcpu_word(id, 0) && vcpu_word(id, number))
+			CHECK(vcpu_word(id, number) != vcpu_word(id, number - VCPU_BANK_CACHES));
+}
+
 static void survive(void)
 {
 	stepping = false;
@@ -438,6 +463,8 @@ static void survive(void)
 	CHECK(pages.huge_cached_bytes == 0 && pages.dirty_pages == 0);
 	free(malloc(100));
 	free(malloc(1 << 20));
+	if (making_bank)
+		survive_banks();
 }
 
 /* ---- locks held ------------------------------------------------------------------------------------ */
@@ -465,6 +492,95 @@ static void check_lists_after_fork(unsigned c)
 		_exit(0);
 	}
 	CHECK_EXITED(check_wait(child), 0);
+}
+
+static struct linked_cache constructed;
+static pid_t made_in_constructor;
+
+/* Of the first object: meanwhile another thread takes the cache's lock. */
+static void fork_in_constructor(void *object)
+{
+	*(char *)object = 1;
+	if (made_in_constructor)
+		return;
+	cpuslab_spin_lock(&constructed.lock);
+	made_in_constructor = fork();
+	CHECK(made_in_constructor >= 0);
+	if (made_in_constructor == 0) {
+		made_in_constructor = getpid();
+		process_enter();
+		CHECK(!cpuslab_spin_is_locked(&constructed.lock));
+	} else {
+		cpuslab_spin_unlock(&constructed.lock);
+	}
+}
+
+static void *allocate_constructed(void *unused)
+{
+	(void)unused;
+	return linked_alloc_missed(&constructed);
+}
+
+/*
+ * The thread that forks goes on with its slab in the child, and what it then frees is all that there was; and
+ * what another thread was making is nobody's there, whatever becomes of the cache.
+ */
+static void test_fork_in_constructor(void)
+{
+	static const struct linked_traits traits = {.name = "constructed",
+						    .size = 200,
+						    .alignment = 8,
+						    .link = UINT32_MAX,
+						    .construct = fork_in_constructor};
+	pid_t own = getpid();
+	CHECK(linked_create(&constructed, &traits, NULL));
+	void *object = linked_alloc_missed(&constructed);
+	CHECK(object && *(char *)object == 1 && constructed.slabs == 1, "%u slabs", constructed.slabs);
+	linked_free_missed(&constructed, object);
+	CHECK(linked_destroy(&constructed));
+	if (getpid() != own)
+		_exit(0);
+	CHECK_EXITED(check_wait(made_in_constructor), 0);
+}
+
+static bool waiting_in_constructor, goes_on;
+
+static void wait_in_constructor(void *object)
+{
+	*(char *)object = 1;
+	__atomic_store_n(&waiting_in_constructor, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&goes_on, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+static void test_fork_beside_constructor(void)
+{
+	static const struct linked_traits traits = {.name = "constructed",
+						    .size = 200,
+						    .alignment = 8,
+						    .link = UINT32_MAX,
+						    .construct = wait_in_constructor};
+	CHECK(linked_create(&constructed, &traits, NULL));
+	pthread_t maker = check_thread(allocate_constructed, NULL);
+	while (!__atomic_load_n(&waiting_in_constructor, __ATOMIC_ACQUIRE))
+		usleep(100);
+	cpuslab_spin_lock(&constructed.lock);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		process_enter();
+		CHECK(linked_destroy(&constructed), "%u slabs", constructed.slabs);
+		/* Nothing of it is read any more. */
+		memset(&constructed, 0xff, sizeof constructed);
+		cpuslab_spin_lock(&linked[0].lock);
+		check_lists_after_fork(0);
+		_exit(0);
+	}
+	cpuslab_spin_unlock(&constructed.lock);
+	CHECK_EXITED(check_wait(child), 0);
+	__atomic_store_n(&goes_on, true, __ATOMIC_RELEASE);
+	linked_free_missed(&constructed, check_join(maker));
+	CHECK(linked_destroy(&constructed));
 }
 
 static void run_held(void)
@@ -521,6 +637,8 @@ static void run_held(void)
 	CHECK_EXITED(check_wait(child), 0);
 	vcpu_reopen(id);
 	fork_and_survive();
+	test_fork_in_constructor();
+	test_fork_beside_constructor();
 	survive();
 }
 
@@ -632,6 +750,11 @@ static void repair(void)
 	process_enter();
 }
 
+static void take_bank(void)
+{
+	CHECK(take_number() == VCPU_BANK_CACHES);
+}
+
 static void step_through(const char *name, void (*function)(void))
 {
 	unsigned long before = forks, steps_before = steps;
@@ -691,6 +814,11 @@ static void run_steps(void)
 	step_through("a slab that was made without the lock", adopt_made);
 	while (out_count[0])
 		give(0);
+	while (take_number() != VCPU_BANK_CACHES - 1)
+		;
+	making_bank = true;
+	forget_visits();
+	step_through("a bank", take_bank);
 	CHECK(forks > 200, "only %lu forks in %lu steps", forks, steps);
 	survive();
 }

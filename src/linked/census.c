@@ -382,7 +382,7 @@ static bool repair_pages(void)
 			page_front.slab_of[page] = 0;
 			page_front.map[page] = PAGE_FREE;
 			orphans = true;
-		} else if (slab->base == address && slab->cache->under_repair) {
+		} else if (slab->base == address && slab->cache && slab->cache->under_repair) {
 			repair_slab(slab->cache, slab);
 		}
 	}

@@ -290,6 +290,18 @@ static inline __attribute__((always_inline)) void expect_links(const struct link
 		__builtin_prefetch(base + (size_t)i * cache->stride + cache->list.link, 1);
 }
 
+/*
+ * The slab becomes its cache's when all of it is done.  A constructor may fork: in the child a repair may
+ * come meanwhile, and must not count a slab that its maker, if that is the thread which forked, goes on to
+ * count. Another's stays nobody's there, and the cache can be destroyed.
+ */
+static void construct(struct linked_cache *cache, struct linked_slab *slab)
+{
+	for (unsigned i = 0; i < cache->objects; i++)
+		cache->construct((void *)object_number(cache, slab, i));
+	__atomic_store_n(&slab->cache, cache, __ATOMIC_RELEASE);
+}
+
 /* A frozen slab that nobody knows of yet. */
 static struct linked_slab *make_slab(struct linked_cache *cache)
 {
@@ -305,7 +317,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 		return NULL;
 	}
 	expect_links(cache, base);
-	*slab = (struct linked_slab){.base = base, .cache = cache};
+	*slab = (struct linked_slab){.base = base, .cache = cache->construct ? NULL : cache};
 	ARCH_PROBE("slab_new", (uintptr_t)cache->name, __atomic_load_n(&cache->slabs, __ATOMIC_RELAXED));
 	slab->state.list = front_end(slab);
 	slab->state.frozen = 1;
@@ -313,8 +325,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 	for (uintptr_t page = page_of(base) + slab_pages(cache); page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->construct)
-		for (unsigned i = 0; i < cache->objects; i++)
-			cache->construct((void *)object_number(cache, slab, i));
+		construct(cache, slab);
 	return slab;
 }
 

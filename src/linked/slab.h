@@ -21,7 +21,7 @@ union linked_state {
 struct linked_slab {
 	union linked_state state;
 	char *base;
-	struct linked_cache *cache;
+	struct linked_cache *cache;          /* NULL while a constructor makes its objects */
 	struct linked_slab *next, *previous; /* in the cache's list, with its lock */
 };
 

@@ -201,20 +201,26 @@ static unsigned open_in_bank(unsigned bank)
 							: VCPU_BANK_CACHES;
 }
 
-/* With the lock.  What a bank has is never given back, so a block that found no partner waits for the next
- * try. */
+/*
+ * With the lock.  What a bank has is never given back, so a block that found no partner waits for the next
+ * try.  It waits no more before it becomes the bank's: a child of a fork in between would make it the next
+ * bank's as well.
+ */
 static bool make_bank(void)
 {
-	static void *table, *areas;
+	static void *spare_table, *spare_areas;
 
-	if (!table)
-		table = metadata_alloc(ARCH_TABLE_BYTES);
-	if (!areas)
-		areas = metadata_alloc(ARCH_TABLE_BYTES);
-	if (!table || !areas)
+	if (!spare_table)
+		spare_table = metadata_alloc(ARCH_TABLE_BYTES);
+	if (!spare_areas)
+		spare_areas = metadata_alloc(ARCH_TABLE_BYTES);
+	if (!spare_table || !spare_areas)
 		return false;
+	void *table = spare_table, *areas = spare_areas;
+
+	__atomic_store_n(&spare_table, NULL, __ATOMIC_RELEASE);
+	__atomic_store_n(&spare_areas, NULL, __ATOMIC_RELEASE);
 	add_bank(table, areas);
-	table = areas = NULL;
 	return true;
 }
 
