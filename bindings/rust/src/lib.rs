@@ -10,10 +10,11 @@
 #![warn(missing_docs)]
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::ffi::{c_char, c_int, c_void, CStr};
+use core::{slice, str};
 
+/// As C has them where this library runs: `core::ffi` names them only since Rust 1.64, and Debian 12 has 1.63.
 mod c {
-    use super::{c_char, c_int, c_void};
+    use core::ffi::c_void;
 
     extern "C" {
         pub fn malloc(size: usize) -> *mut c_void;
@@ -21,8 +22,9 @@ mod c {
         pub fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void;
         pub fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
         pub fn free(pointer: *mut c_void);
-        pub fn cpuslab_version() -> *const c_char;
-        pub fn cpuslab_vcpu_mode() -> c_int;
+        pub fn strlen(text: *const u8) -> usize;
+        pub fn cpuslab_version() -> *const u8;
+        pub fn cpuslab_vcpu_mode() -> i32;
     }
 }
 
@@ -103,5 +105,9 @@ pub fn vcpu_mode() -> VcpuMode {
 /// The version of the library, as "major.minor.patch".
 pub fn version() -> &'static str {
     // SAFETY: a constant string of the library, which is never unloaded.
-    unsafe { CStr::from_ptr(c::cpuslab_version()) }.to_str().unwrap_or("")
+    let text = unsafe {
+        let start = c::cpuslab_version();
+        slice::from_raw_parts(start, c::strlen(start))
+    };
+    str::from_utf8(text).unwrap_or("")
 }
