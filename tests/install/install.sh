@@ -64,6 +64,14 @@ if command -v pkg-config >/dev/null 2>&1; then
 		gcc -static -o "$work/static" $(pkg-config --cflags cpuslab) "$object" "$here/program.c" -pthread
 		g++ -o "$work/cxx" $(pkg-config --cflags cpuslab) -x c++ "$here/program.c" -x none "$archive" -pthread
 	}
+	# Linkers that leave out what nothing refers to.
+	for linker in bfd gold lld; do
+		command -v ld.$linker >/dev/null || continue
+		# shellcheck disable=SC2046
+		gcc -fuse-ld=$linker -Wl,--gc-sections -o "$work/least" $(pkg-config --cflags cpuslab) "$object" "$here/program.c" \
+			-pthread || fail "--gc-sections of $linker"
+		works "pkg-config, object file with --gc-sections of $linker" "$work/least"
+	done
 	works 'pkg-config, shared' env LD_LIBRARY_PATH="$libdir" "$work/shared"
 	works 'pkg-config, archive' "$work/archive"
 	works 'pkg-config, object file first' "$work/object"
