@@ -17,7 +17,7 @@ fail() {
 
 # compiles COMPILER FLAG TEXT: what the compiler says is in $work/said.
 compiles() {
-	printf '#include <linux/bug.h>\n#include <linux/kernel.h>\nint f(int x) { %s; return x; }\n' "$3" |
+	printf '#include <linux/bug.h>\n#include <linux/kernel.h>\n#include <linux/spinlock.h>\nstatic __maybe_unused DEFINE_SPINLOCK(lock);\nint f(int x) { %s; return x; }\n' "$3" |
 		"$1" -std=gnu11 "$2" -Wall -Wextra -Werror -I"$here/../include" -I"$here/../include/kernel" \
 			-x c -c -o "$work/object" - >"$work/said" 2>&1
 }
@@ -47,6 +47,10 @@ for compiler in gcc clang-16; do
 		done
 	done
 	compiles $compiler -O2 'BUILD_BUG_ON(!is_power_of_2(sizeof(x)))' || fail "$compiler: $(cat "$work/said")"
+	compiles $compiler -O2 'scoped_guard(spinlock, &lock) return x; } int g(int x) { guard(spinlock)(&lock)' ||
+		fail "$compiler does not see that a guarded return is one: $(cat "$work/said")"
+	! compiles $compiler -O2 'scoped_guard(spinlock, &lock) x++; } int g(int x) { x++' ||
+		fail "$compiler sees a return that is not there"
 	! compiles $compiler -O2 'BUILD_BUG_ON(is_power_of_2(sizeof(x)))' || fail "$compiler sees no power of two"
 done
 

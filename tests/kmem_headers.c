@@ -206,6 +206,52 @@ static void test_refcount(void)
 	      "said: %s", text);
 }
 
+/* ---- scopes -------------------------------------------------------------------------------------------- */
+
+static int held, ended;
+
+DEFINE_GUARD(counter, int *, ++*_T, --*_T)
+DEFINE_CLASS(doubled, int, ended += _T, 2 * number, int number)
+DEFINE_LOCK_GUARD_0(everything, held += 10, held -= 10)
+
+static int held_when(int way)
+{
+	if (way == 1) {
+		scoped_guard(counter, &held)
+		{
+			return held;
+		}
+	}
+	guard(everything)();
+	if (way == 2)
+		return held;
+	scoped_guard(counter, &held)
+	{
+		for (;;)
+			break;
+		if (way == 3)
+			break;
+		if (way == 4)
+			continue;
+		return held;
+	}
+	return held;
+}
+
+/* What begins ends, whichever way its scope is left. */
+static void test_scopes(void)
+{
+	CHECK(held_when(1) == 1 && held_when(2) == 10 && held_when(3) == 10 && held_when(4) == 10 &&
+	      held_when(5) == 11 && held == 0);
+	{
+		CLASS(doubled, six)(3);
+		CLASS(doubled, eight)(4);
+		guard(counter)(&held);
+		CHECK(six == 6 && eight == 8 && ended == 0 && held == 1);
+	}
+	CHECK(ended == 14 && held == 0);
+}
+
 static int once(void)
 {
 	return WARN_ONCE(true, "said %s\n", "once") + WARN_ON_ONCE(true);
@@ -251,6 +297,7 @@ int main(void)
 	test_sizes();
 	test_atomics();
 	test_refcount();
+	test_scopes();
 	test_warnings();
 	CHECK(apart() + inlined() == 11 && (uintptr_t)&lines.value % 64 == 0 && cache_line_size() == 64);
 	might_sleep();

@@ -193,11 +193,41 @@ static void test_typesafe(void)
 	kmem_cache_destroy(objects);
 }
 
+/* A guard reads until its scope ends; what was replaced is free after the barrier, and its cache then empty.
+ */
+static void test_guards(void)
+{
+	struct kmem_cache *cache = KMEM_CACHE(small, SLAB_NO_MERGE);
+	static struct small *shown;
+
+	for (long i = 0; i < 100; i++) {
+		struct small *made = kmem_cache_alloc(cache, GFP_KERNEL), *was;
+
+		CHECK(made);
+		made->value = i;
+		was = rcu_replace_pointer(shown, made, true);
+		CHECK(!was == !i);
+		if (was)
+			kfree_rcu(was, rcu);
+		guard(rcu)();
+		CHECK(rcu_dereference(shown)->value == i);
+	}
+	scoped_guard(rcu) CHECK(rcu_dereference(shown)->value == 99);
+	kfree_rcu(rcu_replace_pointer(shown, NULL, true), rcu);
+	kvfree_rcu_barrier_on_cache(cache);
+	/* By slots they may be in the magazine of the thread that freed them. */
+	CHECK(cpuslab_vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT || kmem_cache_shrink(cache) == 0,
+	      "objects are left");
+	kmem_cache_destroy(cache);
+	CHECK(!cpuslab_cache_iterate(is_small, NULL));
+}
+
 int main(void)
 {
 	check_watchdog(60);
 	rcu_register_thread();
 	test_kfree_rcu();
+	test_guards();
 	test_typesafe();
 	rcu_unregister_thread();
 	return 0;

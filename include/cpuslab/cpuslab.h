@@ -78,7 +78,8 @@ CPUSLAB_API int cpuslab_slabinfo(int file);
  * a magazine, 1 to 500 (a vCPU has up to two), BATCHCOUNT how many are taken from the slabs at a time, 1 to
  * LIMIT, and SHAREDFACTOR, 0 to 65535, how many times BATCHCOUNT may wait in magazines that no vCPU has
  * before more go straight to the slabs.  Whoever allocates meanwhile need not know.  Returns 0; or -1 with
- * errno EINVAL if there is no such cache or a number is out of range (the kernel ignores the latter).
+ * errno EINVAL if there is no such cache, it is of the linked engine, which has nothing to tune, or a number
+ * is out of range (the kernel ignores the last).
  */
 CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
 

@@ -4,7 +4,8 @@
  *
  * Three of the flags mean something here:
  *
- *   __GFP_ZERO            the memory is all zero, up to what ksize() says
+ *   __GFP_ZERO            the memory is all zero: of kmalloc and its like up to what ksize() says, of an
+ * object of a cache up to the cache's size
  *   __GFP_DIRECT_RECLAIM  the call may wait.  Without it (GFP_NOWAIT, GFP_ATOMIC, 0) it waits for no other
  *                         thread: locks are tried, not waited for, and NULL can mean that one was taken
  *                         (cpuslab_aligned_alloc_nowait in cpuslab.h says what is left that can take time)
@@ -51,6 +52,7 @@ typedef unsigned int gfp_t;
 #define __GFP_HARDWALL       0x100000u
 #define __GFP_THISNODE       0x200000u
 #define __GFP_ACCOUNT        0x400000u
+#define __GFP_NOLOCKDEP      0x800000u
 #define __GFP_RECLAIM        (__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
 
 #define GFP_ATOMIC           (__GFP_HIGH | __GFP_KSWAPD_RECLAIM)
@@ -176,6 +178,27 @@ static inline void free_pages(unsigned long address, unsigned int order)
 static inline void free_page(unsigned long address)
 {
 	free((void *)(uintptr_t)address);
+}
+
+/* As many pages as so many bytes take, and no more; NULL of none, above 2^MAX_PAGE_ORDER, or without memory.
+ */
+static inline void *alloc_pages_exact(size_t size, gfp_t flags)
+{
+	return size - 1 < PAGE_SIZE << MAX_PAGE_ORDER
+		       ? cpuslab_kmem_obtain(PAGE_SIZE, (size + PAGE_SIZE - 1) & PAGE_MASK, flags)
+		       : NULL;
+}
+
+static inline void *alloc_pages_exact_nid(int node, size_t size, gfp_t flags)
+{
+	(void)node;
+	return alloc_pages_exact(size, flags);
+}
+
+static inline void free_pages_exact(void *address, size_t size)
+{
+	(void)size;
+	free(address);
 }
 
 #ifdef __cplusplus

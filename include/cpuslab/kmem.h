@@ -20,6 +20,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cpuslab/cache.h"
@@ -54,7 +55,9 @@ static inline bool cpuslab_kmem_is_plain(gfp_t flags)
 
 #define KMALLOC_MAX_SIZE       (4ul << 20)
 #define KMALLOC_MAX_CACHE_SIZE 8192ul
+#define KMALLOC_MIN_SIZE       8
 #define ARCH_KMALLOC_MINALIGN  8
+#define ARCH_SLAB_MINALIGN     8
 
 /*
  * `size` bytes up to KMALLOC_MAX_SIZE, aligned to 8 and to the largest power of two that divides the size.
@@ -164,6 +167,42 @@ static inline void *krealloc_array(void *object, size_t count, size_t size, gfp_
 	return __builtin_mul_overflow(count, size, &bytes) ? NULL : krealloc(object, bytes, flags);
 }
 
+/*
+ * Aligned to a power of two up to a page as well, whether it moves or not.  The rounded size is what a block
+ * that moves is aligned by.
+ */
+static inline void *cpuslab_kmem_realloc_aligned(const void *object, size_t size, size_t align, size_t most,
+						 gfp_t flags)
+{
+	size_t rounded = (size + align - 1) & ~(align - 1);
+	void *moved;
+
+	if (rounded < size)
+		return NULL;
+	if (!size || ZERO_OR_NULL_PTR(object) || !((uintptr_t)object & (align - 1)))
+		return cpuslab_kmem_realloc(object, size > ksize(object) ? rounded : size, most, flags);
+	moved = cpuslab_kmem_realloc(NULL, rounded, most, flags);
+	if (moved) {
+		memcpy(moved, object, ksize(object) < size ? ksize(object) : size);
+		kfree(object);
+	}
+	return moved;
+}
+
+/* Since Linux 6.18.  `align` is a power of two up to PAGE_SIZE. */
+static inline void *krealloc_node_align(const void *object, size_t size, unsigned long align, gfp_t flags,
+					int node)
+{
+	(void)node;
+	return cpuslab_kmem_realloc_aligned(object, size, align, KMALLOC_MAX_SIZE, flags);
+}
+
+static inline void *krealloc_node(const void *object, size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return krealloc(object, size, flags);
+}
+
 /* memset that the compiler does not remove. */
 static inline void memzero_explicit(void *object, size_t size)
 {
@@ -251,6 +290,19 @@ static inline void *kvrealloc(const void *object, size_t size, gfp_t flags)
 	return cpuslab_kmem_realloc(object, size, INT_MAX, flags);
 }
 
+static inline void *kvrealloc_node(const void *object, size_t size, gfp_t flags, int node)
+{
+	(void)node;
+	return kvrealloc(object, size, flags);
+}
+
+static inline void *kvrealloc_node_align(const void *object, size_t size, unsigned long align, gfp_t flags,
+					 int node)
+{
+	(void)node;
+	return cpuslab_kmem_realloc_aligned(object, size, align, INT_MAX, flags);
+}
+
 static inline void kvfree(const void *object)
 {
 	kfree(object);
@@ -314,9 +366,77 @@ static inline void *vcalloc(size_t count, size_t size)
 	return __vmalloc_array(count, size, GFP_KERNEL | __GFP_ZERO);
 }
 
+static inline void *vmalloc_huge(size_t size, gfp_t flags)
+{
+	return __vmalloc(size, flags);
+}
+
+/* Zeros, for the kernel's may be mapped by programs. */
+static inline void *vmalloc_user(size_t size)
+{
+	return vzalloc(size);
+}
+
+static inline void *vmalloc_32(size_t size)
+{
+	return vmalloc(size);
+}
+
 static inline void vfree(const void *object)
 {
 	kfree(object);
+}
+
+/* Whole pages again; without memory NULL, and the old ones stay.  Size 0 frees, and is NULL. */
+static inline void *vrealloc(const void *object, size_t size, gfp_t flags)
+{
+	size_t most = ~(size_t)0 >> 1;
+
+	if (size)
+		return size < most - PAGE_SIZE
+			       ? cpuslab_kmem_realloc(object, (size + PAGE_SIZE - 1) & PAGE_MASK, most, flags)
+			       : NULL;
+	vfree(object);
+	return NULL;
+}
+
+/* Whether only vfree() may have it: kfree() may have all. */
+static inline bool is_vmalloc_addr(const void *object)
+{
+	(void)object;
+	return false;
+}
+
+/* ---- buckets, since Linux 6.11 ------------------------------------------------------------------------- */
+
+/*
+ * kmalloc's caches over again, for objects whose sizes come from outside.  Here, as in a kernel that is built
+ * without them, creating makes none, is not NULL, and what is allocated from them is kmalloc's.
+ */
+typedef struct kmem_cache *kmem_buckets[1];
+
+static inline kmem_buckets *kmem_buckets_create(const char *name, unsigned int flags, unsigned int useroffset,
+						unsigned int usersize, void (*ctor)(void *))
+{
+	(void)name, (void)flags, (void)useroffset, (void)usersize, (void)ctor;
+	return (kmem_buckets *)ZERO_SIZE_PTR;
+}
+
+static inline void *kmem_buckets_alloc(kmem_buckets *buckets, size_t size, gfp_t flags)
+{
+	(void)buckets;
+	return kmalloc(size, flags);
+}
+
+static inline void *kmem_buckets_alloc_track_caller(kmem_buckets *buckets, size_t size, gfp_t flags)
+{
+	return kmem_buckets_alloc(buckets, size, flags);
+}
+
+static inline void *kmem_buckets_valloc(kmem_buckets *buckets, size_t size, gfp_t flags)
+{
+	(void)buckets;
+	return kvmalloc(size, flags);
 }
 
 /* ---- by type, since Linux 7.0 -------------------------------------------------------------------------- */
@@ -448,6 +568,12 @@ static inline void kfree_rcu_mightsleep(const void *object)
 	}
 }
 
+/* Waits until all that was deferred is free; not to be called by a reader. */
+static inline void kvfree_rcu_barrier(void)
+{
+	rcu_barrier();
+}
+
 /* kfree_rcu(object, member): `member` is its struct rcu_head, in the first 4096 bytes.  NULL is ignored. */
 #define CPUSLAB_KFREE_RCU_MEMBER(object, member)                                                             \
 	do {                                                                                                 \
@@ -473,6 +599,7 @@ static inline void kfree_rcu_mightsleep(const void *object)
 		int none;                                                                                    \
 	}))
 #endif
+#define kvfree_rcu_barrier()                     ((void)CPUSLAB_KMEM_NO_RCU)
 #define kfree_rcu_mightsleep(object)             ((void)(object), (void)CPUSLAB_KMEM_NO_RCU)
 #define CPUSLAB_KFREE_RCU_MEMBER(object, member) ((void)(object), (void)CPUSLAB_KMEM_NO_RCU)
 
@@ -486,6 +613,8 @@ static inline void kfree_rcu_mightsleep(const void *object)
 	(__VA_ARGS__)
 #define kvfree_rcu(...)               kfree_rcu(__VA_ARGS__)
 #define kvfree_rcu_mightsleep(object) kfree_rcu_mightsleep(object)
+/* Of one cache's objects; here, of all. */
+#define kvfree_rcu_barrier_on_cache(cache) ((void)(cache), kvfree_rcu_barrier())
 
 /* ---- caches -------------------------------------------------------------------------------------------- */
 
@@ -731,6 +860,28 @@ static inline int kmem_cache_shrink(struct kmem_cache *cache)
 static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
 {
 	return (unsigned int)cpuslab_cache_size((struct cpuslab_cache *)(void *)cache);
+}
+
+/* The accounting of an object that was allocated without: it always succeeds. */
+static inline bool kmem_cache_charge(void *object, gfp_t flags)
+{
+	(void)object, (void)flags;
+	return true;
+}
+
+/*
+ * Says on standard error, where the line that stands there goes on, which object an address lies in, as
+ * cpuslab_object_of() tells: its start, how far behind that the address is, its bytes.  False, and says
+ * nothing, of other addresses.
+ */
+static inline bool kmem_dump_obj(void *address)
+{
+	char *start = (char *)cpuslab_object_of(address);
+
+	if (start)
+		fprintf(stderr, " slab object start %p pointer offset %zu size %zu\n", (void *)start,
+			(size_t)((char *)address - start), ksize(start));
+	return start != NULL;
 }
 
 #ifdef __cplusplus

@@ -47,4 +47,43 @@ int transfer_fill(struct transfer *transfer);
 void transfer_visit(struct transfer *transfer, void (*visit)(struct page *page));
 void transfer_put(struct transfer *transfer);
 
+/* Sessions with numbers and references, which undo what they began where a scope ends. */
+struct session;
+int sessions_init(void);
+void sessions_exit(void);
+struct session *session_open(const void *secret, size_t length);
+unsigned int session_number(const struct session *session);
+struct session *session_find(unsigned int number);
+void session_put(struct session *session);
+int session_close(unsigned int number);
+bool session_knows(struct session *session, const void *secret, size_t length);
+int session_note(struct session *session, const char *text);
+size_t session_notes(struct session *session);
+
+/* Requests that are served while memory is refused. */
+struct request;
+int requests_init(unsigned int reserve);
+void requests_exit(void);
+void requests_press(bool pressed);
+long requests_refused(void);
+int requests_reserve(unsigned int reserve);
+struct request *request_new(u64 sector);
+u8 *request_buffer(struct request *request, size_t *bytes);
+void request_queue(struct request *request);
+unsigned int requests_serve(u64 *sectors);
+
+/* Frames, whose heads are copied in part, and whose bytes are shared. */
+struct frame;
+int frames_init(void);
+void frames_exit(void);
+struct frame *frame_new(unsigned int size, gfp_t gfp);
+unsigned int frame_room(const struct frame *frame);
+void frame_mark(struct frame *frame, u32 mark, u16 protocol);
+bool frame_marked(const struct frame *frame, u32 mark, u16 protocol);
+u8 *frame_append(struct frame *frame, unsigned int bytes);
+struct frame *frame_clone(const struct frame *frame, gfp_t gfp);
+int frame_unshare(struct frame *frame, unsigned int more, gfp_t gfp);
+u8 *frame_bytes(struct frame *frame, unsigned int *length);
+void frame_free(struct frame *frame);
+
 #endif

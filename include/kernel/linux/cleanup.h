@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: pointers that are freed where their scope ends. */
+/* For kernel sources in user space: what is freed, or given back, where its scope ends. */
 #ifndef CPUSLAB_LINUX_CLEANUP_H
 #define CPUSLAB_LINUX_CLEANUP_H
 
 #include <linux/compiler.h>
 
-#define __cleanup(function) __attribute__((cleanup(function)))
+/* Its end is a use, which clang does not count. */
+#define __cleanup(function) __attribute__((cleanup(function), unused))
 
 /* `release` is a statement about _T, the variable's value at the end. */
 #define DEFINE_FREE(name, type, release)                                                                     \
@@ -24,5 +25,81 @@
 		cpuslab_kept;                                                                                \
 	})
 #define return_ptr(pointer) return no_free_ptr(pointer)
+/* Another has it now, and the variable nothing, so that it is not freed. */
+#define retain_and_null_ptr(pointer) ((void)no_free_ptr(pointer))
+
+/*
+ * CLASS(name, variable)(arguments) is a variable of a class: `begin` is the value that it has at first, made
+ * of the arguments, and `end` a statement about _T, its value when its scope ends.
+ */
+#define DEFINE_CLASS(name, type, end, begin, ...)                                                            \
+	typedef type class_##name##_t;                                                                       \
+	static inline __maybe_unused class_##name##_t class_##name##_constructor(__VA_ARGS__)                \
+	{                                                                                                    \
+		return begin;                                                                                \
+	}                                                                                                    \
+	static inline __maybe_unused void class_##name##_destructor(class_##name##_t *cpuslab_place)         \
+	{                                                                                                    \
+		class_##name##_t _T __maybe_unused = *cpuslab_place;                                         \
+		end;                                                                                         \
+	}
+#define CLASS(name, variable)                                                                                \
+	class_##name##_t variable __cleanup(class_##name##_destructor) = class_##name##_constructor
+
+/* A class whose variables are only held: _T is what is locked, by its address. */
+#define DEFINE_GUARD(name, type, lock, unlock)                                                               \
+	DEFINE_CLASS(                                                                                        \
+		name, type, if (_T) { unlock; }, ({                                                          \
+			lock;                                                                                \
+			_T;                                                                                  \
+		}),                                                                                          \
+		type _T)
+
+/* The same for a lock that is given back with more than itself: _T->lock, and the members named here. */
+#define DEFINE_LOCK_GUARD_1(name, type, lock_it, unlock_it, ...)                                             \
+	struct cpuslab_guard_##name {                                                                        \
+		type *lock;                                                                                  \
+		__VA_ARGS__;                                                                                 \
+	};                                                                                                   \
+	static inline __maybe_unused struct cpuslab_guard_##name cpuslab_guard_##name##_of(type *lock)       \
+	{                                                                                                    \
+		struct cpuslab_guard_##name guard, *_T = &guard;                                             \
+                                                                                                             \
+		_T->lock = lock;                                                                             \
+		lock_it;                                                                                     \
+		return guard;                                                                                \
+	}                                                                                                    \
+	static inline __maybe_unused void cpuslab_guard_##name##_end(struct cpuslab_guard_##name *_T)        \
+	{                                                                                                    \
+		if (_T->lock)                                                                                \
+			unlock_it;                                                                           \
+	}                                                                                                    \
+	DEFINE_CLASS(name, struct cpuslab_guard_##name, cpuslab_guard_##name##_end(&_T),                     \
+		     cpuslab_guard_##name##_of(lock), type *lock)
+
+/* And for what is no object at all. */
+#define DEFINE_LOCK_GUARD_0(name, lock_it, unlock_it)                                                        \
+	DEFINE_CLASS(name, int, unlock_it, ({                                                                \
+			     lock_it;                                                                        \
+			     0;                                                                              \
+		     }),                                                                                     \
+		     void)
+
+#define CPUSLAB_GUARD_NAME(number)  CPUSLAB_GUARD_NAME_(number)
+#define CPUSLAB_GUARD_NAME_(number) cpuslab_guarded_##number
+
+/* guard(name)(lock): until the scope ends. */
+#define guard(name) CLASS(name, CPUSLAB_GUARD_NAME(__COUNTER__))
+/*
+ * scoped_guard(name, lock) statement: while that runs; `break` leaves it.  It ends by a jump, and not by a
+ * condition, so that the compiler sees that it runs, and runs once.
+ */
+#define scoped_guard(name, ...)              CPUSLAB_SCOPED_GUARD(name, CPUSLAB_GUARD_NAME(__COUNTER__), __VA_ARGS__)
+#define CPUSLAB_SCOPED_GUARD(name, end, ...) CPUSLAB_SCOPED_GUARD_(name, end, __VA_ARGS__)
+#define CPUSLAB_SCOPED_GUARD_(name, end, ...)                                                                \
+	if (0) {                                                                                             \
+	end:;                                                                                                \
+	} else                                                                                               \
+		for (CLASS(name, cpuslab_scope)(__VA_ARGS__);; ({ goto end; }))
 
 #endif

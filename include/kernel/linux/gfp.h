@@ -4,6 +4,9 @@
 #define CPUSLAB_LINUX_GFP_H
 
 #include <cpuslab/gfp.h>
+#include <linux/cleanup.h>
 #include <linux/types.h>
+
+DEFINE_FREE(free_page, void *, free_page((unsigned long)_T))
 
 #endif

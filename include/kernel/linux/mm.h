@@ -5,8 +5,20 @@
 
 #include <cpuslab/kmem.h>
 #include <linux/gfp.h>
+#include <linux/math.h>
 
+#define PAGE_ALIGNED(address)   IS_ALIGNED((unsigned long)(address), PAGE_SIZE)
 #define PAGE_ALIGN(address)     (((address) + PAGE_SIZE - 1) & PAGE_MASK)
 #define offset_in_page(address) ((unsigned long)(address) & ~PAGE_MASK)
+
+/* Says what an address is, where the line that stands there goes on. */
+static inline void mem_dump_obj(void *address)
+{
+	if (kmem_dump_obj(address))
+		return;
+	fprintf(stderr, !address                   ? " NULL pointer.\n"
+			: address == ZERO_SIZE_PTR ? " zero-size pointer.\n"
+						   : " non-slab memory.\n");
+}
 
 #endif

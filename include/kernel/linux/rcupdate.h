@@ -12,6 +12,7 @@
 #endif
 
 #include <cpuslab/kmem.h>
+#include <linux/cleanup.h>
 #include <linux/compiler.h>
 
 #define RCU_INIT_POINTER(pointer, value)              WRITE_ONCE(pointer, value)
@@ -19,5 +20,15 @@
 #define rcu_dereference_raw(pointer)                  rcu_dereference(pointer)
 #define rcu_dereference_check(pointer, condition)     rcu_dereference(pointer)
 #define rcu_dereference_protected(pointer, condition) (pointer)
+
+/* What it was; nobody else changes it meanwhile. */
+#define rcu_replace_pointer(pointer, value, condition)                                                       \
+	({                                                                                                   \
+		__typeof__(pointer) cpuslab_was = rcu_dereference_protected(pointer, condition);             \
+		rcu_assign_pointer(pointer, value);                                                          \
+		cpuslab_was;                                                                                 \
+	})
+
+DEFINE_LOCK_GUARD_0(rcu, rcu_read_lock(), rcu_read_unlock())
 
 #endif

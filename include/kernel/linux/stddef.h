@@ -12,4 +12,30 @@
 /* The first byte behind it. */
 #define offsetofend(type, member) (offsetof(type, member) + sizeof_field(type, member))
 
+/* Members that can be named as one as well, so that a copy of them all has a size that the compiler knows. */
+#define struct_group(name, ...)                  struct_group_attr(name, , __VA_ARGS__)
+#define struct_group_attr(name, attributes, ...) struct_group_tagged_attr(, name, attributes, __VA_ARGS__)
+#define struct_group_tagged(tag, name, ...)      struct_group_tagged_attr(tag, name, , __VA_ARGS__)
+#define struct_group_tagged_attr(tag, name, attributes, ...)                                                 \
+	union {                                                                                              \
+		struct {                                                                                     \
+			__VA_ARGS__                                                                          \
+		} attributes;                                                                                \
+		struct tag {                                                                                 \
+			__VA_ARGS__                                                                          \
+		} attributes name;                                                                           \
+	} attributes
+
+/* A flexible array where C wants a member before it: in a union, or alone in a struct. */
+#ifdef __cplusplus
+#define DECLARE_FLEX_ARRAY(type, name) type name[0]
+#else
+#define DECLARE_FLEX_ARRAY(type, name)                                                                       \
+	struct {                                                                                             \
+		struct {                                                                                     \
+		} cpuslab_before_##name;                                                                     \
+		type name[];                                                                                 \
+	}
+#endif
+
 #endif

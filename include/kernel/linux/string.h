@@ -5,6 +5,7 @@
 
 #include <cpuslab/kmem.h>
 #include <errno.h>
+#include <linux/stddef.h>
 #include <string.h>
 #include <sys/types.h>
 
@@ -18,6 +19,25 @@ static inline void kfree_const(const void *string)
 {
 	kfree(string);
 }
+
+/* The first byte that is another; NULL where there is none. */
+static inline void *memchr_inv(const void *start, int value, size_t size)
+{
+	const unsigned char *bytes = (const unsigned char *)start;
+
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i] != (unsigned char)value)
+			return (void *)(uintptr_t)(bytes + i);
+	return NULL;
+}
+
+/* An object from a member on, and from the first byte behind one. */
+#define memset_startat(object, value, member)                                                                \
+	memset((char *)(object) + offsetof(__typeof__(*(object)), member), value,                            \
+	       sizeof(*(object)) - offsetof(__typeof__(*(object)), member))
+#define memset_after(object, value, member)                                                                  \
+	memset((char *)(object) + offsetofend(__typeof__(*(object)), member), value,                         \
+	       sizeof(*(object)) - offsetofend(__typeof__(*(object)), member))
 
 /* As much of `from` as fits in `size` bytes with its end; its length, or -E2BIG where not all of it did. */
 static inline ssize_t strscpy(char *to, const char *from, size_t size)

@@ -4,6 +4,10 @@
 #define CPUSLAB_LINUX_VMALLOC_H
 
 #include <cpuslab/kmem.h>
+#include <linux/cleanup.h>
+#include <linux/err.h>
 #include <linux/overflow.h>
+
+DEFINE_FREE(vfree, void *, if (!IS_ERR_OR_NULL(_T)) vfree(_T))
 
 #endif

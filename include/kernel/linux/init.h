@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: functions of the start are functions, which the program calls. */
+#ifndef CPUSLAB_LINUX_INIT_H
+#define CPUSLAB_LINUX_INIT_H
+
+#include <linux/compiler.h>
+
+#endif

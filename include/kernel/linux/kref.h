@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: how many use an object, and what is done when nobody does any more. */
+#ifndef CPUSLAB_LINUX_KREF_H
+#define CPUSLAB_LINUX_KREF_H
+
+#include <linux/refcount.h>
+
+struct kref {
+	refcount_t refcount;
+};
+
+#define KREF_INIT(value)                                                                                     \
+	{                                                                                                    \
+		REFCOUNT_INIT(value)                                                                         \
+	}
+
+static inline void kref_init(struct kref *kref)
+{
+	refcount_set(&kref->refcount, 1);
+}
+
+static inline unsigned int kref_read(const struct kref *kref)
+{
+	return refcount_read(&kref->refcount);
+}
+
+static inline void kref_get(struct kref *kref)
+{
+	refcount_inc(&kref->refcount);
+}
+
+static inline __must_check int kref_get_unless_zero(struct kref *kref)
+{
+	return refcount_inc_not_zero(&kref->refcount);
+}
+
+/* 1 if it was the last: `release` has been called then. */
+static inline int kref_put(struct kref *kref, void (*release)(struct kref *kref))
+{
+	if (!refcount_dec_and_test(&kref->refcount))
+		return 0;
+	release(kref);
+	return 1;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* For kernel sources in user space: the kernel's checker of locks.  Who must hold a spinlock is checked. */
+#ifndef CPUSLAB_LINUX_LOCKDEP_H
+#define CPUSLAB_LINUX_LOCKDEP_H
+
+#include <cpuslab/lock.h>
+
+#define lockdep_assert_held(lock)      cpuslab_spin_assert_held(lock)
+#define lockdep_assert_held_once(lock) cpuslab_spin_assert_held(lock)
+
+#endif
