@@ -30,6 +30,8 @@ soak:
 
 install: all
 	@umask 022 && DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
+# The loader looks into a list that was made before.  Only root can make it anew, and a package does so itself.
+	@[ -n "$(DESTDIR)" ] || PATH="$$PATH:/usr/sbin:/sbin" ldconfig 2>/dev/null || true
 
 clean:
 	rm -rf "$(BUILD)" build-*
