@@ -87,6 +87,21 @@ static void run_right(void)
 	CHECK(cpuslab_validate("malloc-*") == 0 && cpuslab_validate("malloc-112") == 0);
 }
 
+/* Without red zones a program may use all that malloc_usable_size() says, and realloc keeps it. */
+static void run_usable(void)
+{
+	for (size_t size = 1; size <= 256 << 10; size += size / 5 + 1) {
+		unsigned char *object = malloc(size);
+		size_t usable = malloc_usable_size(object);
+
+		memset(object, 0xff, usable);
+		object = realloc(object, usable - (usable - size) / 2);
+		CHECK(object && check_all_bytes(object, usable - (usable - size) / 2, 0xff),
+		      "%zu bytes, usable %zu", size, usable);
+		free(object);
+	}
+}
+
 /* ---- wrong ones
  * --------------------------------------------------------------------------------------------
  */
@@ -346,6 +361,8 @@ static const struct run {
 } runs[] = {
 	{"right", run_right, "FZPU", "", NULL, NULL},
 	{"right_poison", run_right, "FZP", "vcpu:slot", NULL, NULL},
+	{"usable", run_usable, "FP", "", NULL, NULL},
+	{"usable_zones", run_usable, "FZP", "", NULL, NULL},
 	{"overflow", run_overflow, "FZ", "", "BUG malloc-112: Right Redzone overwritten", "requested=100"},
 	{"overflow_owner", run_overflow, "FZU", "", "\nAllocated in ", "\nCall stack of thread "},
 	{"aligned_overflow", run_aligned_overflow, "FZ", "", "BUG malloc-256: Right Redzone",

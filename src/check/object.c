@@ -393,7 +393,9 @@ void check_resize(struct checks *checks, const struct check_place *place, void *
 
 	if (sound) {
 		struct check_record *record = place->record;
-		uint32_t before = record->requested;
+		/* What the program may have written to, beyond what it had asked for without red zones,
+		 * stays. */
+		uint32_t before = check_usable(checks, record);
 
 		set_state(record, CHECK_IS_BUSY);
 		record->requested = requested;
