@@ -6,6 +6,7 @@
  */
 #include "check.h"
 
+#include <cpuslab/profile.h>
 #include <sys/mman.h>
 
 #include "profile/profile.h"
@@ -131,6 +132,24 @@ static void entries_are_known(void)
 	}
 }
 
+/* Of two threads that start profiles the one ends the other's at any moment, which is no lack of memory. */
+static void *start_and_end(void *argument)
+{
+	for (unsigned i = 0; i < 5 * PROFILES; i++) {
+		CHECK(cpuslab_profile_start(0) == 0);
+		cpuslab_profile_stop();
+	}
+	return argument;
+}
+
+static void starts_meet(void)
+{
+	pthread_t other = check_thread(start_and_end, NULL);
+
+	start_and_end(NULL);
+	check_join(other);
+}
+
 static struct profile_site *ready_site(void)
 {
 	for (unsigned i = 0; i < PROFILE_SITES; i++)
@@ -205,5 +224,6 @@ int main(void)
 	entries_are_known();
 	claimed_sites_are_filled();
 	counts_are_each_profiles_own();
+	starts_meet();
 	return 0;
 }

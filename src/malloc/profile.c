@@ -25,11 +25,12 @@ CPUSLAB_API int cpuslab_profile_start(size_t interval)
 		return result(ENOMEM);
 	/* A new one, even of the same interval, and while another thread just widens that. */
 	cpuslab_profile_stop();
+	uint64_t refused = profile_refused();
+
 	__atomic_store_n(&profile.wanted, wanted, __ATOMIC_RELEASE);
 	magazine_settle_profile();
-	if (__atomic_load_n(&profile.wanted, __ATOMIC_ACQUIRE))
-		return 0;
-	return result(ENOMEM);
+	/* Where none is wanted any more, another thread may have ended it, or be about to start its own. */
+	return result(profile_refused() == refused ? 0 : ENOMEM);
 }
 
 CPUSLAB_API void cpuslab_profile_stop(void)

@@ -203,12 +203,27 @@ static struct profile_tables *obtain_tables(void)
 	return retired;
 }
 
+/* Starts that found no memory. */
+static uint64_t refused;
+
+uint64_t profile_refused(void)
+{
+	return __atomic_load_n(&refused, __ATOMIC_ACQUIRE);
+}
+
+static void refuse(uint64_t wanted)
+{
+	__atomic_fetch_add(&refused, 1, __ATOMIC_RELEASE);
+	/* What another thread wants by now stays. */
+	__atomic_compare_exchange_n(&profile.wanted, &wanted, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 static bool start(uint64_t wanted)
 {
 	struct profile_tables *tables = obtain_tables(), *last = profile.tables;
 
 	if (!tables) {
-		__atomic_store_n(&profile.wanted, 0, __ATOMIC_RELEASE);
+		refuse(wanted);
 		return false;
 	}
 	profile.secret += (uintptr_t)tables;

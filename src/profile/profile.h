@@ -139,6 +139,8 @@ static inline bool profile_is_due(void)
  * has started: the room above must then see that watched objects come to its slow paths.
  */
 bool profile_settle(void);
+/* How many starts there was no memory for. */
+uint64_t profile_refused(void);
 
 /* Makes another choice of what is watched: so many objects as the pace of samples allows. */
 void profile_turn(void);
