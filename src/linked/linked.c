@@ -504,11 +504,30 @@ static void shuffle(uint16_t *order, unsigned count)
 	}
 }
 
+static void link_object(struct linked_cache *cache, struct linked_hand *hand, unsigned i)
+{
+	uintptr_t object = object_number(cache, hand->slab, i);
+
+	set_next(cache, object, hand->list);
+	hand->list = object;
+}
+
+enum { SHUFFLED = 4096 };
+
+/* Not inlined, since every cache's refills would have the array on their stacks, which may be small. */
+static __attribute__((noinline)) void link_shuffled(struct linked_cache *cache, struct linked_hand *hand,
+						    unsigned from, unsigned count)
+{
+	uint16_t order[SHUFFLED];
+
+	shuffle(order, count);
+	for (unsigned i = 0; i < count; i++)
+		link_object(cache, hand, from + order[i]);
+}
+
 /* Links the next untouched objects of a slab whose lists are empty; false when there are none. */
 static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
 {
-	enum { SHUFFLED = 4096 };
-	uint16_t order[SHUFFLED];
 	struct linked_slab *slab = hand->slab;
 	unsigned from = slab->state.threaded, count = cache->objects - from;
 	bool shuffled = options.shuffle && count <= SHUFFLED;
@@ -518,15 +537,12 @@ static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
 		count = cache->batch;
 	if (!count)
 		return false;
-	if (shuffled)
-		shuffle(order, count);
 	hand->list = front_end(slab);
-	for (unsigned i = count; i-- > 0;) {
-		uintptr_t object = object_number(cache, slab, from + (shuffled ? order[i] : i));
-
-		set_next(cache, object, hand->list);
-		hand->list = object;
-	}
+	if (shuffled)
+		link_shuffled(cache, hand, from, count);
+	else
+		for (unsigned i = count; i-- > 0;)
+			link_object(cache, hand, from + i);
 	do {
 		old = new = read_state(slab);
 		new.threaded = (uint16_t)(new.threaded + count);

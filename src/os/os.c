@@ -297,17 +297,20 @@ static long cpu_mask(unsigned long *mask, size_t bytes)
 	return KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, bytes, mask));
 }
 
-/* For the largest machines; not inlined, since every program would have its pages of the stack. */
+/* Of most machines, and of the largest, for which a small stack may be too small. */
+enum { MASK_WORDS = 16, MASK_WORDS_MOST = 1024 };
+
+/* Not inlined, as the next one, since every program would have its pages of the stack. */
 static __attribute__((noinline)) long large_cpu_mask_bytes(void)
 {
-	unsigned long mask[1024];
+	unsigned long mask[MASK_WORDS_MOST];
 
 	return cpu_mask(mask, sizeof mask);
 }
 
 unsigned os_possible_cpus(void)
 {
-	unsigned long mask[16];
+	unsigned long mask[MASK_WORDS];
 	long bytes = cpu_mask(mask, sizeof mask);
 
 	/* Every id is below eight times that. */
@@ -316,14 +319,29 @@ unsigned os_possible_cpus(void)
 	return bytes > 0 ? (unsigned)bytes * 8 : CPU_SETSIZE;
 }
 
-unsigned os_cpus(void)
+static unsigned count_cpus(const unsigned long *mask, long bytes)
 {
-	unsigned long mask[1024];
-	long bytes = cpu_mask(mask, sizeof mask);
 	unsigned cpus = 0;
 
 	for (long word = 0; word * (long)sizeof *mask < bytes; word++)
 		cpus += (unsigned)__builtin_popcountl(mask[word]);
+	return cpus;
+}
+
+static __attribute__((noinline)) unsigned count_many_cpus(void)
+{
+	unsigned long mask[MASK_WORDS_MOST];
+
+	return count_cpus(mask, cpu_mask(mask, sizeof mask));
+}
+
+unsigned os_cpus(void)
+{
+	unsigned long mask[MASK_WORDS];
+	unsigned cpus = count_cpus(mask, cpu_mask(mask, sizeof mask));
+
+	if (!cpus)
+		cpus = count_many_cpus();
 	return cpus ? cpus : 1;
 }
 
