@@ -1168,6 +1168,7 @@ static void give_back(struct slab_cache *cache, struct hollowing *walk, const st
 {
 	unsigned done = hollow_give_back(cache, rows, count);
 
+	assert(done <= count);
 	for (unsigned i = 0; i < done; i++) {
 		unsigned pages = (unsigned)__builtin_popcount(rows[i].pages);
 
