@@ -2,11 +2,12 @@
 /*
  * The records of large objects that are debugged: a process that frees at ever other addresses does not keep
  * one for each; those that were freed last are known as such, and those in use always.  Objects from 4 GiB
- * have none.
+ * have none.  An allocation that must not wait gets nothing while another has the records.
  */
 #include "check.h"
 
 #include "check/request.h"
+#include "malloc/large.h"
 #include "malloc/large_checks.h"
 #include "options/options.h"
 #include "page/metadata.h"
@@ -33,6 +34,46 @@ static bool frees(size_t number)
 static bool is_known(size_t number)
 {
 	return large_check_usable(address(number), 0) == BYTES;
+}
+
+/* With the records' lock: in place of another thread, or of what a signal handler has interrupted. */
+static void try_without_lock(uint32_t stack, uint32_t bytes, void *argument)
+{
+	(void)stack;
+	(void)bytes;
+	CHECK(!large_try_alloc(BYTES, 1), "it has the lock that is taken");
+	++*(unsigned *)argument;
+}
+
+/*
+ * One that waited for the lock would wait for ever here.  One that went on without it would get the address
+ * of an object that was freed, and be taken for that when it is freed.
+ */
+static void check_lock_refused(size_t unused)
+{
+	unsigned tried = 0;
+	void *first = large_try_alloc(BYTES, 1);
+
+	CHECK(first);
+	large_check_alloc(first, BYTES, BYTES);
+	CHECK(large_check_free(first, SIZE_MAX) && !large_check_free(first, SIZE_MAX));
+	page_free(first, BYTES / PAGE_BYTES);
+
+	alloc(unused);
+	struct page_statistics pages, after;
+
+	page_statistics(&pages);
+	(void)large_checks_visit_live(try_without_lock, &tried);
+	CHECK(tried, "no object was visited");
+	page_statistics(&after);
+	CHECK(after.large_pages == pages.large_pages, "a refused one has pages");
+	CHECK(frees(unused));
+
+	void *again = large_try_alloc(BYTES, 1);
+
+	CHECK(again == first, "the lock is not free, or other pages came back");
+	CHECK(large_check_free(again, SIZE_MAX), "taken for the one before");
+	page_free(again, BYTES / PAGE_BYTES);
 }
 
 int main(void)
@@ -95,5 +136,7 @@ int main(void)
 	}
 	CHECK(frees(comes_back));
 	CHECK(metadata_bytes() == before, "%zu bytes for %zu", metadata_bytes(), before);
+
+	check_lock_refused(next);
 	return 0;
 }
