@@ -32,6 +32,12 @@
  *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
  *    checks its own state again.
  *
+ * What an unlock can wait for, since callers that must not wait unlock bytes as well (a slab's, by
+ * slab_try_alloc): never for what it has interrupted as a signal handler, for the thread that has the guard
+ * keeps WAITERS from being set (rule 1), and without WAITERS the handler took its byte (rule 3), so that its
+ * unlock does not come here.  For another thread that has the guard it does wait: that one makes no system
+ * call meanwhile, waits for nobody, and has at most to go through the queue.
+ *
  * A forked child has none of the waiters: the queues are memory that the kernel wipes on fork.  A WAITERS
  * bit that came along is stale there, costs its lock one visit to the queue, and is cleared by the next
  * thread that takes the lock (rule 3 sends it here).
