@@ -22,7 +22,7 @@ def family():
     for name in os.listdir("/proc"):
         try:
             if name.isdigit():
-                parents[int(name)] = int(open(f"/proc/{name}/stat").read().rpartition(")")[2].split()[1])
+                parents[int(name)] = int(open(f"/proc/{name}/stat", errors="replace").read().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             pass
     found = [top]

@@ -322,6 +322,36 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 fi
 "$cpuslab" info $$ 2>"$work/error" && fail "bash runs on cpuslab"
 grep -q 'does not run on cpuslab' "$work/error" || fail "$(cat "$work/error")"
+# One that has ended and waits for its parent is not one that there never was; nor is a thread of the kernel.
+mkfifo "$work/end"
+(
+	head -c 1 "$work/end" >/dev/null &
+	echo $! >"$work/ended"
+	exec sleep 1000
+) &
+parent=$!
+begun+=("$parent")
+disown "$parent"
+# Not before its parent is one that never waits.
+sleeps() {
+	grep -qx sleep "/proc/$parent/comm"
+}
+eventually sleeps
+ended=$(cat "$work/ended")
+echo >"$work/end"
+waits() {
+	grep -q ') Z ' "/proc/$ended/stat"
+}
+eventually waits
+for command in info map 'top --once --delay=0.05' 'profile --seconds=0'; do
+	# shellcheck disable=SC2086
+	"$cpuslab" $command "$ended" 2>"$work/error" && fail "it has ended"
+	grep -qx "cpuslab ${command%% *}: process $ended (.*): the process has ended" "$work/error" || fail "$(cat "$work/error")"
+done
+if grep -qx kthreadd /proc/2/comm 2>/dev/null; then
+	"$cpuslab" info 2 2>"$work/error" && fail "the kernel has a heap"
+	grep -q 'process 2 (kthreadd): it has no memory of its own: a thread of the kernel$' "$work/error" || fail "$(cat "$work/error")"
+fi
 "$cpuslab" info no-such-name 2>"$work/error" && fail "a name that nobody has"
 grep -q "no process is called 'no-such-name'" "$work/error" || fail "$(cat "$work/error")"
 

@@ -223,6 +223,24 @@ kill -USR2 "$pid"
 eventually test -s "$work/signal.$pid.1.pb"
 kill -KILL "$pid"
 
+# ---- names in another root; what is stopped ---------------------------------------------------------------------------
+
+if [ "$(id -u)" -eq 0 ] && mkdir jail && cp "$build/tests/target_leak_static" jail/leak && chroot jail /leak 0 >/dev/null 2>&1; then
+	library='' begin chroot jail /leak
+	for forms in folded top; do
+		"$cpuslab" profile --seconds=1 --interval=16K --format=$forms "$pid" >jailed || fail "no profile of a jail"
+		grep -q append_to_log jailed || fail "no names in another root: $(cat jailed)"
+	done
+	kill -KILL "$pid"
+else
+	echo "no other root directory can be had here: names of functions there were not looked up"
+fi
+begin "$build/tests/target_leak"
+kill -STOP "$pid"
+"$cpuslab" profile --seconds=0 "$pid" >top 2>error || fail "a stopped process: $(cat error)"
+grep -qx "cpuslab profile: process $pid is stopped: there are no samples" error || fail "a stopped process: $(cat error)"
+kill -KILL "$pid"
+
 # ---- many threads, forks and a start and end under way -----------------------------------------------------------------
 
 CPUSLAB_OPTIONS=profile:8K begin "$build/tests/target_crowd" 8 1000

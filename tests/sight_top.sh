@@ -26,6 +26,16 @@ done
 # It neither waits for keys that never come nor draws where nobody looks.
 timeout 100 "$cpuslab" top "$pid" </dev/null >"$work/drawn" 2>"$work/error"
 [ $? -eq 1 ] && [ ! -s "$work/drawn" ] && grep -q 'no terminal; --once' "$work/error" || fail "$(cat "$work/error")"
+# One that ends between the two looks: no keys are named to who has none to press.
+watched=$pid
+begin "$build/tests/target_crowd" 1 10
+ending=$pid pid=$watched
+"$cpuslab" top --once --delay=2 "$ending" >/dev/null 2>"$work/error" &
+looker=$!
+sleep 0.5
+kill -KILL "$ending"
+wait $looker
+[ $? -eq 1 ] && grep -q "^cpuslab top: process $ending\( (.*)\)\?: the process has ended$" "$work/error" || fail "$(cat "$work/error")"
 
 # refused WANTED ARGUMENT...: a value that an option does not take, in one line.
 refused() {

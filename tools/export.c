@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab export: the figures of all processes on cpuslab, for a metrics server to fetch. */
 #include "commands.h"
+#include "inspect/bounds.h"
 #include "inspect/view.h"
 
 #include <arpa/inet.h>
@@ -8,18 +9,14 @@
 #include <getopt.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PROCESSES = 1024, REQUEST = 4096, PATIENCE = 5000 };
+enum { REQUEST = 4096, PATIENCE = 5000 };
 
 static const struct option options[] = {
 	{"listen", required_argument, NULL, 'l'},
@@ -42,89 +39,156 @@ static int usage(FILE *to)
 /* ---- what is served ------------------------------------------------------------------------------------ */
 
 /*
- * What stands in another process is its own to make up: it may claim more than there is memory for, or make
- * who reads it wait for ever.  So each answer is made by a child with bounds, which alone ends by that, and
- * the next one leaves out what the last was reading then.
+ * Each process is read by a child within bounds (inspect/bounds.h), and hands on no more than this.  For all
+ * together there is a bound as well: where several claim very much, those that claim most are left out, not
+ * those that happen to come last.
  */
 enum {
-	ANSWER_BYTES = 1 << 30, /* of address space, for all processes together */
-	SECONDS_EACH = 5,
-	CACHES_MOST = 1 << 14, /* of a process: what is served has a bound as well */
-	CELLS_MOST = 1 << 20
+	CACHES_MOST = 1 << 14, /* of a process */
+	CELLS_MOST = 1 << 20,
+	CACHES_ALL = 1 << 16
 };
 
-/* What a child tells its parent. */
-static struct progress {
-	pid_t reading; /* 0: none */
-	bool made;
-} *progress;
-
-/* Processes that ended the last children. */
-struct outcasts {
-	size_t count;
-	pid_t pids[PROCESSES];
-};
-
-static bool is_outcast(const struct outcasts *outcasts, pid_t pid)
-{
-	for (size_t i = 0; i < outcasts->count; i++)
-		if (outcasts->pids[i] == pid)
-			return true;
-	return false;
-}
-
+/* What is kept of a process: of its caches those that have slabs. */
 struct seen {
 	struct target target;
 	struct census census;
 };
 
-static bool read_process(struct seen *one, pid_t pid)
+struct answer {
+	struct seen *seen;
+	size_t count, room, caches;
+	bool whole; /* there was memory for all of it */
+};
+
+static bool is_moderate(const struct census *census)
 {
-	*one = (struct seen){.census.cache_count = 0};
-	if (target_attach(&one->target, pid) != TARGET_READY)
-		return false;
-	if (census_take(&one->census, &one->target) == TARGET_READY &&
-	    one->census.cache_count <= CACHES_MOST &&
-	    one->census.cache_count * one->census.vcpus <= CELLS_MOST) {
-		(void)census_residents(&one->census, &one->target);
-		return true;
-	}
-	census_free(&one->census);
-	target_detach(&one->target);
-	return false;
+	return census->cache_count <= CACHES_MOST && census->cache_count * census->vcpus <= CELLS_MOST;
 }
 
-static void print_metrics(FILE *to, const char *name, const struct outcasts *outcasts)
+/* In a child. */
+static size_t look_at(pid_t pid, void *told, size_t bytes)
 {
-	static pid_t pids[PROCESSES];
-	size_t found = target_find(name, pids, PROCESSES), count = 0;
+	struct seen one = {.census.cache_count = 0};
 
-	if (found > PROCESSES)
-		found = PROCESSES;
-	struct seen *seen = calloc(found + 1, sizeof(*seen));
-	struct view *views = calloc(found + 1, sizeof(*views));
+	if (target_attach(&one.target, pid) != TARGET_READY ||
+	    census_take(&one.census, &one.target) != TARGET_READY)
+		return 0;
+	if (!is_moderate(&one.census))
+		bounds_no_room();
+	(void)census_residents(&one.census, &one.target);
 
-	for (size_t i = 0; seen && views && i < found; i++) {
-		if (is_outcast(outcasts, pids[i]))
-			continue;
-		progress->reading = pids[i];
-		alarm(SECONDS_EACH);
-		if (read_process(&seen[count], pids[i])) {
-			view_select(&views[count], &seen[count].census, &seen[count].target, NULL, 0, false);
-			count++;
-		}
+	struct census_cache *caches = (void *)((char *)told + sizeof(one));
+	size_t kept = 0;
+
+	for (size_t c = 0; c < one.census.cache_count; c++)
+		if (one.census.caches[c].slabs && sizeof(one) + (kept + 1) * sizeof(*caches) <= bytes)
+			caches[kept++] = one.census.caches[c];
+	one.census.cache_count = kept;
+	memcpy(told, &one, sizeof(one));
+	return sizeof(one) + kept * sizeof(*caches);
+}
+
+static void leave_out_largest(struct answer *answer)
+{
+	size_t largest = 0;
+
+	for (size_t i = 1; i < answer->count; i++)
+		if (answer->seen[i].census.cache_count > answer->seen[largest].census.cache_count)
+			largest = i;
+	struct seen *one = &answer->seen[largest];
+
+	fprintf(stderr, "cpuslab export: process %d has too much for one answer, left out\n",
+		(int)one->target.pid);
+	answer->caches -= one->census.cache_count;
+	free(one->census.caches);
+	answer->count--;
+	memmove(one, one + 1, (answer->count - largest) * sizeof(*one));
+}
+
+static void take(void *context, size_t index, const void *told, size_t bytes)
+{
+	struct answer *answer = context;
+	struct seen one;
+	size_t length = bytes - sizeof(one);
+
+	(void)index;
+	memcpy(&one, told, sizeof(one));
+	struct census *census = &one.census;
+
+	census->cells = NULL;
+	census->handles = NULL;
+	census->caches = malloc(length + 1);
+	if (answer->count == answer->room) {
+		size_t room = answer->room ? 2 * answer->room : 64;
+		struct seen *larger = reallocarray(answer->seen, room, sizeof(*larger));
+
+		answer->room = larger ? room : answer->room;
+		answer->seen = larger ? larger : answer->seen;
 	}
-	alarm(0);
-	progress->reading = 0;
-	if (seen && views)
-		view_print_prometheus(to, views, count);
-	for (size_t i = 0; i < count; i++) {
-		free(views[i].order);
-		census_free(&seen[i].census);
-		target_detach(&seen[i].target);
+	if (!census->caches || answer->count == answer->room) {
+		free(census->caches);
+		answer->whole = false;
+		return;
 	}
+	memcpy(census->caches, (const char *)told + sizeof(one), length);
+	answer->seen[answer->count++] = one;
+	answer->caches += census->cache_count;
+	while (answer->caches > CACHES_ALL)
+		leave_out_largest(answer);
+}
+
+static bool print_answer(FILE *to, const struct answer *answer)
+{
+	struct view *views = calloc(answer->count + 1, sizeof(*views));
+	size_t *order = calloc(CACHES_MOST, sizeof(*order));
+	bool whole = views && order;
+
+	/* Caches as they come, so that one order serves all. */
+	for (size_t c = 0; whole && c < CACHES_MOST; c++)
+		order[c] = c;
+	for (size_t i = 0; whole && i < answer->count; i++)
+		views[i] = (struct view){&answer->seen[i].census, &answer->seen[i].target, order,
+					 answer->seen[i].census.cache_count};
+	if (whole)
+		view_print_prometheus(to, views, answer->count);
+	free(order);
 	free(views);
-	free(seen);
+	return whole && !ferror(to);
+}
+
+/* The text, or NULL where there is no memory for it. */
+static char *make_metrics(const char *name, size_t *length)
+{
+	struct answer answer = {.whole = true};
+	char *text = NULL;
+	pid_t *pids;
+	size_t count;
+
+	if (!target_find(name, &pids, &count))
+		return NULL;
+	bool whole = bounds_survey(&(struct bounds_survey){.command = "cpuslab export",
+							   .look = look_at,
+							   .take = take,
+							   .context = &answer,
+							   .answer_bytes =
+								   sizeof(struct seen) +
+								   CACHES_MOST * sizeof(struct census_cache)},
+				   pids, count) &&
+		     answer.whole;
+	FILE *memory = whole ? open_memstream(&text, length) : NULL;
+
+	whole = memory && print_answer(memory, &answer);
+	if (memory && fclose(memory) != 0)
+		whole = false;
+	for (size_t i = 0; i < answer.count; i++)
+		free(answer.seen[i].census.caches);
+	free(answer.seen);
+	free(pids);
+	if (whole)
+		return text;
+	free(text);
+	return NULL;
 }
 
 /* ---- HTTP ---------------------------------------------------------------------------------------------- */
@@ -208,60 +272,24 @@ static bool asks_for(const char *request, const char *method, const char *path)
 	       strncmp(request + first + 1, path, second) == 0 && strchr(" ?", request[first + 1 + second]);
 }
 
-/* In a child. */
-static bool answer(int connection, const char *name, const struct outcasts *outcasts, bool with_body)
-{
-	const struct rlimit bytes = {ANSWER_BYTES, ANSWER_BYTES};
-	char *text = NULL;
-	size_t length = 0;
-
-	signal(SIGALRM, SIG_DFL);
-	if (setrlimit(RLIMIT_AS, &bytes) != 0)
-		return false;
-	FILE *memory = open_memstream(&text, &length);
-
-	if (!memory)
-		return false;
-	print_metrics(memory, name, outcasts);
-	bool whole = !ferror(memory);
-
-	if (fclose(memory) != 0 || !whole)
-		return false;
-	progress->made = true;
-	reply(connection, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text, length, with_body);
-	return true;
-}
-
-/* False where the next child may do better. */
-static bool try_to_answer(int connection, const char *name, struct outcasts *outcasts, bool with_body)
+static void answer(int connection, const char *name, bool with_body)
 {
 	static const char sorry[] = "cpuslab export: no answer could be made\n";
-	int status = 0;
+	size_t length;
+	char *text = make_metrics(name, &length);
 
-	*progress = (struct progress){0};
-	pid_t child = fork();
-
-	if (child == 0)
-		_exit(!answer(connection, name, outcasts, with_body));
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (child > 0 && (status == 0 || progress->made))
-		return true;
-	if (child < 0 || !progress->reading || outcasts->count == PROCESSES) {
+	if (text)
+		reply(connection, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text, length,
+		      with_body);
+	else
 		reply(connection, "500 Internal Server Error", "text/plain", sorry, sizeof(sorry) - 1,
 		      with_body);
-		return true;
-	}
-	fprintf(stderr, "cpuslab export: process %d cannot be read within bounds, left out\n",
-		(int)progress->reading);
-	outcasts->pids[outcasts->count++] = progress->reading;
-	return false;
+	free(text);
 }
 
 static void serve(int connection, const char *name)
 {
 	static const char hint[] = "cpuslab export: see /metrics\n";
-	static struct outcasts outcasts;
 	char request[REQUEST];
 
 	if (!read_request(connection, request))
@@ -269,9 +297,7 @@ static void serve(int connection, const char *name)
 	bool head = asks_for(request, "HEAD", "/metrics");
 
 	if (head || asks_for(request, "GET", "/metrics")) {
-		outcasts.count = 0;
-		while (!try_to_answer(connection, name, &outcasts, !head))
-			;
+		answer(connection, name, !head);
 	} else if (asks_for(request, "GET", "/")) {
 		reply(connection, "200 OK", "text/plain", hint, sizeof(hint) - 1, true);
 	} else {
@@ -335,12 +361,6 @@ int command_export(int argc, char **argv)
 		return wrong_value(argv[0], "--listen", where, "ADDRESS:PORT in numbers, as 127.0.0.1:9464");
 	if (listener < 0)
 		return 1;
-	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (progress == MAP_FAILED) {
-		perror("cpuslab export");
-		return 1;
-	}
-	signal(SIGCHLD, SIG_DFL);
 	for (;;) {
 		int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab info: the caches of a running process, in the ways of the kernel's slabinfo tool. */
 #include "commands.h"
+#include "inspect/bounds.h"
 #include "inspect/view.h"
 #include "numbers.h"
 
@@ -165,6 +166,7 @@ int command_info(int argc, char **argv)
 		default:
 			return usage(stderr);
 		}
+	bounds_begin(argv[0], NULL);
 	if (!census_open(&census, &target, argv[0], optind < argc ? argv[optind] : NULL))
 		return 1;
 	size_t patterns = optind < argc ? (size_t)(argc - optind - 1) : 0;

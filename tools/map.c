@@ -3,6 +3,7 @@
  * cpuslab map: the heap of a running process as a picture: its blocks of 2 MiB, and what of each is in use.
  */
 #include "commands.h"
+#include "inspect/bounds.h"
 #include "inspect/census.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@ enum {
 	BLOCK_PAGES = 512,
 	CELLS = 64,
 	CELL_PAGES = BLOCK_PAGES / CELLS,
+	BLOCKS_MOST = 1 << 20, /* of a picture: one of 2 TiB */
+	SVG_BLOCKS_MOST = 1 << 16,
 	PAGES_AT_ONCE = CENSUS_PAGES_AT_ONCE
 };
 
@@ -29,8 +32,8 @@ static const char *const kind_names[KINDS] = {"free", "large", "slab"};
 
 /* An eighth of a block in a row of eight cells: pages by kind, bytes of slabs that objects have, resident. */
 struct cell {
-	uint16_t pages[KINDS];
-	uint32_t resident;
+	uint8_t pages[KINDS];
+	uint8_t resident;
 	uint32_t used; /* bytes */
 };
 
@@ -217,6 +220,12 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 		     const char *file)
 {
 	enum { SIDE = 10, LEFT = 130, TOP = 50 };
+	if (picture->blocks > SVG_BLOCKS_MOST) {
+		fprintf(stderr,
+			"cpuslab map: %s: a heap of %zu blocks: --svg draws up to %d, text and --png more\n",
+			file, picture->blocks, SVG_BLOCKS_MOST);
+		return false;
+	}
 	FILE *to = fopen(file, "we");
 
 	if (!to) {
@@ -326,22 +335,27 @@ int command_map(int argc, char **argv)
 		}
 	if (argc - optind > 1)
 		return usage(stderr);
+	bounds_begin(argv[0], NULL);
 	if (!census_open(&census, &target, argv[0], argv[optind]))
 		return 1;
-	picture.blocks = (census.heap_pages + BLOCK_PAGES - 1) / BLOCK_PAGES;
+	bounds_look(target.pid);
+	picture.blocks = census.heap_pages / BLOCK_PAGES + (census.heap_pages % BLOCK_PAGES != 0);
+	if (picture.blocks > BLOCKS_MOST)
+		bounds_no_room();
 	picture.cells = calloc(picture.blocks * CELLS + 1, sizeof(*picture.cells));
-	bool done = picture.cells && read_kinds(&picture, &census, &target) &&
-		    read_slabs(&picture, &census, &target);
+	if (!picture.cells)
+		bounds_no_room();
+	bool done = read_kinds(&picture, &census, &target) && read_slabs(&picture, &census, &target);
 
 	if (!done)
 		fprintf(stderr, "cpuslab map: process %d: %s\n", (int)target.pid,
-			!picture.cells                          ? strerror(ENOMEM)
-			: target_check(&target) == TARGET_READY ? "its memory cannot be made sense of"
-								: target.trouble);
+			target_check(&target) == TARGET_READY ? "its memory cannot be made sense of"
+							      : target.trouble);
 
 	if (done && !read_residents(&picture, &census, &target))
 		for (size_t c = 0; c < picture.blocks * CELLS; c++)
 			picture.cells[c].resident = CELL_PAGES; /* not told: as if all were there */
+	bounds_done();
 	if (done && svg)
 		done = draw_svg(&picture, &census, &target, svg);
 	if (done && png)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab profile: which calls of a running process allocated what is in use, by samples. */
 #include "commands.h"
+#include "inspect/bounds.h"
 #include "inspect/symbols.h"
 #include "inspect/target.h"
 #include "numbers.h"
@@ -101,6 +102,7 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, d
 
 	*started = 0;
 	for (;;) {
+		bounds_look(target->pid);
 		enum target_status status = target_check(target);
 
 		if (status != TARGET_READY) {
@@ -113,6 +115,7 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, d
 			*started = now();
 			end = *started + seconds;
 		}
+		bounds_done();
 		if (interrupted || now() >= end)
 			return true;
 		usleep(seconds < 1 ? 10000 : 50000);
@@ -163,8 +166,11 @@ static bool read_table(struct sampled *sampled, uint64_t tables, struct reading 
 		return false;
 	reading->count = 0;
 	for (size_t i = 0; i < sampled->dump.site_count; i++)
-		if (sampled->sites[i].hash && sampled->sites[i].ready)
+		if (sampled->sites[i].hash && sampled->sites[i].ready &&
+		    sampled->sites[i].frame_count <= PROFILE_FRAMES)
 			reading->numbers[reading->count++] = i;
+		else
+			sampled->sites[i] = (struct profile_site){.size = 0};
 	return true;
 }
 
@@ -266,6 +272,7 @@ static bool no_samples(struct target *target)
 static bool read_sites(struct sampled *sampled, bool seen)
 {
 	const struct target *target = sampled->target;
+	enum { SITES_MOST = 1 << 18 }; /* of any library that this command reads */
 	size_t count = seen ? target->at.profile_sites.value : 0;
 	uint64_t tables = 0;
 
@@ -276,6 +283,8 @@ static bool read_sites(struct sampled *sampled, bool seen)
 			(int)target->pid);
 		return false;
 	}
+	if (count > SITES_MOST)
+		return no_samples(sampled->target);
 	if (seen && (!read_member(target, &target->at.profile_tables, &tables) || !tables))
 		return no_samples(sampled->target);
 	sampled->sites = calloc(count + 1, sizeof(*sampled->sites));
@@ -474,9 +483,28 @@ static void end_profile(struct target *target)
 
 	if (target_check(target) != TARGET_READY || !wish(target, 0))
 		return;
+	bounds_look(target->pid);
 	for (int i = 0; i < 100 && read_member(target, &target->at.profile_interval, &running) && running;
 	     i++)
 		usleep(10000);
+	bounds_done();
+}
+
+/* The process that a profile was started in and not ended yet, for a command that ends by its bounds. */
+static const struct target *started_in;
+
+static void take_wish_back(void)
+{
+	if (started_in)
+		(void)wish(started_in, 0);
+}
+
+/* By a signal, or by who debugs it. */
+static bool is_stopped(pid_t pid)
+{
+	char state = target_state(pid);
+
+	return state == 'T' || state == 't';
 }
 
 static bool take_profile(struct sampled *sampled, double seconds, uint64_t interval, bool keep)
@@ -494,6 +522,8 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 		signal(SIGHUP, SIG_IGN);
 	if (!read_member(target, &target->at.profile_wanted, &running))
 		return no_samples(target);
+	if (!running && !keep)
+		started_in = target;
 	if (!running && !wish(target, interval)) {
 		fprintf(stderr, "cpuslab profile: process %d: the profile cannot be started: %s\n",
 			(int)target->pid, strerror(errno));
@@ -507,17 +537,20 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 			(int)target->pid);
 		whole = false;
 	} else if (whole && started <= 0)
-		fprintf(stderr,
-			"cpuslab profile: process %d allocated nothing meanwhile that its magazines did not "
-			"have: there are no samples\n",
-			(int)target->pid);
+		fprintf(stderr, "cpuslab profile: process %d %s: there are no samples\n", (int)target->pid,
+			is_stopped(target->pid)
+				? "is stopped"
+				: "allocated nothing meanwhile that its magazines did not have");
 	clock_gettime(CLOCK_REALTIME, &clock);
 	sampled->dump.when = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
 	sampled->dump.duration = running || started <= 0 ? 0 : (int64_t)((now() - started) * 1e9);
 	sampled->dump.interval = running ? running : interval;
+	bounds_look(target->pid);
 	whole = whole && read_sites(sampled, started > 0);
+	bounds_done();
 	if (!running && !keep)
 		end_profile(target);
+	started_in = NULL;
 	return whole;
 }
 
@@ -566,6 +599,7 @@ int command_profile(int argc, char **argv)
 
 	if (!formatted && file && !(suffix && find_format(suffix + 1, &format)))
 		format = PROTO;
+	bounds_begin(argv[0], take_wish_back);
 	if (!target_open(&target, argv[0], argv[optind]))
 		return 1;
 	/* Before the wait, which would be in vain. */

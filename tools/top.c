@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab top: the caches of a running process, live, in the manner of slabtop(1). */
 #include "commands.h"
+#include "inspect/bounds.h"
 #include "numbers.h"
 #include "top/screen.h"
 
@@ -87,7 +88,7 @@ struct watch {
 	struct rates rates;
 	struct history used, live;
 	enum sorting sorting;
-	bool inverted, empty;
+	bool inverted, empty, once;
 	char notice[600];
 };
 
@@ -149,8 +150,8 @@ static void watch_refresh(struct watch *watch)
 			status = census_take(census, &watch->target);
 	}
 	if (status != TARGET_READY) {
-		snprintf(watch->notice, sizeof(watch->notice), "%s - p: other processes, q: quit",
-			 watch->target.trouble);
+		snprintf(watch->notice, sizeof(watch->notice), "%s%s", watch->target.trouble,
+			 watch->once ? "" : " - p: other processes, q: quit");
 		return;
 	}
 	watch->notice[0] = '\0';
@@ -230,6 +231,13 @@ struct terminal {
 
 static attr_t attributes[STYLE_FAINT + 1];
 
+/* For a command that ends by its bounds. */
+static void leave_screen(void)
+{
+	if (stdscr && !isendwin())
+		endwin();
+}
+
 /* False where there is none that lines could be put in place on. */
 static bool start_terminal(bool colour)
 {
@@ -296,33 +304,54 @@ static void show(void)
 	refresh();
 }
 
+/* In a child. */
+static size_t look_at_process(pid_t pid, void *answer, size_t bytes)
+{
+	struct target target;
+	struct census census = {.cache_count = 0};
+	size_t told = 0;
+
+	if (target_attach(&target, pid) != TARGET_READY)
+		return 0;
+	if (census_take(&census, &target) == TARGET_READY) {
+		struct process *process = answer;
+
+		*process = (struct process){.pid = pid,
+					    .live = census.live_bytes + census.large_pages * CENSUS_PAGE +
+						    census.huge_bytes,
+					    .mapped = census_mapped(&census),
+					    .caches = census.cache_count};
+		memcpy(process->name, target.name, sizeof(process->name));
+		told = bytes;
+	}
+	census_free(&census);
+	target_detach(&target);
+	return told;
+}
+
+static void take_process(void *context, size_t index, const void *answer, size_t bytes)
+{
+	struct terminal *terminal = context;
+
+	(void)index;
+	if (terminal->process_count < sizeof(terminal->processes) / sizeof(terminal->processes[0]))
+		memcpy(&terminal->processes[terminal->process_count++], answer, bytes);
+}
+
 static void find_processes(struct terminal *terminal)
 {
-	static pid_t pids[4096];
-	size_t count = target_find(NULL, pids, 4096);
+	pid_t *pids;
+	size_t count;
 	pid_t chosen = terminal->process_count ? terminal->processes[terminal->chosen_process].pid : 0;
 
 	terminal->process_count = 0;
-	for (size_t i = 0; i < count && i < 4096 && terminal->process_count < 256; i++) {
-		struct target target;
-		struct census census = {.cache_count = 0};
-
-		if (target_attach(&target, pids[i]) != TARGET_READY)
-			continue;
-		if (census_take(&census, &target) == TARGET_READY) {
-			struct process *process = &terminal->processes[terminal->process_count++];
-
-			*process =
-				(struct process){.pid = pids[i],
-						 .live = census.live_bytes +
-							 census.large_pages * CENSUS_PAGE + census.huge_bytes,
-						 .mapped = census_mapped(&census),
-						 .caches = census.cache_count};
-			memcpy(process->name, target.name, sizeof(process->name));
-		}
-		census_free(&census);
-		target_detach(&target);
-	}
+	if (target_find(NULL, &pids, &count))
+		(void)bounds_survey(&(struct bounds_survey){.look = look_at_process,
+							    .take = take_process,
+							    .context = terminal,
+							    .answer_bytes = sizeof(struct process)},
+				    pids, count);
+	free(pids);
 	/*
 	 * Others come and go; the choice is of a process, not of a row, or of the next one once it is gone.
 	 */
@@ -521,6 +550,10 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 
 #else
 
+static void leave_screen(void)
+{
+}
+
 static int run_terminal(struct watch *watch, double delay, bool colour)
 {
 	(void)watch;
@@ -536,7 +569,7 @@ int command_top(int argc, char **argv)
 {
 	static struct watch watch = {.sorting = SORT_OBJECTS, .target.memory = -1};
 	double delay = 1;
-	bool once = false, colour = !getenv("NO_COLOR");
+	bool colour = !getenv("NO_COLOR");
 
 	setlocale(LC_CTYPE, "");
 	for (int option; (option = getopt_long(argc, argv, "d:s:oeh", options, NULL)) != -1;)
@@ -550,7 +583,7 @@ int command_top(int argc, char **argv)
 				return wrong_value(argv[0], "--sort", optarg, "one of the letters of --help");
 			break;
 		case 'o':
-			once = true;
+			watch.once = true;
 			break;
 		case 'n':
 			colour = false;
@@ -565,10 +598,11 @@ int command_top(int argc, char **argv)
 		}
 	if (argc - optind > 1)
 		return usage(stderr);
+	bounds_begin(argv[0], leave_screen);
 	/* Without a name, and not for a script, there is a picker. */
-	if ((optind < argc || once) && !target_open(&watch.target, argv[0], argv[optind]))
+	if ((optind < argc || watch.once) && !target_open(&watch.target, argv[0], argv[optind]))
 		return 1;
-	int status = once ? print_once(&watch, delay) : run_terminal(&watch, delay, colour);
+	int status = watch.once ? print_once(&watch, delay) : run_terminal(&watch, delay, colour);
 
 	watch_close(&watch);
 	return status;

@@ -8,9 +8,15 @@
  *   table    once, behind the first page that is not zero in what is read in one piece of more than a MiB
  *   every    in the middle of every call that reads several pieces
  *   NUMBER   once, before so many pieces
+ *
+ * READER_NEVER names processes whose memory never comes, as where a page of it has to come from somebody who
+ * does not send it; READER_NEVER_AFTER, a file: from when on there is that.  READER_SLOW: so many calls take
+ * a second each, as on a machine that does much else.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -81,6 +87,41 @@ static ssize_t read_halves(pid_t pid, const struct iovec *local, const struct io
 	return rest < 0 ? (first ? got : -1) : got + rest;
 }
 
+/* As the kernel waits for such a page: only what ends this process ends it. */
+static void wait_for_ever(void)
+{
+	sigset_t handled;
+	struct sigaction action;
+
+	sigemptyset(&handled);
+	for (int signal = 1; signal < NSIG; signal++)
+		if (sigaction(signal, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+			sigaddset(&handled, signal);
+	pthread_sigmask(SIG_BLOCK, &handled, NULL);
+	for (;;)
+		pause();
+}
+
+static bool never_comes(pid_t pid)
+{
+	const char *after = getenv("READER_NEVER_AFTER"), *pids = getenv("READER_NEVER");
+	char wanted[32], all[1024];
+
+	if (!pids || (after && access(after, F_OK) != 0))
+		return false;
+	snprintf(wanted, sizeof(wanted), " %d ", (int)pid);
+	snprintf(all, sizeof(all), " %s ", pids);
+	return strstr(all, wanted);
+}
+
+static bool takes_time(void)
+{
+	static unsigned long taken;
+	const char *slow = getenv("READER_SLOW");
+
+	return slow && taken++ < strtoul(slow, NULL, 10);
+}
+
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
 			 const struct iovec *remote, unsigned long remote_count, unsigned long flags)
 {
@@ -89,6 +130,10 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long loc
 	unsigned long before = pieces;
 
 	(void)flags;
+	if (never_comes(pid))
+		wait_for_ever();
+	if (takes_time())
+		sleep(1);
 	pieces += remote_count;
 	if (where && strcmp(where, "table") == 0 && remote_count == 1 && remote->iov_len > LARGE)
 		return read_by_pages(pid, *local, *remote);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/census.h"
+#include "inspect/bounds.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { ATTEMPTS = 8, CACHES_MAX = 1 << 17, VCPUS_MAX = 1 << 14, HANDLES_MAX = 4096, MAGAZINE_MAX = 500 };
+enum { ATTEMPTS = 8, CACHES_MAX = 1 << 17, VCPUS_MAX = 1 << 14, MAGAZINE_MAX = 500 };
+/* Of one memory, and of all; a list may lead around in a circle. */
+enum { HANDLES_MAX = 4096, HANDLES_ALL = 1 << 17 };
+/* What a cache has on a vCPU may be a line of what is printed. */
+enum { CELLS_MAX = 1 << 25 };
 
 /* Regions in the order in which the library shows them. */
 enum { HEAP, MAP, SLAB_OF, RUNS, METADATA, REGIONS };
@@ -26,10 +32,8 @@ static void *array(void *old, size_t count, size_t bytes)
 {
 	void *grown = reallocarray(old, count ? count : 1, bytes);
 
-	if (!grown) {
-		perror("cpuslab");
-		exit(1);
-	}
+	if (!grown)
+		bounds_no_room();
 	return grown;
 }
 
@@ -135,6 +139,34 @@ static void read_caches(struct census *census, const struct target *target, cons
 
 /* ---- handles ------------------------------------------------------------------------------------------- */
 
+/* Puts those of one cache together, in the order in which they were read, and gives each cache its own. */
+static void group_handles(struct census *census)
+{
+	struct census_handle *grouped = array(NULL, census->handle_count, sizeof(*grouped));
+	size_t next = 0;
+
+	for (size_t h = 0; h < census->handle_count; h++) {
+		struct census_cache *cache = &census->caches[census->handles[h].cache];
+
+		if (!cache->named++ || census->handles[h].size > cache->object_size)
+			cache->object_size = census->handles[h].size;
+	}
+	for (size_t c = 0; c < census->cache_count; c++) {
+		struct census_cache *cache = &census->caches[c];
+
+		cache->first_handle = next;
+		next += cache->named;
+		if (cache->named)
+			cache->aliases = cache->named - 1;
+	}
+	for (size_t h = 0; h < census->handle_count; h++)
+		grouped[census->caches[census->handles[h].cache].first_handle++] = census->handles[h];
+	for (size_t c = 0; c < census->cache_count; c++)
+		census->caches[c].first_handle -= census->caches[c].named;
+	free(census->handles);
+	census->handles = grouped;
+}
+
 /* The handles of all memories, one from each list at a time, for the lists lie all over the target. */
 static void read_handles(struct census *census, const struct target *target)
 {
@@ -158,15 +190,15 @@ static void read_handles(struct census *census, const struct target *target)
 	}
 	target_gather(target, pieces, asked);
 	census->handle_count = 0;
-	for (int round = 0; round < HANDLES_MAX && asked; round++) {
+	for (int round = 0; round < HANDLES_MAX && asked && census->handle_count < HANDLES_ALL; round++) {
 		asked = 0;
-		memset(raw, 0, active * bytes);
 		for (size_t c = 0; c < active; c++) {
 			size_t to_end = CENSUS_PAGE - next[c] % CENSUS_PAGE;
 			size_t whole = bytes - 1;
 
 			if (!next[c])
 				continue;
+			memset(raw + c * bytes, 0, bytes);
 			/* In two pieces, because a handle is as long as its name. */
 			pieces[asked++] = (struct target_piece){next[c], raw + c * bytes,
 								whole < to_end ? whole : to_end, false};
@@ -194,15 +226,7 @@ static void read_handles(struct census *census, const struct target *target)
 	free(raw);
 	free(next);
 	free(pieces);
-	for (size_t h = 0; h < census->handle_count; h++) {
-		struct census_cache *cache = &census->caches[census->handles[h].cache];
-
-		if (!cache->named++ || census->handles[h].size > cache->object_size)
-			cache->object_size = census->handles[h].size;
-	}
-	for (size_t c = 0; c < census->cache_count; c++)
-		if (census->caches[c].named)
-			census->caches[c].aliases = census->caches[c].named - 1;
+	group_handles(census);
 }
 
 /* Leaves out what was read while it came or went. */
@@ -549,15 +573,37 @@ static void subtract_marks(const struct target *target, struct target_piece *pie
 	free(marks);
 }
 
+/* How many words and spares there are something to read behind. */
+static size_t count_words(const struct census *census, const struct target *target, const struct area *areas,
+			  size_t area_count)
+{
+	size_t row = target->at.area_row_bytes.value, bank_caches = target->at.area_bank_caches.value;
+	size_t words = 0;
+
+	for (size_t a = 0; a < area_count; a++)
+		for (size_t c = 0; c < census->cache_count; c++) {
+			uint64_t word, spare;
+
+			if (census->caches[c].number / bank_caches != areas[a].bank)
+				continue;
+			const char *at = areas[a].words + word_offset(target, census->caches[c].number);
+
+			memcpy(&word, at, sizeof(word));
+			memcpy(&spare, at + row, sizeof(spare));
+			words += is_magazine(target, word) + is_magazine(target, spare);
+		}
+	return words;
+}
+
 static void count_magazines(struct census *census, const struct target *target, const struct area *areas,
 			    size_t area_count)
 {
 	size_t row = target->at.area_row_bytes.value, bank_caches = target->at.area_bank_caches.value;
-	size_t cells = census->cache_count * census->vcpus, loaded = 0, slots = 0, asked = 0;
-	struct target_piece *pieces = array(NULL, 2 * cells, sizeof(*pieces));
-	struct pending *pending = array(NULL, cells, sizeof(*pending));
-	struct pending *lists = array(NULL, cells, sizeof(*lists));
-	uint16_t **counts = array(NULL, 2 * cells, sizeof(*counts));
+	size_t words = count_words(census, target, areas, area_count), loaded = 0, slots = 0, asked = 0;
+	struct target_piece *pieces = array(NULL, words, sizeof(*pieces));
+	struct pending *pending = array(NULL, words, sizeof(*pending));
+	struct pending *lists = array(NULL, words, sizeof(*lists));
+	uint16_t **counts = array(NULL, words, sizeof(*counts));
 	size_t list_count = 0;
 
 	for (size_t a = 0; a < area_count; a++)
@@ -674,6 +720,8 @@ static bool find_vcpus(struct census *census, const struct target *target)
 	for (size_t i = 0; i < area_count; i++)
 		if (!pieces[i].read)
 			memset(areas[i].words, 0, area_bytes);
+	if (census->cache_count * census->vcpus > CELLS_MAX)
+		bounds_no_room();
 	census->cells = array(census->cells, census->cache_count * census->vcpus, sizeof(*census->cells));
 	memset(census->cells, 0, census->cache_count * census->vcpus * sizeof(*census->cells));
 	if (read)
@@ -896,8 +944,11 @@ bool census_residents(struct census *census, const struct target *target)
 	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target->pid);
 	FILE *smaps = fopen(path, "re");
 
+	if (!smaps && errno == ENOMEM)
+		bounds_no_room();
 	if (!smaps)
 		return false;
+	bounds_look(target->pid);
 	size_t count = read_huge(target, &mappings);
 
 	census->resident = census->resident_metadata = census->resident_huge = 0;
@@ -918,6 +969,7 @@ bool census_residents(struct census *census, const struct target *target)
 			census->resident_huge += bytes < huge ? bytes : huge;
 		}
 	}
+	bounds_done();
 	fclose(smaps);
 	free(mappings);
 	return true;
@@ -1044,6 +1096,7 @@ enum target_status census_take(struct census *census, struct target *target)
 	bool whole = true;
 
 	census->interrupted = true;
+	bounds_look(target->pid);
 	for (int reading = 0; whole && census->interrupted && reading < READINGS; reading++) {
 		long before = count_interruptions();
 
@@ -1054,6 +1107,7 @@ enum target_status census_take(struct census *census, struct target *target)
 	}
 	enum target_status status = target_check(target);
 
+	bounds_done();
 	if (status != TARGET_READY)
 		return status;
 	if (!whole) {

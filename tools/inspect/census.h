@@ -30,11 +30,12 @@ struct census_cache {
 	uint32_t capacity, batch, sharedfactor; /* the tunables */
 	uint32_t object_size;  /* as asked for; of several caches in one memory, the largest */
 	uint64_t owner;        /* not 0: made by the program, not one of malloc's classes */
-	uint32_t named;        /* caches of the program in this memory */
+	uint32_t named;        /* caches of the program in this memory: */
+	size_t first_handle;   /* so many from this one on */
 	uint32_t aliases;      /* of these, all but one */
 	bool linked;           /* of the linked engine: lists in place of magazines */
 	uint64_t link, secret; /* of its lists: where in an object, and stored with what */
-	bool shareable;        /* a cache that is alike would share it */
+	uint8_t shareable;     /* a cache that is alike would share it */
 	bool constructed;      /* has a constructor */
 	bool type_stable;
 	/* Slabs: all, those with every object taken, the one kept empty; ever made and given back. */
@@ -95,7 +96,8 @@ struct census {
 	uint64_t live_bytes, vcpu_bytes, depot_bytes, free_bytes /* in slabs */, slack_bytes, slab_bytes;
 };
 
-/* Reads everything but the residents.  `census` is zeroed before the first time; its arrays are reused. */
+/* Reads everything but the residents, within bounds (inspect/bounds.h).  `census` is zeroed before the first
+ * time; its arrays are reused. */
 enum target_status census_take(struct census *census, struct target *target);
 /*
  * For a command line: attaches to the process that `text` names, as target_open() does, and takes its census.

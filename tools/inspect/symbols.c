@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/symbols.h"
+#include "inspect/bounds.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -7,20 +8,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* A function of a file. */
+struct symbol {
+	uint64_t value, size;
+	uint32_t name, number; /* in the file's table */
+	bool global;
+};
 
 /* One mapped file. */
 struct image {
 	const struct profile_mapping *mapping;
-	const char *bytes; /* NULL: not opened yet, or not to be opened */
-	size_t length;
 	bool tried;
-	const Elf64_Sym *symbols;
+	int file; /* while it is read */
+	uint64_t length;
+	struct symbol *symbols; /* by address */
 	size_t symbol_count;
-	const char *strings;
-	size_t strings_length;
+	char *strings; /* a zero byte stands behind them */
+	uint64_t strings_length;
 	uint64_t bias; /* from a symbol's value to its address */
 };
 
@@ -47,106 +54,167 @@ struct symbols *symbols_open(const struct profile_mapping *mappings, size_t coun
 
 void symbols_close(struct symbols *symbols)
 {
-	for (size_t i = 0; i < symbols->count; i++)
-		if (symbols->images[i].bytes)
-			munmap((void *)symbols->images[i].bytes, symbols->images[i].length);
+	for (size_t i = 0; i < symbols->count; i++) {
+		free(symbols->images[i].symbols);
+		free(symbols->images[i].strings);
+	}
 	free(symbols);
 }
 
-static bool lies_in(const struct image *image, uint64_t offset, uint64_t bytes)
+/*
+ * A part of the file with a zero byte behind it, or NULL.  Not mapped: whoever is looked at may cut its file
+ * short at any time.
+ */
+static void *read_part(const struct image *image, uint64_t offset, uint64_t bytes)
 {
-	return offset <= image->length && bytes <= image->length - offset;
+	if (offset > image->length || bytes > image->length - offset)
+		return NULL;
+	char *part = malloc(bytes + 1);
+	size_t done = 0;
+
+	while (part && done < bytes) {
+		ssize_t got = pread(image->file, part + done, bytes - done, (off_t)(offset + done));
+
+		if (got <= 0) {
+			free(part);
+			return NULL;
+		}
+		done += (size_t)got;
+	}
+	if (part)
+		part[bytes] = '\0';
+	return part;
+}
+
+/* Of aliases the global one last, and the first in the file: that is what is found. */
+static int by_value(const void *one, const void *other)
+{
+	const struct symbol *a = one, *b = other;
+
+	if (a->value != b->value)
+		return a->value < b->value ? -1 : 1;
+	if (a->global != b->global)
+		return a->global ? 1 : -1;
+	return (a->number < b->number) - (a->number > b->number);
+}
+
+static void keep_functions(struct image *image, const Elf64_Sym *table, size_t count)
+{
+	image->symbols = calloc(count + 1, sizeof(*image->symbols));
+	for (size_t i = 0; image->symbols && i < count; i++) {
+		const Elf64_Sym *symbol = &table[i];
+
+		if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx &&
+		    symbol->st_name < image->strings_length)
+			image->symbols[image->symbol_count++] = (struct symbol){
+				symbol->st_value, symbol->st_size ? symbol->st_size : 1, symbol->st_name,
+				(uint32_t)i, ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL};
+	}
+	if (image->symbol_count)
+		qsort(image->symbols, image->symbol_count, sizeof(*image->symbols), by_value);
 }
 
 /* The full table where the file has one, else what it exports. */
-static void find_table(struct image *image)
+static void find_table(struct image *image, const Elf64_Ehdr *header)
 {
-	const Elf64_Ehdr *header = (const void *)image->bytes;
-	const Elf64_Shdr *sections = (const void *)(image->bytes + header->e_shoff);
+	Elf64_Shdr *sections = read_part(image, header->e_shoff, header->e_shnum * sizeof(*sections));
 	const Elf64_Shdr *table = NULL;
 
-	if (!lies_in(image, header->e_shoff, header->e_shnum * sizeof(*sections)))
-		return;
-	for (unsigned i = 0; i < header->e_shnum; i++)
+	for (unsigned i = 0; sections && i < header->e_shnum; i++)
 		if (sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !table))
 			table = &sections[i];
-	if (!table || table->sh_link >= header->e_shnum)
-		return;
-	const Elf64_Shdr *strings = &sections[table->sh_link];
+	if (table && table->sh_link < header->e_shnum) {
+		const Elf64_Shdr *strings = &sections[table->sh_link];
+		Elf64_Sym *all = read_part(image, table->sh_offset, table->sh_size);
 
-	if (!lies_in(image, table->sh_offset, table->sh_size) ||
-	    !lies_in(image, strings->sh_offset, strings->sh_size))
-		return;
-	image->symbols = (const void *)(image->bytes + table->sh_offset);
-	image->symbol_count = table->sh_size / sizeof(*image->symbols);
-	image->strings = image->bytes + strings->sh_offset;
-	image->strings_length = strings->sh_size;
+		image->strings = read_part(image, strings->sh_offset, strings->sh_size);
+		image->strings_length = strings->sh_size;
+		if (all && image->strings)
+			keep_functions(image, all, table->sh_size / sizeof(*all));
+		free(all);
+	}
+	free(sections);
 }
 
-static void find_bias(struct image *image)
+static void find_bias(struct image *image, const Elf64_Ehdr *header)
 {
-	const Elf64_Ehdr *header = (const void *)image->bytes;
-	const Elf64_Phdr *segments = (const void *)(image->bytes + header->e_phoff);
+	Elf64_Phdr *segments = read_part(image, header->e_phoff, header->e_phnum * sizeof(*segments));
 	const struct profile_mapping *mapping = image->mapping;
 
-	if (!lies_in(image, header->e_phoff, header->e_phnum * sizeof(*segments)))
-		return;
-	for (unsigned i = 0; i < header->e_phnum; i++)
+	for (unsigned i = 0; segments && i < header->e_phnum; i++)
 		if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X &&
 		    mapping->offset <= segments[i].p_offset + segments[i].p_filesz &&
 		    segments[i].p_offset < mapping->offset + (mapping->limit - mapping->start))
 			image->bias =
 				mapping->start - mapping->offset + segments[i].p_offset - segments[i].p_vaddr;
+	free(segments);
 }
 
-/* The file as the process sees it, which may live in another mount namespace, or be deleted. */
+/*
+ * The very file that is mapped, which the kernel gives to root alone, though it was deleted; else the one
+ * that has its name by now: where the process sees it, which may live in another mount namespace, or here,
+ * since the kernel names the files of one with another root directory as they are called here.
+ */
+static int open_mapped(pid_t pid, const struct profile_mapping *mapping)
+{
+	/* It may be a pipe, which nobody writes into. */
+	enum { FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+	char path[PROFILE_PATH + 64];
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%lx-%lx", (int)pid, mapping->start, mapping->limit);
+	int file = open(path, FLAGS);
+
+	if (file < 0) {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, mapping->file);
+		file = open(path, FLAGS);
+	}
+	return file >= 0 ? file : open(mapping->file, FLAGS);
+}
+
 static void open_image(const struct symbols *symbols, struct image *image)
 {
-	char path[PROFILE_PATH + 64];
 	struct stat status;
 
 	image->tried = true;
-	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)symbols->pid, image->mapping->file);
-	int file = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (file < 0)
+	image->file = open_mapped(symbols->pid, image->mapping);
+	if (image->file < 0)
 		return;
-	if (fstat(file, &status) == 0 && status.st_size > (off_t)sizeof(Elf64_Ehdr)) {
-		void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+	if (fstat(image->file, &status) == 0 && S_ISREG(status.st_mode)) {
+		image->length = (uint64_t)status.st_size;
+		Elf64_Ehdr *header = read_part(image, 0, sizeof(*header));
 
-		if (bytes != MAP_FAILED) {
-			image->bytes = bytes;
-			image->length = (size_t)status.st_size;
+		if (header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
+		    header->e_ident[EI_CLASS] == ELFCLASS64) {
+			find_bias(image, header);
+			find_table(image, header);
 		}
+		free(header);
 	}
-	close(file);
-	const Elf64_Ehdr *header = (const void *)image->bytes;
-
-	if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_ident[EI_CLASS] != ELFCLASS64)
-		return;
-	find_bias(image);
-	find_table(image);
+	close(image->file);
 }
 
+/* The function that begins last before an address, of those that go on there: few others lie in between. */
 static const char *find_symbol(const struct image *image, uint64_t address)
 {
-	const Elf64_Sym *best = NULL;
+	enum { BACK = 64 };
 	uint64_t value = address - image->bias;
+	size_t low = 0, high = image->symbol_count;
 
-	for (size_t i = 0; i < image->symbol_count; i++) {
-		const Elf64_Sym *symbol = &image->symbols[i];
+	while (low < high) {
+		size_t middle = (low + high) / 2;
 
-		if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_shndx ||
-		    value - symbol->st_value >= (symbol->st_size ? symbol->st_size : 1) ||
-		    symbol->st_name >= image->strings_length)
-			continue;
-		/* Of aliases the global one: that is the name by which it was called. */
-		if (!best || (ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL &&
-			      ELF64_ST_BIND(best->st_info) != STB_GLOBAL))
-			best = symbol;
+		if (image->symbols[middle].value <= value)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return best ? image->strings + best->st_name : NULL;
+	for (size_t i = 0; i < BACK && i < low; i++) {
+		const struct symbol *symbol = &image->symbols[low - 1 - i];
+
+		if (value - symbol->value < symbol->size)
+			return image->strings + symbol->name;
+	}
+	return NULL;
 }
 
 const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, size_t bytes)
@@ -156,8 +224,12 @@ const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, 
 
 		if (address - image->mapping->start >= image->mapping->limit - image->mapping->start)
 			continue;
-		if (!image->tried)
+		if (!image->tried) {
+			/* Of what file system the file is, is up to the process as well. */
+			bounds_look(symbols->pid);
 			open_image(symbols, image);
+			bounds_done();
+		}
 		const char *found = find_symbol(image, address), *base = strrchr(image->mapping->file, '/');
 
 		if (found)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/target.h"
+#include "inspect/bounds.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -7,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PIECES_AT_ONCE = 1024 /* UIO_MAXIOV */, NOTES_MAX = 4096, HEADERS_MAX = 64 };
+enum { PIECES_AT_ONCE = 1024 /* UIO_MAXIOV */, NOTES_MAX = 4096, HEADERS_MAX = 64, STAT_LINE = 1024 };
 
 __attribute__((format(printf, 3, 4))) static enum target_status
 trouble(struct target *target, enum target_status status, const char *format, ...)
@@ -39,26 +39,65 @@ static FILE *open_proc(pid_t pid, const char *file)
 	return fopen(path, "re");
 }
 
-/* Field 22 of /proc/PID/stat; the name in field 2 may hold anything, so counting starts after it. */
-static bool read_start_time(pid_t pid, uint64_t *start_time)
+/* A process that could not be looked at, since there is no memory for it, is none that is not there. */
+static void tell_no_memory(void)
 {
-	char line[1024];
+	if (errno == ENOMEM)
+		bounds_no_room();
+}
+
+/*
+ * What stands before a field of /proc/PID/stat; the name in field 2 may hold anything, so counting starts
+ * after it.
+ */
+static const char *find_stat(pid_t pid, int wanted, char line[static STAT_LINE])
+{
 	FILE *file = open_proc(pid, "stat");
 
 	if (!file)
-		return false;
-	size_t length = fread(line, 1, sizeof(line) - 1, file);
+		return NULL;
+	size_t length = fread(line, 1, STAT_LINE - 1, file);
 
 	fclose(file);
 	line[length] = '\0';
-	char *field = strrchr(line, ')');
+	const char *field = strrchr(line, ')');
 
-	for (int number = 2; field && number < 22; number++)
+	for (int number = 2; field && number < wanted; number++)
 		field = strchr(field + 1, ' ');
+	return field;
+}
+
+bool target_start_time(pid_t pid, uint64_t *start_time)
+{
+	char line[STAT_LINE];
+	const char *field = find_stat(pid, 22, line);
+
 	if (!field)
 		return false;
 	*start_time = strtoull(field + 1, NULL, 10);
 	return true;
+}
+
+char target_state(pid_t pid)
+{
+	char line[STAT_LINE];
+	const char *field = find_stat(pid, 3, line);
+
+	return field ? field[1] : 0;
+}
+
+/* Of a process without memory. */
+static enum target_status without_memory(struct target *target)
+{
+	enum { PF_KTHREAD = 0x200000 };
+	char line[STAT_LINE];
+	const char *flags = find_stat(target->pid, 9, line);
+
+	if (!flags)
+		return trouble(target, TARGET_GONE, "no such process");
+	if (strtoul(flags + 1, NULL, 10) & PF_KTHREAD)
+		return trouble(target, TARGET_FOREIGN, "it has no memory of its own: a thread of the kernel");
+	return trouble(target, TARGET_GONE, "the process has ended");
 }
 
 static bool read_name(pid_t pid, char name[static 64])
@@ -289,9 +328,11 @@ static enum target_status find_root(struct target *target)
 	bool any_image = false;
 	FILE *maps = open_proc(target->pid, "maps");
 
-	if (!maps)
+	if (!maps) {
+		tell_no_memory();
 		return errno == EACCES || errno == EPERM ? forbidden(target)
 							 : trouble(target, TARGET_GONE, "no such process");
+	}
 	target->root_address = 0;
 	while (fgets(line, sizeof(line), maps)) {
 		unsigned long start, offset, inode;
@@ -315,10 +356,8 @@ static enum target_status find_root(struct target *target)
 			break;
 	}
 	fclose(maps);
-	if (!any_image) /* a kernel thread, or a process that has ended and waits for its parent */
-		return kill(target->pid, 0) != 0 && errno == ESRCH
-			       ? trouble(target, TARGET_GONE, "the process has ended")
-			       : trouble(target, TARGET_FOREIGN, "it has no memory of its own");
+	if (!any_image)
+		return without_memory(target);
 	if (!target->root_address)
 		return trouble(target, TARGET_FOREIGN,
 			       "it does not run on cpuslab (start it with: cpuslab run -- PROGRAM)");
@@ -370,7 +409,7 @@ static bool find_field(const struct fields *fields, const char *name, struct roo
 	return false;
 }
 
-enum { STRUCTURE_MOST = 1 << 20 };
+enum { STRUCTURE_MOST = 1 << 20, HANDLE_MOST = 4096 };
 
 static bool lies_inside(const struct root_field *member, uint64_t bytes)
 {
@@ -407,7 +446,8 @@ static bool makes_sense(const struct target_fields *at)
 #undef MEMBER
 #undef OPTIONAL_FIELD
 	if (at->memory_handles.size)
-		whole &= lies_inside(&at->handle_size, handle) && lies_inside(&at->handle_next, handle);
+		whole &= handle <= HANDLE_MOST && lies_inside(&at->handle_size, handle) &&
+			 lies_inside(&at->handle_next, handle);
 	return whole && areas_make_sense(at) && at->standby_turns_bits.value < 64 &&
 	       at->standby_pages_bits.value < 64 && at->headroom_pages_shift.value < 32 &&
 	       at->huge_waiting_each.size >= 2 * sizeof(uint64_t);
@@ -456,7 +496,7 @@ static enum target_status choose_way(struct target *target)
 	if (read_at(target, 0, &byte, 1) >= 0 || errno == EFAULT)
 		return TARGET_READY;
 	if (errno == ESRCH)
-		return trouble(target, TARGET_GONE, "no such process");
+		return without_memory(target);
 	if (errno == EPERM)
 		return forbidden(target);
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->pid);
@@ -467,15 +507,19 @@ static enum target_status choose_way(struct target *target)
 enum target_status target_attach(struct target *target, pid_t pid)
 {
 	*target = (struct target){.pid = pid, .memory = -1};
-	if (!read_start_time(pid, &target->start_time) || !read_name(pid, target->name))
+	if (!target_start_time(pid, &target->start_time) || !read_name(pid, target->name)) {
+		tell_no_memory();
 		return trouble(target, TARGET_GONE, "no such process");
+	}
 	target_clean_name(target->name);
+	bounds_look(pid);
 	enum target_status status = choose_way(target);
 
 	if (status == TARGET_READY)
 		status = find_root(target);
 	if (status == TARGET_READY)
 		status = read_fields(target);
+	bounds_done();
 	if (status != TARGET_READY)
 		target_detach(target);
 	return status;
@@ -493,7 +537,7 @@ enum target_status target_check(struct target *target)
 	uint64_t start_time;
 	struct root root;
 
-	if (!read_start_time(target->pid, &start_time) || start_time != target->start_time)
+	if (!target_start_time(target->pid, &start_time) || start_time != target->start_time)
 		return trouble(target, TARGET_GONE, "the process has ended");
 	if (read_root(target, target->root_address, &root) && root.field_count >= target->root.field_count &&
 	    root.fields == target->root.fields) {
@@ -544,84 +588,171 @@ static int by_pid(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-size_t target_find(const char *text, pid_t *pids, size_t capacity)
+/* Who has a number, whether there is such a process or not. */
+static pid_t pid_of(const char *number)
 {
-	size_t count = 0;
+	unsigned long pid = strtoul(number, NULL, 10);
 
-	if (text && is_number(text)) {
-		unsigned long pid = strtoul(text, NULL, 10);
+	/* A number that is no pid is nobody's, not that of whoever has its lower half. */
+	return pid <= INT_MAX ? (pid_t)pid : INT_MAX;
+}
 
-		/* A number that is no pid is nobody's, not that of whoever has its lower half. */
-		if (capacity)
-			pids[0] = pid <= INT_MAX ? (pid_t)pid : INT_MAX;
-		return 1;
+/* False where there is no memory for one more. */
+static bool append(pid_t **pids, size_t *count, pid_t pid)
+{
+	enum { AT_ONCE = 1024 };
+
+	if (*count % AT_ONCE == 0) {
+		pid_t *larger = reallocarray(*pids, *count + AT_ONCE, sizeof(*larger));
+
+		if (!larger)
+			return false;
+		*pids = larger;
 	}
+	(*pids)[(*count)++] = pid;
+	return true;
+}
+
+bool target_find(const char *text, pid_t **pids, size_t *count)
+{
+	bool whole = true;
+
+	*pids = NULL;
+	*count = 0;
+	if (text && is_number(text))
+		return append(pids, count, pid_of(text));
 	DIR *proc = opendir("/proc");
 
 	if (!proc)
-		return 0;
-	for (struct dirent *entry; (entry = readdir(proc));) {
+		return false;
+	for (struct dirent *entry; whole && (entry = readdir(proc));) {
 		if (!is_number(entry->d_name))
 			continue;
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid == getpid() || (text && !has_name(pid, text)))
-			continue;
-		if (count < capacity)
-			pids[count] = pid;
-		count++;
+		errno = 0;
+		if (pid != getpid() && (!text || has_name(pid, text)))
+			whole = append(pids, count, pid);
+		else
+			whole = errno != ENOMEM;
 	}
 	closedir(proc);
-	qsort(pids, count < capacity ? count : capacity, sizeof(*pids), by_pid);
-	return count;
+	if (*count)
+		qsort(*pids, *count, sizeof(**pids), by_pid);
+	if (!whole) {
+		free(*pids);
+		*pids = NULL;
+		*count = 0;
+	}
+	return whole;
+}
+
+/* What of a process is told who looks for the one that is meant. */
+struct candidate {
+	enum target_status status;
+	char name[sizeof(((struct target *)0)->name)], trouble[sizeof(((struct target *)0)->trouble)];
+};
+
+struct candidates {
+	const pid_t *pids;
+	size_t usable;
+	struct {
+		pid_t pid;
+		struct candidate as;
+	} found[16], refused;
+};
+
+static size_t look_at_candidate(pid_t pid, void *answer, size_t bytes)
+{
+	struct candidate *candidate = answer;
+	struct target target;
+
+	(void)bytes;
+	candidate->status = target_attach(&target, pid);
+	memcpy(candidate->name, target.name, sizeof(target.name));
+	memcpy(candidate->trouble, target.trouble, sizeof(target.trouble));
+	return sizeof(*candidate);
+}
+
+static void take_candidate(void *context, size_t index, const void *answer, size_t bytes)
+{
+	struct candidates *candidates = context;
+	const struct candidate *candidate = answer;
+	bool usable = candidate->status == TARGET_READY;
+
+	(void)bytes;
+	if (usable && candidates->usable++ >= sizeof(candidates->found) / sizeof(candidates->found[0]))
+		return;
+	if (usable) {
+		candidates->found[candidates->usable - 1].pid = candidates->pids[index];
+		candidates->found[candidates->usable - 1].as = *candidate;
+	} else {
+		candidates->refused.pid = candidates->pids[index];
+		candidates->refused.as = *candidate;
+	}
+}
+
+static void say_which(const char *command, const char *text, const struct candidates *candidates)
+{
+	size_t most = sizeof(candidates->found) / sizeof(candidates->found[0]);
+
+	fprintf(stderr, "%s: %zu processes%s%s run on cpuslab; name one by its pid:", command,
+		candidates->usable, text ? " called " : "", text ? text : "");
+	for (size_t i = 0; i < candidates->usable && i < most; i++)
+		fprintf(stderr, "%s %d (%s)", i ? "," : "", (int)candidates->found[i].pid,
+			candidates->found[i].as.name);
+	fputs(candidates->usable > most ? ", ...\n" : "\n", stderr);
+}
+
+static bool say_refused(const char *command, pid_t pid, const char *name, const char *trouble_text)
+{
+	fprintf(stderr, "%s: process %d%s%s%s: %s\n", command, (int)pid, name[0] ? " (" : "", name,
+		name[0] ? ")" : "", trouble_text);
+	return false;
+}
+
+static bool attach_or_say(struct target *target, const char *command, pid_t pid)
+{
+	return target_attach(target, pid) == TARGET_READY ||
+	       say_refused(command, pid, target->name, target->trouble);
 }
 
 bool target_open(struct target *target, const char *command, const char *text)
 {
-	enum { CANDIDATES = 4096 };
-	static pid_t pids[CANDIDATES];
-	struct {
-		pid_t pid;
-		char name[sizeof(target->name)];
-	} found[16];
-	struct target refused = {.pid = 0};
-	size_t usable = 0, count = target_find(text, pids, CANDIDATES);
+	struct candidates candidates = {.usable = 0};
+	pid_t *pids;
+	size_t count;
 
-	for (size_t i = 0; i < count && i < CANDIDATES; i++) {
-		enum target_status status = target_attach(target, pids[i]);
-
-		if (status == TARGET_READY) {
-			if (usable < sizeof(found) / sizeof(found[0])) {
-				found[usable].pid = pids[i];
-				memcpy(found[usable].name, target->name, sizeof(target->name));
-			}
-			usable++;
-			target_detach(target);
-		} else if (text) {
-			refused = *target;
-		}
+	if (text && is_number(text))
+		return attach_or_say(target, command, pid_of(text));
+	if (!target_find(text, &pids, &count)) {
+		fprintf(stderr, "%s: /proc: %s\n", command, strerror(errno));
+		return false;
 	}
-	if (usable == 1) {
-		enum target_status status = target_attach(target, found[0].pid);
+	candidates.pids = pids;
+	bool looked = bounds_survey(&(struct bounds_survey){.command = command,
+							    .look = look_at_candidate,
+							    .take = take_candidate,
+							    .context = &candidates,
+							    .answer_bytes = sizeof(struct candidate)},
+				    pids, count);
+	pid_t only = candidates.found[0].pid;
 
-		if (status == TARGET_READY)
-			return true;
-		refused = *target;
+	free(pids);
+	if (!looked) {
+		fprintf(stderr, "%s: %s\n", command, strerror(errno));
+		return false;
 	}
-	if (usable > 1) {
-		fprintf(stderr, "%s: %zu processes%s%s run on cpuslab; name one by its pid:", command, usable,
-			text ? " called " : "", text ? text : "");
-		for (size_t i = 0; i < usable && i < sizeof(found) / sizeof(found[0]); i++)
-			fprintf(stderr, "%s %d (%s)", i ? "," : "", (int)found[i].pid, found[i].name);
-		fputs(usable > sizeof(found) / sizeof(found[0]) ? ", ...\n" : "\n", stderr);
-	} else if (refused.pid) {
-		fprintf(stderr, "%s: process %d%s%s%s: %s\n", command, (int)refused.pid,
-			refused.name[0] ? " (" : "", refused.name, refused.name[0] ? ")" : "",
-			refused.trouble);
-	} else if (text) {
+	if (candidates.usable == 1)
+		return attach_or_say(target, command, only);
+	if (candidates.usable > 1)
+		say_which(command, text, &candidates);
+	else if (text && candidates.refused.pid)
+		say_refused(command, candidates.refused.pid, candidates.refused.as.name,
+			    candidates.refused.as.trouble);
+	else if (text)
 		fprintf(stderr, "%s: no process is called '%s'\n", command, text);
-	} else {
+	else
 		fprintf(stderr, "%s: no process that may be read runs on cpuslab\n", command);
-	}
 	return false;
 }

@@ -80,9 +80,14 @@ bool target_variable(const struct target *target, const struct root_field *field
 
 /*
  * The processes that `text` names: a pid, or a name as in /proc/PID/comm or of the executable file.  With
- * NULL, all.  Returns how many, of which the first `capacity` are in pids[].
+ * NULL, all but this one.  By their pids, in an array that is the caller's to free; false with errno where
+ * there is no memory, or no /proc.
  */
-size_t target_find(const char *text, pid_t *pids, size_t capacity);
+bool target_find(const char *text, pid_t **pids, size_t *count);
+/* When a process started, in clock ticks since boot. */
+bool target_start_time(pid_t pid, uint64_t *start_time);
+/* The letter that /proc/PID/stat has for what it does; 0 where there is no such process. */
+char target_state(pid_t pid);
 
 /*
  * For a command line: attaches to the one process with cpuslab that `text` names, or to the only one on the

@@ -18,8 +18,10 @@ static bool selected(const struct census *census, size_t index, char *const *pat
 {
 	if (fits(census->caches[index].name, patterns, count))
 		return true;
-	for (size_t h = 0; h < census->handle_count; h++)
-		if (census->handles[h].cache == index && fits(census->handles[h].name, patterns, count))
+	const struct census_handle *own = &census->handles[census->caches[index].first_handle];
+
+	for (size_t h = 0; h < census->caches[index].named; h++)
+		if (fits(own[h].name, patterns, count))
 			return true;
 	return false;
 }

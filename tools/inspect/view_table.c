@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tables of the kernel's slabinfo tool (tools/mm/slabinfo.c), from a process of ours. */
 #include "inspect/view.h"
+#include "inspect/bounds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static unsigned order_of(const struct census_cache *cache)
 {
 	unsigned order = 0;
 
-	while (1u << order < cache->pages_per_slab)
+	while (1ul << order < cache->pages_per_slab)
 		order++;
 	return order;
 }
@@ -124,9 +125,8 @@ void view_print_aliases(FILE *to, const struct view *view)
 		if (!cache->aliases)
 			continue;
 		fprintf(to, "%-21s <-", cache->name);
-		for (size_t h = 0; h < census->handle_count; h++)
-			if (census->handles[h].cache == view->order[i])
-				fprintf(to, " %s", census->handles[h].name);
+		for (size_t h = 0; h < cache->named; h++)
+			fprintf(to, " %s", census->handles[cache->first_handle + h].name);
 		fputc('\n', to);
 	}
 }
@@ -278,6 +278,7 @@ bool view_print_numa(FILE *to, const struct view *view, size_t lines)
 	unsigned highest = 0;
 	bool counted = nodes;
 
+	bounds_look(view->target->pid);
 	for (uint64_t page = 0; counted && page < census->heap_pages; page += CENSUS_PAGES_AT_ONCE) {
 		size_t asked = 0, count = census->heap_pages - page;
 
@@ -291,6 +292,7 @@ bool view_print_numa(FILE *to, const struct view *view, size_t lines)
 		}
 		counted = counted && (!asked || count_nodes(view->target, pages, of, asked, nodes));
 	}
+	bounds_done();
 	for (size_t c = 0; counted && c < census->cache_count; c++)
 		for (unsigned node = 0; node < NODES; node++)
 			if (nodes[c][node] && node > highest)

@@ -46,7 +46,6 @@ static void print_cache(FILE *to, const struct view *view, size_t index)
 {
 	const struct census *census = view->census;
 	const struct census_cache *cache = &census->caches[index];
-	bool first = true;
 
 	fputs("    {\"name\": ", to);
 	json_print_string(to, cache->name);
@@ -54,12 +53,10 @@ static void print_cache(FILE *to, const struct view *view, size_t index)
 		!cache->owner   ? "malloc"
 		: cache->linked ? "linked"
 				: "cache");
-	for (size_t h = 0; cache->aliases && h < census->handle_count; h++)
-		if (census->handles[h].cache == index) {
-			fputs(first ? "" : ", ", to);
-			json_print_string(to, census->handles[h].name);
-			first = false;
-		}
+	for (size_t h = 0; cache->aliases && h < cache->named; h++) {
+		fputs(h ? ", " : "", to);
+		json_print_string(to, census->handles[cache->first_handle + h].name);
+	}
 	fputs("],\n     ", to);
 	print_member(to, "object_size", cache->object_size, false);
 	print_member(to, "size", cache->size, false);
