@@ -223,6 +223,16 @@ kill -USR2 "$pid"
 eventually test -s "$work/signal.$pid.1.pb"
 kill -KILL "$pid"
 
+# ---- one that was kept ends when that is asked for --------------------------------------------------------------------
+
+begin "$build/tests/target_leak"
+"$cpuslab" profile --keep --seconds=1 --interval=16K -o before.pb "$pid" || fail "no profile"
+"$cpuslab" profile --end --seconds=0 "$pid" >top || fail "a profile that runs is not read"
+head -1 top | grep -q 'a sample every 16384 ' || fail "not the profile that runs: $(cat top)"
+"$cpuslab" profile --seconds=1 --interval=32K "$pid" >top || fail "no profile after that"
+head -1 top | grep -q 'a sample every 32768 ' || fail "what was ended runs on: $(cat top)"
+kill -KILL "$pid"
+
 # ---- names in another root; what is stopped ---------------------------------------------------------------------------
 
 if [ "$(id -u)" -eq 0 ] && mkdir jail && cp "$build/tests/target_leak_static" jail/leak && chroot jail /leak 0 >/dev/null 2>&1; then

@@ -20,10 +20,15 @@
 enum format { PROTO, HEAP, FOLDED, TOP };
 
 static const struct option options[] = {
-	{"interval", required_argument, NULL, 'i'}, {"seconds", required_argument, NULL, 's'},
-	{"output", required_argument, NULL, 'o'},   {"format", required_argument, NULL, 'f'},
-	{"total", no_argument, NULL, 't'},          {"keep", no_argument, NULL, 'k'},
-	{"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+	{"interval", required_argument, NULL, 'i'},
+	{"seconds", required_argument, NULL, 's'},
+	{"output", required_argument, NULL, 'o'},
+	{"format", required_argument, NULL, 'f'},
+	{"total", no_argument, NULL, 't'},
+	{"keep", no_argument, NULL, 'k'},
+	{"end", no_argument, NULL, 'e'},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
 };
 
 static int usage(FILE *to)
@@ -38,7 +43,8 @@ static int usage(FILE *to)
 	      "                        FILE.pb); heap: heap_v2, for jeprof (FILE.heap); folded: for flame\n"
 	      "                        graphs (FILE.folded); top: a table (the default for the terminal)\n"
 	      "  -t, --total           folded and top: all that was allocated, not what is in use\n"
-	      "  -k, --keep            let the profile run on\n",
+	      "  -k, --keep            let the profile run on\n"
+	      "  -e, --end             end a profile that runs already, once it is read\n",
 	      to);
 	return to == stdout ? 0 : 2;
 }
@@ -507,7 +513,7 @@ static bool is_stopped(pid_t pid)
 	return state == 'T' || state == 't';
 }
 
-static bool take_profile(struct sampled *sampled, double seconds, uint64_t interval, bool keep)
+static bool take_profile(struct sampled *sampled, double seconds, uint64_t interval, bool keep, bool end)
 {
 	struct target *target = sampled->target;
 	uint64_t running = 0;
@@ -548,7 +554,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	bounds_look(target->pid);
 	whole = whole && read_sites(sampled, started > 0);
 	bounds_done();
-	if (!running && !keep)
+	if (running ? end : !keep)
 		end_profile(target);
 	started_in = NULL;
 	return whole;
@@ -562,9 +568,9 @@ int command_profile(int argc, char **argv)
 	uint64_t interval = 512 << 10;
 	const char *file = NULL;
 	enum format format = TOP;
-	bool total = false, keep = false, formatted = false;
+	bool total = false, keep = false, end = false, formatted = false;
 
-	for (int option; (option = getopt_long(argc, argv, "i:s:o:f:tkh", options, NULL)) != -1;)
+	for (int option; (option = getopt_long(argc, argv, "i:s:o:f:tkeh", options, NULL)) != -1;)
 		switch (option) {
 		case 'i':
 			if (!parse_bytes(optarg, &interval) || !interval)
@@ -588,6 +594,9 @@ int command_profile(int argc, char **argv)
 		case 'k':
 			keep = true;
 			break;
+		case 'e':
+			end = true;
+			break;
 		case 'h':
 			return usage(stdout);
 		default:
@@ -604,7 +613,7 @@ int command_profile(int argc, char **argv)
 		return 1;
 	/* Before the wait, which would be in vain. */
 	FILE *to = open_output(file);
-	bool done = to && take_profile(&sampled, seconds, interval, keep) &&
+	bool done = to && take_profile(&sampled, seconds, interval, keep, end) &&
 		    write_output(&sampled, format, file, to, total);
 
 	if (file && to && fclose(to) != 0 && done) {
