@@ -58,7 +58,7 @@ for line in open(f"/proc/{sys.argv[1]}/smaps"):
         heap += int(line.split()[1]) << 10
 told = json.load(open(sys.argv[2]))["resident"]
 told = told["heap"] + told["metadata"]
-assert abs(told - heap) <= heap * 0.02, (told, heap)
+assert told == heap, (told, heap)
 PYTHON
 resident() {
 	$python "$work/resident.py" "$pid" "$work/json" || fail "resident is not what smaps says"

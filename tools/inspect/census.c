@@ -858,9 +858,10 @@ static bool read_pages(struct census *census, const struct target *target)
 
 	if (!target_read(target, at->page_front.value + at->front_map.value, &map, sizeof(map)))
 		return false;
-	census->tables_start = map - at->page_table_bytes.value;
-	census->tables_committed =
-		at->page_table_bytes.value + committed[MAP] + committed[SLAB_OF] + committed[RUNS];
+	uint64_t table = (at->page_table_bytes.value + CENSUS_PAGE - 1) / CENSUS_PAGE * CENSUS_PAGE;
+
+	census->tables_start = map - table;
+	census->tables_committed = table + committed[MAP] + committed[SLAB_OF] + committed[RUNS];
 	return true;
 }
 
