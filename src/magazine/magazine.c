@@ -879,12 +879,28 @@ void magazine_sample_unmarked(const struct cache *cache, const void *object)
 	}
 }
 
-/* Without a word to load a magazine into: straight from the slabs. */
+/*
+ * Whether the slabs' refusal is worth emptying all magazines, which others then miss.  What malloc can have
+ * from the system beside a full heap is worth it now and then; it comes back when that has refused, too.
+ */
+static __attribute__((noinline)) bool may_trim(const struct cache *cache)
+{
+	static uint64_t last_trim ARCH_SPARSE;
+	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_trim, __ATOMIC_RELAXED);
+
+	if (cache->owner || cache->depot.slabs.traits.size < PAGE_BYTES)
+		return true;
+	/* Of several threads at once one; the others would find nothing more. */
+	return (!last || os_elapsed(last, now) >= TICK_MILLISECONDS) &&
+	       __atomic_compare_exchange_n(&last_trim, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Without a word to load a magazine into, or a magazine's worth of objects: straight from the slabs. */
 static __attribute__((noinline)) void *alloc_from_slab(struct cache *cache)
 {
 	void *object = depot_alloc_one(&cache->depot);
 
-	if (!object) {
+	if (!object && may_trim(cache)) {
 		magazine_trim();
 		object = depot_alloc_one(&cache->depot);
 	}
@@ -910,8 +926,8 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 }
 
 /*
- * A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL: out of
- * memory.
+ * A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL where neither
+ * has one.
  */
 static struct magazine *filled_magazine(struct cache *cache, struct magazine *loaded, struct magazine *spare)
 {
@@ -929,9 +945,6 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 		loaded = spare ? spare : depot_take_empty(depot, NULL);
 	if (loaded) {
 		magazine_heap_tick();
-		if (refill(cache, loaded))
-			return loaded;
-		magazine_trim();
 		if (refill(cache, loaded))
 			return loaded;
 		depot_put(depot, loaded);

@@ -32,6 +32,11 @@ static void *malloc_large(size_t size, size_t alignment)
 	return likely(object) ? object : malloc_failed();
 }
 
+static struct request request_of(size_t size, size_t alignment)
+{
+	return (struct request){(uint32_t)size, (uint32_t)alignment};
+}
+
 /*
  * Where the heap has no room left for a slab, and the system may still have: pages of its own, which what is
  * smaller would fill too little of.
@@ -39,18 +44,21 @@ static void *malloc_large(size_t size, size_t alignment)
 static __attribute__((noinline, cold)) void *malloc_without_class(unsigned index, size_t size,
 								  size_t alignment)
 {
-	size_t wanted = size > alignment ? size : alignment;
+	bool zeroed;
 
-	return wanted < PAGE_BYTES || size_class_is_checked(index) ? malloc_failed()
-								   : malloc_large(size ? size : 1, alignment);
+	if (size_class_bytes(index) < PAGE_BYTES || size_class_is_checked(index))
+		return malloc_failed();
+	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
+	struct cache *cache = size_class_if_made(index);
+
+	/* What lay in magazines has come to the slabs since they were asked. */
+	if (!object && cache)
+		object = options.hardened ? hardened_alloc_any(cache, request_of(size, alignment))
+					  : magazine_alloc_requested(cache, request_of(size, alignment));
+	return likely(object) ? object : malloc_failed();
 }
 
 /* ---- hardened mode: every allocation and free of a class ------------------------------------------- */
-
-static struct request request_of(size_t size, size_t alignment)
-{
-	return (struct request){(uint32_t)size, (uint32_t)alignment};
-}
 
 /* From a class, which may be debugged instead. */
 static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size, size_t alignment)
