@@ -9,6 +9,7 @@
 #include "page/run.h"
 
 struct layout layout;
+bool layout_refused ARCH_SPARSE;
 struct page_front page_front;
 
 static enum { RESERVED, PIECEWISE } growth;
@@ -18,6 +19,10 @@ static const size_t GRAIN = LAYOUT_GRAIN;
 static const size_t SMALLEST_PLAN = 8ul << 20;
 /* Page numbers have 32 bits, and the run room doubles lengths. */
 static const size_t LARGEST_PLAN = (1ul << 30) << PAGE_SHIFT;
+/* What grows piecewise without a limit: beyond the lowest addresses, which other programs' heaps are put at.
+ */
+static const size_t UNLIMITED_PLAN = 1ul << 40;
+static const uintptr_t UNLIMITED_LOWEST = 32ul << 30, UNLIMITED_WIDTH = 8ul << 30;
 /* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
 static const size_t HARDENED_GAP = 1ul << 30;
 
@@ -38,17 +43,29 @@ static uintptr_t placement_entropy(void)
 	return x ^ (x >> 29);
 }
 
-/* The regions beside the heap, for a heap of `plan` bytes that ends at `heap_end`. */
+/* Where a heap may start: anywhere from `lowest` on, `width` above it at most. */
+struct place {
+	uintptr_t lowest, width;
+};
+
+/* Of the page map, for all addresses below `end`. */
+static size_t map_bytes(uintptr_t end)
+{
+	return (end >> PAGE_SHIFT) * sizeof(uint16_t);
+}
+
+/* The regions beside the heap, for a heap of `plan` bytes, with a page map for all addresses below `mapped`.
+ */
 struct sizes {
 	size_t below_map; /* the vCPU table */
 	size_t map, slab_of, runs, metadata, marks, pages, total;
 };
 
-static struct sizes sizes_for(size_t plan, uintptr_t heap_end)
+static struct sizes sizes_for(size_t plan, uintptr_t mapped)
 {
 	struct sizes sizes = {
 		.below_map = round_up(ARCH_TABLE_BYTES, PAGE_BYTES),
-		.map = round_up((heap_end >> PAGE_SHIFT) * sizeof(uint16_t), PAGE_BYTES),
+		.map = round_up(map_bytes(mapped), PAGE_BYTES),
 		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
 		/*
@@ -95,15 +112,15 @@ static void *obtain(void *hint, size_t bytes)
  * The vCPU table must be writable from the start, and the page map readable from its very beginning:
  * free(NULL) and frees of foreign pointers read there.
  */
-static bool open_tables(char *start, const struct sizes *sizes, size_t map_below_heap)
+static bool open_tables(char *start, const struct sizes *sizes, size_t map_opened)
 {
 	if (growth == RESERVED)
 		return os_commit(start, sizes->below_map) == 0 &&
 		       os_show_zeros(start + sizes->below_map, sizes->map) == 0;
-	return os_map_at(start, sizes->below_map + map_below_heap) != NULL;
+	return os_map_at(start, sizes->below_map + map_opened) != NULL;
 }
 
-static bool try_layout(size_t plan, uintptr_t hint, size_t step)
+static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t step)
 {
 	char *heap = obtain((void *)hint, plan);
 
@@ -111,13 +128,17 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 		return false;
 
 	uintptr_t heap_end = (uintptr_t)heap + plan;
-	struct sizes sizes = sizes_for(plan, heap_end);
+	uintptr_t highest = place.lowest + place.width;
+	uintptr_t mapped = growth == PIECEWISE && heap_end < highest ? highest : heap_end;
+	struct sizes sizes = sizes_for(plan, mapped);
 	uintptr_t tables_hint = options.hardened ? heap_end + HARDENED_GAP : heap_end;
 	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)tables_hint, sizes.total);
 
-	size_t map_below_heap = ((uintptr_t)heap >> PAGE_SHIFT) * sizeof(uint16_t);
+	/* As much wherever the heap starts: what a limit leaves for objects is not a matter of chance. */
+	size_t map_below_heap = map_bytes((uintptr_t)heap);
+	size_t map_opened = growth == RESERVED ? map_below_heap : map_bytes(highest);
 
-	if (!tables || !open_tables(tables, &sizes, map_below_heap)) {
+	if (!tables || !open_tables(tables, &sizes, map_opened)) {
 		if (growth == RESERVED) {
 			os_unmap(heap, plan);
 			if (tables)
@@ -133,7 +154,8 @@ static bool try_layout(size_t plan, uintptr_t hint, size_t step)
 	char *metadata = pages + sizes.pages;
 
 	layout.heap = (struct region){heap, plan, 0, step};
-	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap, 0, PAGE_BYTES};
+	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap,
+				     map_opened - map_below_heap, PAGE_BYTES};
 	layout.slab_of = (struct region){slab_of, sizes.slab_of, 0, PAGE_BYTES * 2};
 	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
 	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
@@ -178,17 +200,16 @@ void layout_open(void)
 
 /*
  * The heap lies low in the address space, where neither programs, libraries nor stacks are: the page map
- * then takes little, since it starts at address zero.  `span` is both the lowest address and the width of
- * the random choice above it.
+ * then takes little, since it starts at address zero.
  */
-static bool try_low(size_t plan, uintptr_t span, size_t step)
+static bool try_low(size_t plan, struct place place, size_t step)
 {
 	uintptr_t entropy = placement_entropy();
 
 	for (int attempt = 0; attempt < 4; attempt++) {
-		uintptr_t hint = span + (entropy & (span - 1) & ~(uintptr_t)(GRAIN - 1));
+		uintptr_t hint = place.lowest + entropy / GRAIN % (place.width / GRAIN) * GRAIN;
 
-		if (try_layout(plan, hint, step))
+		if (try_layout(plan, place, hint, step))
 			return true;
 		entropy = entropy * 0x2545f4914f6cdd1du + 1;
 		entropy ^= entropy >> 31;
@@ -204,28 +225,40 @@ static size_t plan_for(size_t bytes)
 	return bytes <= SMALLEST_PLAN ? SMALLEST_PLAN : (size_t)1 << (64 - __builtin_clzl(bytes - 1));
 }
 
+/* Further up, where others are in the way. */
+static bool map_piecewise(size_t plan, struct place place, size_t step)
+{
+	growth = PIECEWISE;
+	for (; place.lowest >> 46 == 0; place.lowest *= 2, place.width *= 2)
+		if (try_low(plan, place, step))
+			return true;
+	return false;
+}
+
+/*
+ * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a 64th of
+ * it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place follows the
+ * limit by small steps, so that no larger limit leaves less than a smaller one.
+ */
+static __attribute__((noinline)) bool init_piecewise(size_t limit)
+{
+	size_t plan = plan_for(limit < options.reserve ? limit : options.reserve);
+	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
+	size_t used = limit < SMALLEST_PLAN ? SMALLEST_PLAN : limit < plan ? limit : plan;
+	uintptr_t span = round_up(8 * used, GRAIN);
+
+	return map_piecewise(plan, (struct place){span, span}, step);
+}
+
 bool layout_init(void)
 {
 	size_t limit = os_limit_address_space();
 
-	if (limit == SIZE_MAX) {
-		growth = RESERVED;
-		for (size_t plan = plan_for(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
-			if (try_low(plan, plan, 1ul << 20))
-				return true;
-		return false;
-	}
-
-	/*
-	 * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a
-	 * 64th of it, and map as the heap grows, in steps that waste another 64th at most.
-	 */
-	size_t plan = plan_for(limit < options.reserve ? limit : options.reserve);
-	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
-
-	growth = PIECEWISE;
-	for (uintptr_t span = plan * 8; span >> 46 == 0; span *= 2)
-		if (try_low(plan, span, step))
+	if (limit != SIZE_MAX)
+		return init_piecewise(limit);
+	growth = RESERVED;
+	for (size_t plan = plan_for(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
+		if (try_low(plan, (struct place){plan, plan}, 1ul << 20))
 			return true;
 	return false;
 }
@@ -254,5 +287,19 @@ bool region_grow(struct region *region, size_t bytes)
 		}
 		length = round_up(bytes, PAGE_BYTES) - region->committed;
 	}
+	__atomic_store_n(&layout_refused, true, __ATOMIC_RELAXED);
 	return false;
+}
+
+void region_shrink(struct region *region, size_t bytes)
+{
+	size_t kept = round_up(bytes, PAGE_BYTES);
+
+	if (kept >= region->committed)
+		return;
+	char *from = region->base + kept;
+	size_t length = region->committed - kept;
+
+	if ((growth == RESERVED ? os_forbid(from, length) : os_unmap(from, length)) == 0)
+		region->committed = kept;
 }

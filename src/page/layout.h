@@ -30,6 +30,8 @@ struct layout {
 	struct region pages;                              /* what is known of metadata's, see metadata.h */
 };
 extern struct layout layout;
+/* A region could not grow since the unused ends of others were given back. */
+extern bool layout_refused;
 
 /* Chooses and maps the layout, and sets the addresses in page_front; layout_open() its limit. */
 bool layout_init(void);
@@ -37,5 +39,10 @@ bool layout_init(void);
 void layout_open(void);
 /* Makes the first `bytes` of the region usable.  The caller has the lock that guards the region. */
 bool region_grow(struct region *region, size_t bytes);
+/*
+ * Gives back what a step has made usable beyond the first `bytes`, which nobody has touched: another region
+ * may lack it.  With the same lock.
+ */
+void region_shrink(struct region *region, size_t bytes);
 
 #endif

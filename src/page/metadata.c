@@ -421,6 +421,13 @@ bool metadata_try_provide(size_t heap_bytes)
 	return grown;
 }
 
+void metadata_shrink(void)
+{
+	cpuslab_spin_lock(&metadata_lock);
+	region_shrink(&layout.metadata, end > provided + large ? end : provided + large);
+	cpuslab_spin_unlock(&metadata_lock);
+}
+
 /* ---- what goes back to the system ---------------------------------------------------------------------- */
 
 /* Pages that are too many.  A late answer does no harm. */

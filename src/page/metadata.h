@@ -32,6 +32,8 @@ void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))
 bool metadata_provide(size_t heap_bytes);
 /* The same without waiting for another thread; false where one has the lock, too. */
 bool metadata_try_provide(size_t heap_bytes);
+/* Gives back what a step has taken beyond what is in use or was asked for. */
+void metadata_shrink(void);
 
 /*
  * Gives pages in which nothing is left to the system: those that are more than may stay, by one system call

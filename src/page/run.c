@@ -601,15 +601,18 @@ struct taking {
 
 static const struct taking nothing = {.first = RUN_NONE};
 
-/* Makes so many pages usable, together with what stands beside them. */
+/*
+ * Makes so many pages usable, together with what stands beside them: that first, since the heap's step, where
+ * it is the last that the system grants, would be of no use without it.
+ */
 static bool grow_heap(size_t end)
 {
-	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.heap, end << PAGE_SHIFT) ||
-	    !region_grow(&layout.map, end * sizeof(uint16_t)) ||
+	if (end > layout.heap.planned >> PAGE_SHIFT || !region_grow(&layout.map, end * sizeof(uint16_t)) ||
 	    !region_grow(&layout.slab_of, end * sizeof(uint32_t)) ||
 	    !region_grow(&layout.runs, end * sizeof(struct run)) ||
 	    (layout.marks.planned &&
-	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))))
+	     !region_grow(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t))) ||
+	    !region_grow(&layout.heap, end << PAGE_SHIFT))
 		return false;
 	layout_open();
 	return true;
@@ -1244,11 +1247,25 @@ static bool bare_is_due(void)
 	return __atomic_load_n(&bare_due, __ATOMIC_RELAXED) && !__atomic_load_n(&behind, __ATOMIC_RELAXED);
 }
 
+/*
+ * Steps are a convenience.  Where the system has refused one region even a page, the unused ends of what it
+ * granted to others may be what is missing.  With the lock.
+ */
+static __attribute__((noinline)) void give_back_steps(void)
+{
+	__atomic_store_n(&layout_refused, false, __ATOMIC_RELAXED);
+	region_shrink(&layout.heap, (size_t)top << PAGE_SHIFT);
+	region_shrink(&layout.runs, top * sizeof(struct run));
+	metadata_shrink();
+}
+
 void page_purge(bool all)
 {
 	if (all) {
 		lock_pages();
 		recall();
+		if (__atomic_load_n(&layout_refused, __ATOMIC_RELAXED))
+			give_back_steps();
 		unlock_pages();
 	}
 	size_t most = __atomic_load_n(&ebbing, __ATOMIC_RELAXED) ? PAGE_PURGE_MOST / 2 : PAGE_PURGE_MOST;
