@@ -78,6 +78,8 @@ at_rest() {
 }
 CPUSLAB_DEBUG=FZPU begin "$build/tests/target_crowd" 2 300
 at_rest 602 0
+CPUSLAB_OPTIONS=reserve:0 begin "$build/tests/target_crowd" 2 300
+at_rest 602 0
 CPUSLAB_OPTIONS=profile:4K begin "$build/tests/target_crowd" 2 300
 at_rest 602 0
 CPUSLAB_OPTIONS=guard:100 begin "$build/tests/target_crowd" 2 300

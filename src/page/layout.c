@@ -242,7 +242,12 @@ static bool map_piecewise(size_t plan, struct place place, size_t step)
  */
 static __attribute__((noinline)) bool init_piecewise(size_t limit)
 {
-	size_t plan = plan_for(limit < options.reserve ? limit : options.reserve);
+	if (limit == SIZE_MAX)
+		return map_piecewise(UNLIMITED_PLAN, (struct place){UNLIMITED_LOWEST, UNLIMITED_WIDTH},
+				     1ul << 20);
+
+	size_t most = options.reserve ? options.reserve : UNLIMITED_PLAN;
+	size_t plan = plan_for(limit < most ? limit : most);
 	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
 	size_t used = limit < SMALLEST_PLAN ? SMALLEST_PLAN : limit < plan ? limit : plan;
 	uintptr_t span = round_up(8 * used, GRAIN);
@@ -254,7 +259,7 @@ bool layout_init(void)
 {
 	size_t limit = os_limit_address_space();
 
-	if (limit != SIZE_MAX)
+	if (limit != SIZE_MAX || !options.reserve)
 		return init_piecewise(limit);
 	growth = RESERVED;
 	for (size_t plan = plan_for(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)

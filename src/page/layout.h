@@ -6,7 +6,8 @@
  *   RESERVED   reserved without access, and made usable step by step.  What is not usable is not accounted
  *              (overcommit=2, RLIMIT_DATA), not locked by mlockall, and not walked through by a core dump.
  *   PIECEWISE  not even reserved, but mapped step by step at the planned addresses, because RLIMIT_AS counts
- *              every reservation.
+ *              every reservation: under such a limit, and with reserve:0 for programs that set
+ *              themselves one later.
  */
 #ifndef CPUSLAB_LAYOUT_H
 #define CPUSLAB_LAYOUT_H
