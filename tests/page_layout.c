@@ -158,6 +158,27 @@ static bool is_mapped(const char *address)
 	return msync((void *)(uintptr_t)address, PAGE_BYTES, MS_ASYNC) == 0;
 }
 
+/* As after the system has refused one of the regions a page. */
+static void check_given_back(void)
+{
+	bool zeroed;
+	size_t pages = page_heap_pages() + 1;
+	char *run = page_alloc(pages, 1, PAGE_LARGE, &zeroed);
+	CHECK(run);
+	page_free(run, pages);
+	char *end = layout.heap.base + layout.heap.committed;
+	CHECK(layout.heap.committed > page_heap_pages() << PAGE_SHIFT);
+	__atomic_store_n(&layout_refused, true, __ATOMIC_RELAXED);
+	page_purge(true);
+	CHECK(!layout_refused && layout.heap.committed == page_heap_pages() << PAGE_SHIFT);
+	if (!reserved)
+		CHECK(!is_mapped(end - PAGE_BYTES) && !page_is_heap(end - PAGE_BYTES));
+	check_layout();
+	check_foreign();
+	heap_walk();
+	check_growth();
+}
+
 static void run(const char *name)
 {
 	free(malloc(1));
@@ -182,6 +203,7 @@ static void run(const char *name)
 	check_abort(layout.heap.base + layout.heap.planned / 2);
 	check_abort(layout.heap.base + layout.heap.planned - 16);
 	check_growth();
+	check_given_back();
 	check_foreign();
 	if (strcmp(name, "vast") == 0)
 		check_vast();

@@ -7,6 +7,7 @@
  *                              stands by is taken away, and while the process forks
  *   page_schedules headroom    a run that grows (headroom.h), while others grow, while what is kept is taken
  *                              away, and while the process forks
+ *   page_schedules steps       the heap's unused end goes back, while it grows, and while the process forks
  *
  * After each such schedule each page is in one run, every run has its length and its bytes, and the walk over
  * the heap finds what the counts say.  In the child of a fork as well, but for pages that the stopped thread
@@ -394,6 +395,74 @@ static void headroom_check(void)
 	CHECK(statistics().large_runs == usual_runs, "%zu runs", statistics().large_runs);
 }
 
+/* ---- steps: what the heap has not used of them goes back ------------------------------------------- */
+
+enum steps_operation { GIVE_BACK, STEPS_OPERATIONS };
+enum steps_conflict { HEAP_GROWS, STEPS_FORK, STEPS_CONFLICTS };
+static const char *const steps_operations[] = {"give back"};
+
+static void steps_begin(void)
+{
+	usual_runs = statistics().large_runs;
+}
+
+/* More than there is: all that the heap was granted, and beyond. */
+static void use_new_end(struct owned *owned)
+{
+	bool zeroed;
+	size_t pages = page_heap_pages() + 1;
+	own_run(owned, page_alloc(pages, 1, PAGE_LARGE, &zeroed), pages);
+}
+
+static void steps_operate(unsigned operation)
+{
+	static size_t pages = 16;
+	bool zeroed;
+	(void)operation;
+	while (layout.heap.committed == page_heap_pages() << PAGE_SHIFT) {
+		pages++;
+		own_run(&own, page_alloc(pages, 1, PAGE_LARGE, &zeroed), pages);
+		page_free(disown(&own), pages);
+	}
+	__atomic_store_n(&layout_refused, true, __ATOMIC_RELAXED);
+	TRACED_TRAP();
+	page_purge(true);
+	TRACED_TRAP();
+}
+
+static void steps_conflict(unsigned kind)
+{
+	enum { MORE = 5 };
+	bool zeroed;
+	switch ((enum steps_conflict)kind) {
+	case HEAP_GROWS:
+		own_run(&theirs[0], page_alloc(MORE, 1, PAGE_LARGE, &zeroed), MORE);
+		break;
+	case STEPS_FORK:;
+		pid_t forked = fork();
+		CHECK(forked >= 0);
+		if (forked == 0) {
+			check_watchdog(60);
+			/* Which finds that it is in a child, and repairs. */
+			take(&theirs[1], 90);
+			use_new_end(&theirs[2]);
+			live_on();
+		}
+		CHECK_EXITED(check_wait(forked), 0);
+		break;
+	case STEPS_CONFLICTS:
+		break;
+	}
+}
+
+static void steps_check(void)
+{
+	if (theirs[0].run)
+		page_free(disown(&theirs[0]), theirs[0].pages);
+	heap_walk();
+	CHECK(statistics().large_runs == usual_runs, "%zu runs", statistics().large_runs);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct schedules standby = {.operations = standby_operations,
@@ -408,10 +477,23 @@ int main(int argc, char **argv)
 						  .operate = headroom_operate,
 						  .conflict = headroom_conflict,
 						  .check = headroom_check};
-	bool grows = argc > 1 && strcmp(argv[1], "headroom") == 0;
-	schedules_begin(grows ? &headroom : &standby);
-	for (unsigned operation = 0; operation < (grows ? HEADROOM_OPERATIONS : STANDBY_OPERATIONS);
-	     operation++)
+	static const struct schedules steps = {.operations = steps_operations,
+					       .conflicts = STEPS_CONFLICTS,
+					       .begin = steps_begin,
+					       .operate = steps_operate,
+					       .conflict = steps_conflict,
+					       .check = steps_check};
+	const struct schedules *chosen = &standby;
+	unsigned operations = STANDBY_OPERATIONS;
+	if (argc > 1 && strcmp(argv[1], "headroom") == 0) {
+		chosen = &headroom;
+		operations = HEADROOM_OPERATIONS;
+	} else if (argc > 1 && strcmp(argv[1], "steps") == 0) {
+		chosen = &steps;
+		operations = STEPS_OPERATIONS;
+	}
+	schedules_begin(chosen);
+	for (unsigned operation = 0; operation < operations; operation++)
 		CHECK(schedules_run(operation).stops >= 100);
 	schedules_end();
 	return 0;

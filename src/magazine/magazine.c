@@ -886,10 +886,11 @@ void magazine_sample_unmarked(const struct cache *cache, const void *object)
 static __attribute__((noinline)) bool may_trim(const struct cache *cache)
 {
 	static uint64_t last_trim ARCH_SPARSE;
-	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_trim, __ATOMIC_RELAXED);
 
 	if (cache->owner || cache->depot.slabs.traits.size < PAGE_BYTES)
 		return true;
+	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_trim, __ATOMIC_RELAXED);
+
 	/* Of several threads at once one; the others would find nothing more. */
 	return (!last || os_elapsed(last, now) >= TICK_MILLISECONDS) &&
 	       __atomic_compare_exchange_n(&last_trim, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

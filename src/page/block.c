@@ -227,6 +227,14 @@ struct blocks block_heap_grown(uint32_t top, uint32_t end)
 	return next;
 }
 
+void block_heap_shrunk(void)
+{
+	/* Where nothing is reserved, what is mapped there again has not been advised. */
+	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO && seen < layout.heap.planned &&
+	    seen > layout.heap.committed)
+		seen = layout.heap.committed;
+}
+
 bool block_was_advised(uint32_t block)
 {
 	return options.huge_pages == OPTION_HUGE_PAGES_ALWAYS ||

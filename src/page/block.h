@@ -44,6 +44,8 @@ struct blocks {
  * will be.  With the page lock.
  */
 struct blocks block_heap_grown(uint32_t top, uint32_t end);
+/* After the unused end of it was given back.  With the page lock. */
+void block_heap_shrunk(void);
 /* Before a run of pages that are not resident yet is a large object.  With the page lock. */
 struct blocks block_large(uint32_t first, uint32_t pages);
 /*

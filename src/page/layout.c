@@ -236,8 +236,8 @@ static bool map_piecewise(size_t plan, struct place place, size_t step)
 }
 
 /*
- * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a 64th of
- * it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place follows the
+ * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a 128th
+ * of it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place follows the
  * limit by small steps, so that no larger limit leaves less than a smaller one.
  */
 static __attribute__((noinline)) bool init_piecewise(size_t limit)
@@ -300,11 +300,19 @@ void region_shrink(struct region *region, size_t bytes)
 {
 	size_t kept = round_up(bytes, PAGE_BYTES);
 
-	if (kept >= region->committed)
-		return;
-	char *from = region->base + kept;
-	size_t length = region->committed - kept;
+	size_t had = region->committed;
 
-	if ((growth == RESERVED ? os_forbid(from, length) : os_unmap(from, length)) == 0)
-		region->committed = kept;
+	if (kept >= had)
+		return;
+	/*
+	 * First: a child that is forked in between takes what is said here for usable, and a free of what
+	 * somebody else maps there by then is none of the heap's.
+	 */
+	__atomic_store_n(&region->committed, kept, __ATOMIC_RELEASE);
+	layout_open();
+	if ((growth == RESERVED ? os_forbid(region->base + kept, had - kept)
+				: os_unmap(region->base + kept, had - kept)) != 0) {
+		region->committed = had;
+		layout_open();
+	}
 }

@@ -42,7 +42,7 @@ void layout_open(void);
 bool region_grow(struct region *region, size_t bytes);
 /*
  * Gives back what a step has made usable beyond the first `bytes`, which nobody has touched: another region
- * may lack it.  With the same lock.
+ * may lack it.  With the same lock, and the page lock.
  */
 void region_shrink(struct region *region, size_t bytes);
 

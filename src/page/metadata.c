@@ -425,6 +425,8 @@ void metadata_shrink(void)
 {
 	cpuslab_spin_lock(&metadata_lock);
 	region_shrink(&layout.metadata, end > provided + large ? end : provided + large);
+	if (populated > layout.metadata.committed)
+		populated = layout.metadata.committed;
 	cpuslab_spin_unlock(&metadata_lock);
 }
 

@@ -32,7 +32,7 @@ void metadata_show(void (*show)(const char *name, uintptr_t value, size_t size))
 bool metadata_provide(size_t heap_bytes);
 /* The same without waiting for another thread; false where one has the lock, too. */
 bool metadata_try_provide(size_t heap_bytes);
-/* Gives back what a step has taken beyond what is in use or was asked for. */
+/* Gives back what a step has taken beyond what is in use or was asked for.  With the page lock. */
 void metadata_shrink(void);
 
 /*

@@ -1255,6 +1255,7 @@ static __attribute__((noinline)) void give_back_steps(void)
 {
 	__atomic_store_n(&layout_refused, false, __ATOMIC_RELAXED);
 	region_shrink(&layout.heap, (size_t)top << PAGE_SHIFT);
+	block_heap_shrunk();
 	region_shrink(&layout.runs, top * sizeof(struct run));
 	metadata_shrink();
 }
