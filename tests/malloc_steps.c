@@ -11,7 +11,15 @@
 #include <sys/personality.h>
 #include <sys/resource.h>
 
-enum { KIB = 1 << 10, COARSE = 128 * KIB, FINE = 8 * KIB, MOST = 128 << 20, SWEEP = 1 << 20, BEGUN = 7 };
+enum {
+	KIB = 1 << 10,
+	COARSE = 128 * KIB,
+	FINE = 8 * KIB,
+	MOST = 128 << 20,
+	SWEEP = 1 << 20,
+	MOST_DEARER = 512 * KIB,
+	BEGUN = 7
+};
 enum ending { NOT_BEGUN, REFUSED, SERVED };
 
 static const struct use {
@@ -85,24 +93,40 @@ static enum ending try(int resource, size_t limit, const struct use *use)
 	return (enum ending)WEXITSTATUS(status);
 }
 
-static unsigned sweep(int resource, const struct use *use)
+/* The first limit that serves it, tried in large steps. */
+static size_t sweep(int resource, const struct use *use, unsigned *refused)
 {
-	unsigned refused = 0;
 	size_t limit = 0;
 	enum ending ending;
 
 	while ((ending = try(resource, limit, use)) != SERVED) {
-		refused += ending == REFUSED;
+		*refused += ending == REFUSED;
 		limit += COARSE;
 		CHECK(limit < MOST);
 	}
 	/* And those just below, where steps of the heap are first granted in part. */
-	for (size_t end = limit + SWEEP, first = limit; limit < end; limit += FINE)
+	size_t first = limit;
+
+	for (size_t end = limit + SWEEP; limit < end; limit += FINE)
 		CHECK(try(resource, limit, use) == SERVED,
 		      "RLIMIT_%s: %zu KiB serve %s objects of %s bytes, %zu KiB do not",
 		      resource == RLIMIT_AS ? "AS" : "DATA", first / KIB, use->objects, use->bytes,
 		      limit / KIB);
-	return refused;
+	return first;
+}
+
+/* Where nothing is reserved, the page map must not take what there is. */
+static void expect_no_dearer(size_t first, const struct use *use, unsigned *refused)
+{
+	const char *given = getenv("CPUSLAB_OPTIONS");
+	char options[256];
+
+	snprintf(options, sizeof options, "%s,reserve:0", given ? given : "shuffle:false");
+	CHECK(setenv("CPUSLAB_OPTIONS", options, 1) == 0);
+	size_t unreserved = sweep(RLIMIT_DATA, use, refused);
+
+	CHECK(unreserved <= first + MOST_DEARER, "RLIMIT_DATA: %zu KiB instead of %zu", unreserved / KIB,
+	      first / KIB);
 }
 
 int main(int argc, char **argv)
@@ -112,8 +136,14 @@ int main(int argc, char **argv)
 	if (argc == 4)
 		return use_memory(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
 	check_watchdog(300);
-	for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
-		refused += sweep(RLIMIT_AS, &uses[i]) + sweep(RLIMIT_DATA, &uses[i]);
+	size_t first = 0;
+
+	for (size_t i = sizeof uses / sizeof *uses; i--;) {
+		(void)sweep(RLIMIT_AS, &uses[i], &refused);
+		first = sweep(RLIMIT_DATA, &uses[i], &refused);
+	}
+	if (check_cpuslab())
+		expect_no_dearer(first, &uses[0], &refused);
 	printf("%s: refused by %u limits below the first that serves\n", check_mode(), refused);
 	return 0;
 }

@@ -223,6 +223,15 @@ size_t os_limit_address_space(void)
 	return limit.rlim_cur;
 }
 
+size_t os_limit_data(void)
+{
+	struct rlimit limit;
+
+	if (STATUS(getrlimit(RLIMIT_DATA, &limit)) || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_cur;
+}
+
 size_t os_mappings_most(void)
 {
 	enum { USUAL = 65530 };

@@ -63,6 +63,8 @@ int os_wipe_on_fork(void *address, size_t bytes);
 
 /* The soft limit RLIMIT_AS in bytes; SIZE_MAX for none. */
 size_t os_limit_address_space(void);
+/* The same of RLIMIT_DATA. */
+size_t os_limit_data(void);
 /* Bytes of memory that the machine has; where the system does not tell, more than any has. */
 size_t os_memory_most(void);
 /* How many mappings the system lets a process have. */

@@ -242,12 +242,14 @@ static bool map_piecewise(size_t plan, struct place place, size_t step)
  */
 static __attribute__((noinline)) bool init_piecewise(size_t limit)
 {
-	if (limit == SIZE_MAX)
+	if (!options.reserve)
+		limit = min_t(size_t, limit, os_limit_data());
+	/* From so much on its page map is the smaller one. */
+	if (!options.reserve && limit >= UNLIMITED_LOWEST / 8)
 		return map_piecewise(UNLIMITED_PLAN, (struct place){UNLIMITED_LOWEST, UNLIMITED_WIDTH},
 				     1ul << 20);
 
-	size_t most = options.reserve ? options.reserve : UNLIMITED_PLAN;
-	size_t plan = plan_for(limit < most ? limit : most);
+	size_t plan = plan_for(options.reserve && options.reserve < limit ? options.reserve : limit);
 	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
 	size_t used = limit < SMALLEST_PLAN ? SMALLEST_PLAN : limit < plan ? limit : plan;
 	uintptr_t span = round_up(8 * used, GRAIN);
