@@ -63,6 +63,25 @@ for line in 'passed  format' 'FAILED  rooms' 'what is wrong' 'skipped links: wha
 done
 [ "$(tail -n 1 out)" = '1 passed, 1 failed' ] || fail "the last line: $(tail -n 1 out)"
 
+# All steps: those that run beside others pass, are skipped, fail and are shown as any other, and none is left when it ends.
+lint tidy 'echo what tidy lacks; exit 77'
+lint headers 'echo what a header lacks; exit 1'
+lint shell 'nice'
+"$work/tree/scripts/test" >out && fail "all steps pass without a source: $(cat out)"
+for line in 'FAILED  build-release' 'FAILED  build-debug' 'FAILED  build-thread' 'passed  format' 'FAILED  headers' \
+	'what a header lacks' 'skipped tidy: what tidy lacks' 'passed  shell' 'FAILED  rooms'; do
+	[ "$(grep -c "^$line" out)" -eq 1 ] || fail "all steps: not one line '$line': $(cat out)"
+done
+[ "$(cat build-logs/shell.log)" -eq 19 ] || fail "a step that runs beside others is not the nicest"
+lint format 'echo $$ >build-logs/format.pid; sleep 100'
+"$work/tree/scripts/test" >out &
+step=$!
+until [ -s build-logs/format.pid ]; do sleep 0.1; done
+kill -TERM $step
+wait $step && fail "it passed though it was ended"
+# Gone, or dead and nobody has asked yet.
+while grep -q ') [^Z] ' "/proc/$(cat build-logs/format.pid)/stat" 2>/dev/null; do sleep 0.1; done
+
 # ---- scripts/packages ------------------------------------------------------------------------------------------
 
 # provide NAME TEXT: a program of this name, in the only folder that is looked into.
