@@ -41,7 +41,7 @@ says 2 "no step is called ''" scripts/test ''
 # Nothing has run before the wrong one.
 says 2 "no step is called 'last'" scripts/test format last
 [ ! -e build-logs/format.log ] || fail "it began before it had read all of its arguments"
-says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], fuzz" scripts/soak release last
+says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], tidy, fuzz" scripts/soak release last
 says 2 "no part of the long runs is called 'release:'" scripts/soak release:
 for rounds in 0 00 -1 1.5 three; do
 	CPUSLAB_SOAK_ROUNDS=$rounds says 2 "CPUSLAB_SOAK_ROUNDS is not a number of rounds: '$rounds'" scripts/soak release
@@ -73,14 +73,46 @@ for line in 'FAILED  build-release' 'FAILED  build-debug' 'FAILED  build-thread'
 	[ "$(grep -c "^$line" out)" -eq 1 ] || fail "all steps: not one line '$line': $(cat out)"
 done
 [ "$(cat build-logs/shell.log)" -eq 19 ] || fail "a step that runs beside others is not the nicest"
-lint format 'echo $$ >build-logs/format.pid; sleep 100'
-"$work/tree/scripts/test" >out &
-step=$!
-until [ -s build-logs/format.pid ]; do sleep 0.1; done
-kill -TERM $step
-wait $step && fail "it passed though it was ended"
-# Gone, or dead and nobody has asked yet.
-while grep -q ') [^Z] ' "/proc/$(cat build-logs/format.pid)/stat" 2>/dev/null; do sleep 0.1; done
+
+# A test that cannot be started, and a choice of none, are failures.
+suite_of() {
+	printf '%s\n' 'cmake_minimum_required(VERSION 3.20)' 'project(tree NONE)' 'enable_testing()' "$@" >CMakeLists.txt
+}
+suite_of 'add_test(NAME works COMMAND true)' 'add_test(NAME absent COMMAND /none)'
+"$work/tree/scripts/test" release >out && fail "a test that cannot be started passes: $(cat out)"
+grep -q '^FAILED  release: ctest ended with 8' out || fail "a test that cannot be started: $(cat out)"
+[ "$(tail -n 1 out)" = '2 passed, 1 failed' ] || fail "a test that cannot be started: $(tail -n 1 out)"
+suite_of
+"$work/tree/scripts/test" release >out && fail "no tests pass: $(cat out)"
+
+# Whatever ends it ends what it started: a step beside others, a test, a lint.
+# gone PID-FILE: that process ends, and is dead at least where nobody has asked yet.
+gone() {
+	while grep -q ') [^Z] ' "/proc/$(cat "$1")/stat" 2>/dev/null; do sleep 0.1; done
+}
+# ended_by SIGNAL STATUS STEP...
+ended_by() {
+	local signal=$1 status=$2 ended=0 step
+	shift 2
+	rm -f build-logs/*.pid
+	env --default-signal=INT scripts/test "$@" >out &
+	step=$!
+	until [ -s build-logs/hangs.pid ]; do sleep 0.1; done
+	kill "-$signal" $step
+	wait $step || ended=$?
+	[ $ended -eq "$status" ] || fail "ended by SIG$signal, its status was $ended"
+	gone build-logs/hangs.pid
+}
+hangs='echo $$ >build-logs/hangs.new; mv build-logs/hangs.new build-logs/hangs.pid; sleep 1000'
+printf '#!/bin/sh\ncd "$(dirname "$0")"\n%s\n' "$hangs" >hangs
+chmod +x hangs
+suite_of "add_test(NAME hangs COMMAND $PWD/hangs)"
+ended_by TERM 143 release
+ended_by INT 130 release
+lint format "$hangs"
+ended_by HUP 129 format
+rm CMakeLists.txt
+ended_by TERM 143
 
 # ---- scripts/packages ------------------------------------------------------------------------------------------
 
