@@ -31,6 +31,7 @@
 
 #include "malloc/size_class.h"
 #include "page/headroom.h"
+#include "page/layout.h"
 #include "page/metadata.h"
 #include "page/page.h"
 
@@ -60,9 +61,22 @@ unsigned long faults_made(void)
 	return __atomic_load_n(&made, __ATOMIC_SEQ_CST);
 }
 
+/* What the heap and its tables are mapped with as they grow, where they were not reserved. */
+static long regions_mapped(void)
+{
+	const struct region *regions = (const struct region *)&layout;
+	long sum = 0;
+
+	if (page_front.end - page_front.heap_page == layout.heap.planned >> PAGE_SHIFT)
+		return 0;
+	for (size_t i = 0; i < sizeof layout / sizeof *regions; i++)
+		sum += (long)regions[i].committed;
+	return sum;
+}
+
 long faults_mapped(void)
 {
-	return __atomic_load_n(&mapped, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&mapped, __ATOMIC_SEQ_CST) - regions_mapped();
 }
 
 unsigned long faults_heap_pages(void)

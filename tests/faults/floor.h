@@ -20,7 +20,8 @@ void faults_plan(unsigned long first, unsigned long count);
 unsigned long faults_calls(void);
 /* How many of them failed by plan. */
 unsigned long faults_made(void);
-/* Bytes of address space that the library has mapped, since the process began. */
+/* Bytes of address space that the library has mapped, since the process began, but for what the heap grew by.
+ */
 long faults_mapped(void);
 /* Pages of the heap that are neither free nor kept for anybody: of slabs, large runs, or lost. */
 unsigned long faults_heap_pages(void);
