@@ -105,12 +105,31 @@ static void test_end(void)
 	}
 }
 
+/* What is large may bring one more, when little is out and nothing was taken since the last: once. */
+static void test_repeated(void)
+{
+	for (int i = 0; i < (EBB_MOST_LOG + 1) * EBB_FORGET; i++)
+		ebb_forget();
+	ebb_count_out(HIGH);
+	CHECK(!ebb_repeat());
+	ebb_count_in(HIGH - EBB_LOW - 1);
+	CHECK(begins() && !ebb_repeat() && !begins(), "much is out");
+	ebb_count_in(1);
+	CHECK(ebb_repeat() && begins() && !ebb_repeat() && !begins(), "little is");
+	ebb_count_in(EBB_LOW / 2 + MARGIN);
+	CHECK(begins() && ebb_repeat() && begins(), "another ebb of the same fall, and its own");
+	ebb_count_out(1);
+	CHECK(!ebb_repeat());
+	ebb_count_in(EBB_LOW / 2 - MARGIN + 1);
+}
+
 int main(void)
 {
 	check_watchdog(60);
 	test_due();
 	test_vain();
 	test_end();
+	test_repeated();
 	printf("when ebbs are due\n");
 	return 0;
 }

@@ -132,6 +132,29 @@ static void test_small(size_t last_bytes)
 	heap_walk();
 }
 
+/*
+ * Many small ones of many sizes, freed before the blocks: too little is left for an ebb when the last of them
+ * have come, and there are no calls afterwards.  Once in a fall the blocks bring one.
+ */
+static void test_end(void)
+{
+	enum { OBJECTS = 50000, SIZES = 60 };
+	static void *objects[OBJECTS];
+	malloc_trim(0);
+	size_t least = held();
+	char *first = block(BLOCK), *last = block(BLOCK);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		objects[i] = block(16 + 16 * (i % SIZES));
+	/* Each as far from the one before as can be; 7919 divides nothing here. */
+	for (unsigned i = 0; i < OBJECTS; i++)
+		free(objects[i * 7919 % OBJECTS]);
+	CHECK(held() - least > 2 * BLOCK + MIB / 16, "%zu bytes", held() - least);
+	free(first);
+	free(last);
+	CHECK(held() - least <= MIB / 16, "%zu bytes", held() - least);
+	heap_walk();
+}
+
 static uint64_t misses(void)
 {
 	struct cpuslab_counters now = check_counters();
@@ -201,6 +224,7 @@ int main(void)
 	test_rest(many_lengths);
 	test_rest(one_length);
 	test_rest(vector);
+	test_end();
 	test_goes_on();
 	test_replaces();
 	check_stopped(free_twice, NULL, "freed just before");

@@ -223,7 +223,7 @@ static void test_paths(void)
 	/* How many pages were taken before counts no more: when they are many, what lies idle goes back. */
 	while (!page_wants_hoards()) {
 		bool zeroed;
-		void *run = page_alloc(64, 1, PAGE_LARGE, &zeroed);
+		void *run = page_alloc(64, 1, PAGE_SLAB, &zeroed);
 		CHECK(run);
 		page_free(run, 64);
 	}

@@ -32,6 +32,21 @@ static size_t largest_for(size_t size)
 	return power >= 64 && size <= power / 4 * 3 ? power / 4 * 3 : power;
 }
 
+/* What is larger than 128 KiB is as many pages as it needs, not a class's object. */
+static void use_pages(void)
+{
+	static const size_t sizes[] = {(128 << 10) + 1, 150000, 200000, MOST - 1, MOST, MOST + 1};
+	CHECK(cpuslab_malloc_size((120 << 10) + 1) == 128 << 10);
+	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		size_t pages = (sizes[i] + 4095) & ~(size_t)4095;
+		char *object = malloc(sizes[i]);
+		CHECK(object && (uintptr_t)object % 4096 == 0);
+		CHECK(malloc_usable_size(object) == pages && cpuslab_malloc_size(sizes[i]) == pages,
+		      "%zu bytes for %zu", malloc_usable_size(object), sizes[i]);
+		free(object);
+	}
+}
+
 /* From a class to the next, as cpuslab_malloc_size says. */
 static void use_each_class(unsigned thread, bool waits)
 {
@@ -103,6 +118,7 @@ int main(void)
 	static bool done;
 	pthread_t threads[THREADS];
 	check_sizes();
+	use_pages();
 	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
 	pthread_t forking = check_thread(fork_on, &done);
 	for (unsigned i = 0; i < THREADS; i++)

@@ -512,7 +512,7 @@ static void test_peak(void)
 	heap_walk();
 }
 
-/* Growth is told once; reuse, when as much of it has been. */
+/* Growth is told once; reuse by slabs, when as much of it has been; by large runs not. */
 static void test_growth(void)
 {
 	enum { PAGES = 64 };
@@ -525,10 +525,15 @@ static void test_growth(void)
 	CHECK(page_wants_hoards() && !page_wants_hoards());
 	page_free(run, pages);
 	page_purge(true);
-	page_free(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), PAGES);
+	page_free(page_alloc(PAGES, 1, SOME_SLAB, &zeroed), PAGES);
 	size_t least = page_heap_pages() / 16 > 1024 ? page_heap_pages() / 16 : 1024, reused = PAGES;
+	for (size_t i = 0; i < 2 * least; i += PAGES) {
+		CHECK((run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed)) && !zeroed);
+		page_free(run, PAGES);
+		CHECK(!page_wants_hoards());
+	}
 	do {
-		run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
+		run = page_alloc(PAGES, 1, SOME_SLAB, &zeroed);
 		CHECK(run && !zeroed);
 		page_free(run, PAGES);
 		reused += PAGES;

@@ -5,7 +5,7 @@
 static struct {
 	int64_t bytes; /* out */
 	struct tide tide;
-	bool due, alone;
+	bool due, alone, repeated;
 } objects __attribute__((aligned(64))) = {
 	.tide = {.passed_log = EBB_PASSED_LOG, .more_log = EBB_MORE_LOG, .most_log = EBB_MOST_LOG},
 };
@@ -27,8 +27,10 @@ void ebb_count_in(uint64_t counted)
 {
 	int64_t bytes = __atomic_sub_fetch(&objects.bytes, (int64_t)counted, __ATOMIC_RELAXED);
 
-	if (tide_fell(&objects.tide, bytes))
+	if (tide_fell(&objects.tide, bytes)) {
+		SET(repeated, false);
 		SET(due, true);
+	}
 }
 
 bool ebb_is_due(void)
@@ -42,6 +44,15 @@ bool ebb_begin(void)
 	SET(due, false);
 	SET(alone, true);
 	return GET(bytes) <= EBB_LOW;
+}
+
+bool ebb_repeat(void)
+{
+	if (!GET(alone) || GET(repeated) || GET(bytes) > EBB_LOW)
+		return false;
+	SET(repeated, true);
+	SET(due, true);
+	return true;
 }
 
 bool ebb_is_far(void)

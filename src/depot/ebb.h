@@ -59,6 +59,12 @@ void ebb_count_in(uint64_t bytes);
 bool ebb_is_due(void);
 bool ebb_begin(void);
 
+/*
+ * The program frees what is large, has little else, and has taken nothing since the last ebb: this may be its
+ * end, and what has come back since then be too little for another one.  Then one is due, once in a fall.
+ */
+bool ebb_repeat(void);
+
 /* Whether nearly all has come back. */
 bool ebb_is_far(void);
 

@@ -447,7 +447,11 @@ static __attribute__((noinline)) void begin_lull(size_t standing_by, bool fell)
 /* A program that replaces a block, small beside the time that it takes to do so, is no nearer to its end. */
 void magazine_large_freed(size_t standing_by)
 {
-	begin_lull(standing_by, page_large_fell());
+	bool fell = page_large_fell();
+
+	begin_lull(standing_by, fell);
+	if (fell && ebb_goes_alone() && ebb_repeat())
+		magazine_tick();
 }
 
 /*

@@ -135,6 +135,17 @@ static inline __attribute__((always_inline)) void *alloc_from_class(unsigned ind
 }
 
 /*
+ * Whether what is larger than SIZE_CLASS_RUNS comes as pages.  An object or two that wait in each such class
+ * are more than a program has that replaces blocks of many sizes, and each time that its other large objects
+ * want pages hoards would have to come back.  Runs of pages are any size's.  But only a class is hardened,
+ * debugged by its name, or guarded.
+ */
+static __attribute__((noinline)) bool is_large(size_t size)
+{
+	return size > SIZE_CLASS_MAX || !(guard_is_on() || malloc_is_special(size));
+}
+
+/*
  * Everything but a hit in a class up to SIZE_CLASS_SMALL: start-up, the larger classes, misses, large runs.
  */
 static __attribute__((noinline)) void *malloc_usual(size_t size)
@@ -144,13 +155,12 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 	/* It has just started. */
 	if (unlikely(options.hardened))
 		return malloc_hardened(size);
-	if (likely(size <= SIZE_CLASS_MAX)) {
-		unsigned index = size_class_index(size);
-		void *object = alloc_from_class(index, size, SIZE_CLASS_STEP);
+	if (unlikely(size > SIZE_CLASS_RUNS) && is_large(size))
+		return malloc_large(size, 1);
+	unsigned index = size_class_index(size);
+	void *object = alloc_from_class(index, size, SIZE_CLASS_STEP);
 
-		return likely(object) ? object : malloc_without_class(index, size, SIZE_CLASS_STEP);
-	}
-	return malloc_large(size, 1);
+	return likely(object) ? object : malloc_without_class(index, size, SIZE_CLASS_STEP);
 }
 
 ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
@@ -159,7 +169,7 @@ ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
 	if (likely(options.hardened))
 		return malloc_hardened(size);
 	/* Blocks of one size that come and go need no more than this. */
-	if (size > SIZE_CLASS_MAX && likely(process_enter())) {
+	if (size > SIZE_CLASS_RUNS && likely(process_enter()) && likely(is_large(size))) {
 		void *object = size <= PTRDIFF_MAX ? large_alloc_again(size) : NULL;
 
 		if (likely(object))
@@ -304,7 +314,7 @@ EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 
 /* ---- calloc and realloc, and how large an object is --------------------------------------------------- */
 
-bool malloc_is_special(size_t bytes)
+__attribute__((noinline)) bool malloc_is_special(size_t bytes)
 {
 	if (options.hardened)
 		return bytes <= SIZE_CLASS_MAX - HARDENED_CANARY;
@@ -371,13 +381,12 @@ EXPORT size_t malloc_usable_size(void *object)
 
 EXPORT size_t cpuslab_malloc_size(size_t size)
 {
-	if (size <= SIZE_CLASS_MAX) {
-		unsigned index = size_class_index(size);
-		const struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
+	if (size > SIZE_CLASS_RUNS && is_large(size))
+		return size > PTRDIFF_MAX ? 0 : large_granted(size);
+	unsigned index = size_class_index(size);
+	const struct cache *cache = __atomic_load_n(&size_class_made[index], __ATOMIC_ACQUIRE);
 
-		return cache ? magazine_granted(cache, size) : size_class_bytes(index);
-	}
-	return size > PTRDIFF_MAX ? 0 : large_granted(size);
+	return cache ? magazine_granted(cache, size) : size_class_bytes(index);
 }
 
 size_t malloc_alignment(size_t size)

@@ -2,7 +2,7 @@
 /*
  * malloc: what callers see: sizes, alignment, errno, and the names of the malloc family.
  *
- * Owns no memory.  Sizes up to SIZE_CLASS_MAX go to the size classes' caches, the others to page runs and
+ * Owns no memory.  Sizes up to SIZE_CLASS_RUNS go to the size classes' caches, the others to page runs and
  * mappings.  The fast paths of malloc and free are in fast.h and nowhere else.
  */
 #ifndef CPUSLAB_MALLOC_H

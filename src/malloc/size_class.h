@@ -3,10 +3,11 @@
  * size_class: which cache serves a size.
  *
  * Multiples of 16 up to 128, then eight classes for each doubling up to 256 KiB, so that above 128 bytes a
- * class is at most an eighth larger than the request it serves.  Programs like to add a header of their own
- * to 1, 2 or 4 KiB, for which the next of these classes is nearly an eighth too large: so behind each there
- * is a narrow class, as large as it can be with one object fewer in 64 KiB.  All of it follows from
- * size_class_bytes(); the table that the fast path reads is made from it at start.
+ * class is at most an eighth larger than the request it serves; malloc has little use for those beyond 128
+ * KiB (see is_large there).  Programs like to add a header of their own to 1, 2 or 4 KiB, for which the next
+ * of these classes is nearly an eighth too large: so behind each there is a narrow class, as large as it can
+ * be with one object fewer in 64 KiB.  All of it follows from size_class_bytes(); the table that the fast
+ * path reads is made from it at start.
  *
  * Hosts.  A class has a page at least, with a few objects in it where a program has few of that size, and
  * these pages are a part of what a small program needs.  So up to SIZE_CLASS_SMALL a class is made when it is
@@ -34,6 +35,7 @@ enum {
 	SIZE_CLASS_STEP = 16,
 	SIZE_CLASS_LINEAR = 128,     /* up to here in steps */
 	SIZE_CLASS_SMALL = 1024,     /* up to here by table */
+	SIZE_CLASS_RUNS = 128 << 10, /* beyond: page runs of malloc's, where nothing looks at classes */
 	SIZE_CLASS_MAX = 256 << 10,  /* beyond: page runs */
 	SIZE_CLASS_NARROW_FROM = 10, /* narrow classes lie above 2^10 */
 	SIZE_CLASS_NARROWS = 3,      /* and as many powers of two */

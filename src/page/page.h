@@ -178,14 +178,14 @@ bool page_is_behind(void);
  */
 bool page_rests(size_t least, size_t standing_by);
 /*
- * Whether large objects in runs became fewer or shorter twice in turn, and none has come or grown since; of
- * those that come and go standing by nothing is known.  The same.
+ * Whether large objects in runs became fewer or shorter twice in turn, or for one of the first few times, and
+ * none has come or grown since; of those that come and go standing by nothing is known.  The same.
  */
 bool page_large_fell(void);
 /*
- * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much of
- * whatever was free.  The rooms above give back what they hoard then, before the heap grows much further, and
- * before what one cache has freed serves others, with so many of its objects in hoards that the next ones
+ * Whether many pages were taken since it last said so: a sixteenth of the heap from the system, or as much
+ * that slabs found free.  The rooms above give back what they hoard then, before the heap grows much further,
+ * and before what one cache has freed serves others, with so many of its objects in hoards that the next ones
  * find nothing.
  */
 bool page_wants_hoards(void);

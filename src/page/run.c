@@ -36,6 +36,7 @@ enum {
 	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
 	GATHERED_MOST = 64,                      /* but no more pages than this */
 	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
+	FEW_FREED = 32,                          /* large objects, of which none is one that is replaced */
 	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
 	RESTS_PART = 8,                          /* of the pages in use: so many wait */
 	PURGE_TIMES = 2,      /* as many pages as a call takes or frees it gives back, and PAGE_PURGE_MOST */
@@ -63,7 +64,8 @@ static bool bare_due;    /* since page_ebb no records have gone back */
 /* Of large_pages. */
 static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
 static bool large_freed;  /* a large object was, since one was taken */
-static bool large_fell;   /* two in turn were, or more */
+static bool large_fell;   /* two in turn were, or more; or it was one of the first */
+static uint8_t few_freed; /* large objects, up to FEW_FREED */
 static size_t missed;     /* pages that were given back too soon; fades with every tick */
 static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
 static size_t in_transit; /* pages that are being purged, without the lock */
@@ -219,7 +221,10 @@ static void note_large_freed(uint32_t pages)
 
 	large_pages -= pages;
 	large_freed = true;
-	__atomic_store_n(&large_fell, !replaced, __ATOMIC_RELAXED);
+	/* Who replaces a block does so oftener than this. */
+	if (few_freed < FEW_FREED)
+		few_freed++;
+	__atomic_store_n(&large_fell, !replaced || few_freed < FEW_FREED, __ATOMIC_RELAXED);
 
 	int64_t bytes = large_bytes();
 
@@ -997,6 +1002,9 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	taken += pages;
 	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
+		/* What it found free another one mostly was: for these, hoards would come back for nothing.
+		 */
+		taken -= pages - fresh;
 		note_large(pages);
 		standby_taken(pages);
 		large_runs++;
