@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	unsigned threads = argc > 1 ? (unsigned)atoi(argv[1]) : 4;
 	pthread_t thread[256];
 
-	void *once = malloc(200000);
+	void *once = malloc(120000);
 
 	CHECK(once);
 	free(once);
