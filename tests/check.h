@@ -287,6 +287,18 @@ static inline void *check_join(pthread_t thread)
 	return result;
 }
 
+/* Up to sixteen at once, each with its number. */
+static inline void check_threads(uintptr_t threads, void *(*function)(void *))
+{
+	pthread_t thread[16];
+
+	CHECK(threads <= 16);
+	for (uintptr_t i = 0; i < threads; i++)
+		thread[i] = check_thread(function, (void *)i);
+	for (uintptr_t i = 0; i < threads; i++)
+		check_join(thread[i]);
+}
+
 /*
  * What a hang is: that no time of a CPU passes for so many seconds and as many again, or as many of all CPUs'
  * as they had.  A process that waits for a CPU because others have them, or was stopped for long, is none.

@@ -15,16 +15,6 @@
 
 enum { THREADS = 4 };
 
-static void run(void *(*body)(void *))
-{
-	pthread_t threads[THREADS];
-
-	for (uintptr_t i = 0; i < THREADS; i++)
-		threads[i] = check_thread(body, (void *)i);
-	for (int i = 0; i < THREADS; i++)
-		check_join(threads[i]);
-}
-
 /* ---- sessions ------------------------------------------------------------------------------------------ */
 
 static void *use_sessions(void *argument)
@@ -68,7 +58,7 @@ static void test_sessions(void)
 	CHECK(sessions_init() == 0);
 	CHECK(PTR_ERR(session_open("", 5000)) == -E2BIG && PTR_ERR(session_find(0)) == -ENOENT);
 	CHECK(session_close(3) == -ENOENT);
-	run(use_sessions);
+	check_threads(THREADS, use_sessions);
 	sessions_exit();
 }
 
@@ -255,10 +245,10 @@ int main(void)
 	test_sessions();
 	CHECK(requests_init(RESERVE) == 0);
 	test_reserve();
-	run(make_requests);
+	check_threads(THREADS, make_requests);
 	requests_exit();
 	CHECK(frames_init() == 0);
-	run(use_frames);
+	check_threads(THREADS, use_frames);
 	test_dump();
 	frames_exit();
 	test_exact_pages();

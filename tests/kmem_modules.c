@@ -13,16 +13,6 @@
 
 enum { THREADS = 4 };
 
-static void run(void *(*body)(void *))
-{
-	pthread_t threads[THREADS];
-
-	for (uintptr_t i = 0; i < THREADS; i++)
-		threads[i] = check_thread(body, (void *)i);
-	for (int i = 0; i < THREADS; i++)
-		check_join(threads[i]);
-}
-
 /* ---- the map ------------------------------------------------------------------------------------------- */
 
 enum { INDEXES = 20000 };
@@ -63,7 +53,7 @@ static void test_map(void)
 	CHECK(range_tree_init() == 0);
 	tree = range_tree_create(GFP_KERNEL);
 	CHECK(!IS_ERR(tree));
-	run(store);
+	check_threads(THREADS, store);
 	CHECK(!range_tree_load(tree, (INDEXES + 1ul) * THREADS));
 	range_tree_destroy(tree);
 	range_tree_exit();
@@ -101,7 +91,7 @@ static void *look_up(void *argument)
 static void test_names(void)
 {
 	CHECK(names_init() == 0);
-	run(look_up);
+	check_threads(THREADS, look_up);
 	struct name *kept = name_get("kept");
 
 	CHECK(kept && names_shrink(ULONG_MAX) > 0 && strcmp(name_text(kept), "kept") == 0);
@@ -207,12 +197,12 @@ int main(void)
 	test_names();
 	CHECK(packets_init() == 0);
 	cpuslab_spin_init(&queue.lock, 0);
-	run(pass_packets);
+	check_threads(THREADS, pass_packets);
 	for (int i = 0; i < QUEUE; i++)
 		packet_drop(queue.packets[i]);
 	packets_exit();
 	CHECK(transfers_init() == 0);
-	run(transfer_pages);
+	check_threads(THREADS, transfer_pages);
 	transfers_exit();
 	cpuslab_cache_iterate(is_ours, NULL);
 	return 0;
