@@ -112,15 +112,15 @@ static void test_repeated(void)
 		ebb_forget();
 	ebb_count_out(HIGH);
 	CHECK(!ebb_repeat());
-	ebb_count_in(HIGH - EBB_LOW - 1);
+	ebb_count_in(HIGH - 2 * EBB_LOW);
 	CHECK(begins() && !ebb_repeat() && !begins(), "much is out");
-	ebb_count_in(1);
-	CHECK(ebb_repeat() && begins() && !ebb_repeat() && !begins(), "little is");
-	ebb_count_in(EBB_LOW / 2 + MARGIN);
-	CHECK(begins() && ebb_repeat() && begins(), "another ebb of the same fall, and its own");
+	ebb_count_in(EBB_LOW + EBB_LOW / 2);
+	CHECK(begins() && ebb_repeat() && begins() && !ebb_repeat() && !begins(), "little is");
+	ebb_count_in(EBB_LOW / 8 * 3);
+	CHECK(begins() && ebb_repeat() && begins() && !ebb_repeat(), "an ebb of its own, and another one");
 	ebb_count_out(1);
 	CHECK(!ebb_repeat());
-	ebb_count_in(EBB_LOW / 2 - MARGIN + 1);
+	ebb_count_in(EBB_LOW / 8 + 1);
 }
 
 int main(void)
