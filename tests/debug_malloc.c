@@ -122,6 +122,15 @@ static void run_overflow(void)
 	free(object);
 }
 
+/* Of a class that malloc has where it is debugged; else these are pages. */
+static void run_wide_overflow(void)
+{
+	char *object = hide(malloc(200000));
+
+	object[200000] = 0;
+	free(object);
+}
+
 static void run_aligned_overflow(void)
 {
 	char *object = hide(aligned_alloc(256, 100));
@@ -397,6 +406,10 @@ static const struct run {
 	{"inside", run_inside, "F", "", "BUG malloc-112: Invalid object pointer", "allocated"},
 	{"realloc_freed", run_realloc_freed, "F", "", "BUG malloc-112: Object already free", "free"},
 	{"one_class", run_overflow, "FZ,malloc-112", "", "BUG malloc-112: Right Redzone", "stopping"},
+	{"wide_class", run_wide_overflow, "FZ,malloc-212992", "", "BUG malloc-212992: Right Redzone",
+	 "requested=200000"},
+	{"wide_large", run_wide_overflow, "FZ,malloc-large", "", "BUG malloc-large: Right Redzone",
+	 "requested=200000"},
 	{"other_class", run_overflow, "FZ,malloc-128", "", NULL, NULL},
 	{"hits", run_hits, "FZPU,malloc-112", "", NULL, NULL},
 	{"order", run_order, "OFZ", "", NULL, NULL},
