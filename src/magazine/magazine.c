@@ -450,7 +450,7 @@ void magazine_large_freed(size_t standing_by)
 	bool fell = page_large_fell();
 
 	begin_lull(standing_by, fell);
-	if (fell && ebb_goes_alone() && ebb_repeat())
+	if (fell && ebb_repeat())
 		magazine_tick();
 }
 

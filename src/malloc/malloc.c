@@ -314,7 +314,7 @@ EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
 
 /* ---- calloc and realloc, and how large an object is --------------------------------------------------- */
 
-__attribute__((noinline)) bool malloc_is_special(size_t bytes)
+bool malloc_is_special(size_t bytes)
 {
 	if (options.hardened)
 		return bytes <= SIZE_CLASS_MAX - HARDENED_CANARY;
