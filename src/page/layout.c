@@ -19,8 +19,7 @@ static const size_t GRAIN = LAYOUT_GRAIN;
 static const size_t SMALLEST_PLAN = 8ul << 20;
 /* Page numbers have 32 bits, and the run room doubles lengths. */
 static const size_t LARGEST_PLAN = (1ul << 30) << PAGE_SHIFT;
-/* What grows piecewise without a limit: beyond the lowest addresses, which other programs' heaps are put at.
- */
+/* What grows piecewise without a limit: beyond the lowest addresses, where other programs put heaps. */
 static const size_t UNLIMITED_PLAN = 1ul << 40;
 static const uintptr_t UNLIMITED_LOWEST = 32ul << 30, UNLIMITED_WIDTH = 8ul << 30;
 /* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
@@ -54,8 +53,7 @@ static size_t map_bytes(uintptr_t end)
 	return (end >> PAGE_SHIFT) * sizeof(uint16_t);
 }
 
-/* The regions beside the heap, for a heap of `plan` bytes, with a page map for all addresses below `mapped`.
- */
+/* The regions beside a heap of `plan` bytes, with a page map for all addresses below `mapped`. */
 struct sizes {
 	size_t below_map; /* the vCPU table */
 	size_t map, slab_of, runs, metadata, marks, pages, total;

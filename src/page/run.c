@@ -1002,8 +1002,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	taken += pages;
 	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
 	if (id == PAGE_LARGE) {
-		/* What it found free another one mostly was: for these, hoards would come back for nothing.
-		 */
+		/* What it found free another one mostly was: hoards would come back for nothing. */
 		taken -= pages - fresh;
 		note_large(pages);
 		standby_taken(pages);

@@ -19,8 +19,7 @@
 static const char *command_name; /* NULL in a child, which says nothing */
 static void (*restore_all)(void);
 
-/* ---- whether anything goes on ----------------------------------------------------------------------------
- */
+/* ---- whether anything goes on ----------------------------------------------------------------------- */
 
 /* The thread that reads. */
 struct reader {
@@ -44,8 +43,7 @@ static bool is_kept(struct reader *reader, unsigned still)
 	return reader->still >= still;
 }
 
-/* ---- a command that looks at one process -----------------------------------------------------------------
- */
+/* ---- a command that looks at one process ------------------------------------------------------------ */
 
 static _Atomic(pid_t) looked_at; /* 0: at none */
 static atomic_uint seconds;
@@ -135,8 +133,7 @@ noreturn void bounds_no_room(void)
 	end_by_bounds("it claims more than can be read within bounds of memory");
 }
 
-/* ---- a look at many --------------------------------------------------------------------------------------
- */
+/* ---- a look at many --------------------------------------------------------------------------------- */
 
 /* Processes that took too long. */
 enum { OUTCASTS = 64, OUTCAST_SECONDS = 300 };
