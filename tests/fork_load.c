@@ -128,10 +128,11 @@ static void run_fork(unsigned long forks)
 	load_start(&load, 3, load_run);
 	for (; forks; forks--) {
 		refill_inherited(&random);
+		load_let_work(&load, &random);
 		pid_t child = checked_fork();
 		if (child == 0)
 			ordinary_child(forks % 2);
-		CHECK_EXITED(check_wait(child), 0);
+		CHECK_EXITED(load_wait(&load, child), 0);
 	}
 	load_stop(&load);
 }
@@ -139,26 +140,29 @@ static void run_fork(unsigned long forks)
 static void run_nested(unsigned long forks)
 {
 	struct load load;
+	uint64_t random = 14;
 	load_start(&load, 2, load_run);
 	for (; forks; forks--) {
+		load_let_work(&load, &random);
 		pid_t child = checked_fork();
 		if (child == 0) {
 			struct load own;
 			load_start(&own, 3, load_run);
 			for (int i = 0; i < 3; i++) {
+				load_let_work(&own, &random);
 				pid_t grandchild = checked_fork();
 				if (grandchild == 0) {
 					use_heap();
 					use_threads();
 					_exit(0);
 				}
-				CHECK_EXITED(check_wait(grandchild), 0);
+				CHECK_EXITED(load_wait(&own, grandchild), 0);
 			}
 			load_stop(&own);
 			use_heap();
 			exit(0);
 		}
-		CHECK_EXITED(check_wait(child), 0);
+		CHECK_EXITED(load_wait(&load, child), 0);
 	}
 	load_stop(&load);
 }
@@ -242,6 +246,7 @@ static void run_bare(unsigned long forks)
 	load_start(&load, 3, load_run);
 	for (; forks; forks--) {
 		refill_inherited(&random);
+		load_let_work(&load, &random);
 		pid_t child = forks % 2 ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 		CHECK(child >= 0);
 		if (child == 0) {
@@ -257,7 +262,7 @@ static void run_bare(unsigned long forks)
 			CHECK_EXITED(check_wait(grandchild), 0);
 			_exit(0);
 		}
-		CHECK_EXITED(check_wait(child), 0);
+		CHECK_EXITED(load_wait(&load, child), 0);
 	}
 	load_stop(&load);
 }
@@ -274,6 +279,7 @@ static void *stream_load(void *argument)
 		fclose(memory);
 		free(text);
 		use_streams();
+		load_turn(load);
 	}
 	return NULL;
 }
@@ -290,6 +296,7 @@ static void *line_load(void *argument)
 		if (getline(&line, &capacity, file) < 0)
 			rewind(file);
 		free(line);
+		load_turn(load);
 	}
 	fclose(file);
 	return NULL;
@@ -302,18 +309,21 @@ static void *flush_load(void *argument)
 	while (!__atomic_load_n(&load->stop, __ATOMIC_RELAXED)) {
 		fflush(NULL);
 		usleep(200); /* the lock on the list is not fair: fork waits for it too */
+		load_turn(load);
 	}
 	return NULL;
 }
 
 static void run_stdio(unsigned long forks)
 {
-	struct load streams, lines, flushes, load;
-	load_start(&streams, 1, stream_load);
-	load_start(&lines, 1, line_load);
-	load_start(&flushes, 1, flush_load);
-	load_start(&load, 1, load_run);
+	struct load load;
+	uint64_t random = 15;
+	load_start(&load, 1, stream_load);
+	load_add(&load, 1, line_load);
+	load_add(&load, 1, flush_load);
+	load_add(&load, 1, load_run);
 	for (; forks; forks--) {
+		load_let_work(&load, &random);
 		pid_t child = checked_fork();
 		if (child == 0) {
 			use_streams();
@@ -329,12 +339,9 @@ static void run_stdio(unsigned long forks)
 			exit(0);
 		}
 		use_streams();
-		CHECK_EXITED(check_wait(child), 0);
+		CHECK_EXITED(load_wait(&load, child), 0);
 	}
 	load_stop(&load);
-	load_stop(&flushes);
-	load_stop(&lines);
-	load_stop(&streams);
 }
 
 int main(int argc, char **argv)
