@@ -22,7 +22,9 @@ done
 COMPILE
 cat >"$scratch/link.sh" <<'LINK'
 set -eu
-"$1" "$2" -o linked.so ./*.o
+# Of what is there the files that both sides have.
+mapfile -t objects <"$3"
+"$1" "$2" -o linked.so "${objects[@]}"
 # Whole-program optimisation runs several processes and threads of the compiler.
 "$1" -flto=2 -fno-fat-lto-objects -O2 -c -x c -o whole-a.lto - <<'C'
 int square(int x) { return x * x; }
@@ -33,7 +35,8 @@ int main(void) { return square(3) != 9; }
 C
 "$1" -flto=2 -O2 -o whole whole-a.lto whole-b.lto
 ./whole
-ar rcs archive.a ./*.o
+rm -f archive.a
+ar rcs archive.a "${objects[@]}"
 nm --defined-only archive.a | wc -l
 objdump -d linked.so | sed 1,3d | cksum
 LINK
@@ -69,14 +72,15 @@ COMPILE
 prove_bound "$gcc" -fsyntax-only -x c /dev/null
 # A compiler has one thread: in another mode than the machine's own, and on assertions, some of the files do, which do not
 # make a library.
-step=1 link=-shared
-[ -z "${CPUSLAB_OPTIONS:-}" ] && [ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || step=4 link=-r
+step=1 link=shared
+[ -z "${CPUSLAB_OPTIONS:-}" ] && [ "${CPUSLAB_BUILD_TYPE:-Release}" = Release ] || step=4 link=r
 in_both gcc bash "$scratch/gcc.sh" "$source" "$gcc" $step
-in_both link bash "$scratch/link.sh" "$gcc" $link
-same_files "$(cd "$scratch/plain" && echo linked.so)"
-(cd "$scratch/plain" && ls ./*.o) | while read -r object; do
+(cd "$scratch/preload" && ls ./*.o) >"$scratch/objects"
+in_both link-$link bash "$scratch/link.sh" "$gcc" -$link "$scratch/objects"
+same_files linked.so
+while read -r object; do
 	cmp "$scratch/plain/$object" "$scratch/preload/$object" || exit 1
-done || fail "an object file differs under preload"
+done <"$scratch/objects" || fail "an object file differs under preload"
 echo "  same objects: $(find "$scratch/preload" -name '*.o' | wc -l)"
 for compiler in g++ clang++-16; do
 	command -v "$compiler" >/dev/null 2>&1 || {

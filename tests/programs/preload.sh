@@ -4,6 +4,8 @@
 #   CPUSLAB_BUILD    the build folder that holds libcpuslab.so
 #   CPUSLAB_LIBRARY  another library to preload instead: tells a bug of ours from a bug that any preload shows
 #   CPUSLAB_OPTIONS  passed on to the library, so one script serves every mode
+#   CPUSLAB_KEEP     a folder that gets what the runs without the library left, in a folder of the script's name
+#   CPUSLAB_KEPT     such a folder: what is there is not run again.  Who names one answers for it that programs are the same
 #
 # A script ends with 0 (passed), 77 (skipped: a program is missing) or anything else (failed).
 set -eu
@@ -18,8 +20,28 @@ name=$(basename "$0" .sh)
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cpuslab-$name.XXXXXX")
 mkdir "$scratch/home" "$scratch/plain" "$scratch/preload"
 unset LD_PRELOAD MAKEFLAGS MFLAGS MAKELEVEL
+[ -z "${CPUSLAB_KEEP:-}" ] || rm -rf "${CPUSLAB_KEEP:?}/$name" # of an earlier run
 export LC_ALL=C TZ=UTC HOME="$scratch/home"
-trap 'rm -rf "$scratch"' EXIT
+trap end EXIT
+
+# What the runs without the library left are plain, plain.STEP.out, plain.STEP.err and what else begins with it.
+[ ! -d "${CPUSLAB_KEPT:-/nowhere}/$name" ] || cp -a "$CPUSLAB_KEPT/$name/." "$scratch"
+
+# Kept is what was found equal, and all of it.
+keep() {
+	local kept=$CPUSLAB_KEEP/$name
+	mkdir -p "$CPUSLAB_KEEP"
+	mkdir "$scratch/kept"
+	mv "$scratch"/plain* "$scratch/kept"
+	mv "$scratch/kept" "$kept"
+}
+
+end() {
+	local status=$?
+	[ "$status" -ne 0 ] || [ -z "${CPUSLAB_KEEP:-}" ] || keep || status=1
+	rm -rf "$scratch"
+	exit "$status"
+}
 
 fail() {
 	echo "FAIL $name: $*" >&2
@@ -88,12 +110,17 @@ compare_output() {
 	fail "$1 differs under preload"
 }
 
-# in_both STEP COMMAND...: runs the command in the folder of each side, plain and preloaded; exit status,
+# in_both STEP COMMAND...: runs the command in the folder of each side, plain (if that is not kept) and preloaded; exit status,
 # standard output and standard error must be the same.  The outputs stay in $scratch/{plain,preload}.STEP.*.
 in_both() {
 	local step=$1 plain=0 preload=0
 	shift
-	(cd "$scratch/plain" && "$@") >"$scratch/plain.$step.out" 2>"$scratch/plain.$step.err" </dev/null || plain=$?
+	if [ -e "$scratch/plain.$step.status" ]; then
+		plain=$(cat "$scratch/plain.$step.status")
+	else
+		(cd "$scratch/plain" && "$@") >"$scratch/plain.$step.out" 2>"$scratch/plain.$step.err" </dev/null || plain=$?
+		echo "$plain" >"$scratch/plain.$step.status"
+	fi
 	(cd "$scratch/preload" && preloaded "$@") >"$scratch/preload.$step.out" 2>"$scratch/preload.$step.err" \
 		</dev/null || preload=$?
 	[ "$plain" -eq "$preload" ] || {

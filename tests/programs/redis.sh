@@ -13,7 +13,7 @@ if [ -z "$server" ]; then
 fi
 
 pid=
-trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+trap 'status=$?; [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true; (exit $status); end' EXIT
 
 cli() {
 	redis-cli -s "$scratch/redis.sock" "$@"
@@ -92,9 +92,11 @@ save() {
 
 prove_bound "$server" --version
 
-start plain
-load plain
-stop plain
+if [ ! -e "$scratch/plain.digest" ]; then
+	start plain
+	load plain
+	stop plain
+fi
 
 start preload
 prove_mapped "$pid"
