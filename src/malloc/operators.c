@@ -9,6 +9,7 @@
  */
 #include "malloc/malloc.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -20,6 +21,50 @@ typedef void (*new_handler)(void);
 extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak));      /* std::get_new_handler */
 extern _Noreturn void _ZSt17__throw_bad_allocv(void) __attribute__((weak)); /* std::__throw_bad_alloc */
 
+/*
+ * A program may begin without a C++ runtime, and open a plugin later that brings one: the names above are
+ * null for good then.  That runtime's own operator new, of the form that was called, tries this malloc again,
+ * and does the rest.  It is looked for where somebody has loaded it; it stays loaded then.
+ */
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+
+static __attribute__((noinline, cold)) void *find_later(const char *name)
+{
+	static const char runtimes[][sizeof "libstdc++.so.6"] = {"libstdc++.so.6", "libc++.so.1"};
+	/* Not by its name: linkers warn of that in programs that are linked statically. */
+	void *(*opener)(const char *, int) =
+		&dlsym ? (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen") : NULL;
+	void *function = NULL;
+
+	for (size_t i = 0; opener && !function && i < sizeof runtimes / sizeof *runtimes; i++) {
+		void *runtime = opener(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+
+		function = runtime ? dlsym(runtime, name) : NULL;
+	}
+	return function;
+}
+
+static __attribute__((noinline, cold)) void *new_by_later(size_t size, size_t alignment)
+{
+	void *function = find_later(alignment ? "_ZnwmSt11align_val_t" : "_Znwm");
+
+	if (!function)
+		abort();
+	return alignment ? ((void *(*)(size_t, size_t))function)(size, alignment)
+			 : ((void *(*)(size_t))function)(size);
+}
+
+static __attribute__((noinline, cold)) void *new_nothrow_by_later(size_t size, size_t alignment)
+{
+	static const char tag; /* std::nothrow, of which nobody reads anything */
+	void *function = find_later(alignment ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t");
+
+	if (!function)
+		return NULL;
+	return alignment ? ((void *(*)(size_t, size_t, const void *))function)(size, alignment, &tag)
+			 : ((void *(*)(size_t, const void *))function)(size, &tag);
+}
+
 /* A handler may throw: nothing here needs unwinding. */
 void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 {
@@ -27,11 +72,12 @@ void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 		new_handler handler = &_ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
 
 		if (!handler) {
+			if (!&_ZSt17__throw_bad_allocv)
+				return nothrow ? new_nothrow_by_later(size, alignment)
+					       : new_by_later(size, alignment);
 			if (nothrow)
 				return NULL;
-			if (&_ZSt17__throw_bad_allocv)
-				_ZSt17__throw_bad_allocv();
-			abort();
+			_ZSt17__throw_bad_allocv();
 		}
 		handler();
 		void *object = alignment ? malloc_aligned(alignment, size) : malloc(size);

@@ -15,7 +15,8 @@ extern "C" {
 
 /*
  * After a failed allocation: calls the new-handler and tries again, until there is memory or no handler.
- * Without a handler: throws bad_alloc, or returns NULL where `nothrow`.  Alignment 0: malloc's own.
+ * Without a handler: throws bad_alloc, or returns NULL where `nothrow`.  Alignment 0: malloc's own.  Where
+ * no C++ runtime can be found, not even one that was loaded later, it stops the process instead of throwing.
  */
 void *operators_new_again(size_t size, size_t alignment, bool nothrow);
 
