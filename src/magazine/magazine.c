@@ -1750,18 +1750,23 @@ void magazine_tick_profile(void)
 
 /*
  * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
- * become other metadata, so the search for the end mark has an end of its own, and what it tells is checked.
+ * become other metadata, so the search for the end mark has an end of its own, which is where metadata ends
+ * if that comes first, and what it tells is checked.
  */
 static unsigned glance(uintptr_t word)
 {
 	void *const *top = (void *const *)word;
+	const uintptr_t end = (uintptr_t)page_front.metadata + metadata_end();
 
-	for (unsigned above = 1; above <= DEPOT_CAPACITY_MAX + 1 && metadata_contains(&top[above]); above++) {
+	for (unsigned above = 1; above <= DEPOT_CAPACITY_MAX + 1 && (uintptr_t)&top[above] < end; above++) {
 		const void *slot = __atomic_load_n(&top[above], __ATOMIC_RELAXED);
 
 		if (is_end_mark(slot)) {
 			const struct magazine *magazine =
 				(const struct magazine *)((uintptr_t)slot & ~(uintptr_t)1);
+
+			if ((uintptr_t)magazine > end - sizeof *magazine)
+				return 0;
 			size_t count = (size_t)(top - &magazine->slot[0]) - magazine->marks;
 
 			return count <= DEPOT_CAPACITY_MAX ? (unsigned)count : 0;

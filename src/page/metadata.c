@@ -387,6 +387,11 @@ void metadata_free(void *block, size_t bytes)
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
+size_t metadata_end(void)
+{
+	return __atomic_load_n(&end, __ATOMIC_ACQUIRE);
+}
+
 /* With the lock. */
 static bool provide_locked(size_t heap_bytes)
 {

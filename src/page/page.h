@@ -234,6 +234,12 @@ void *metadata_alloc_lasting(size_t bytes, bool waits);
 /* `bytes` as it was asked for.  It may read as zero from then on, and stays mapped. */
 void metadata_free(void *block, size_t bytes);
 
+/*
+ * So many bytes from page_front.metadata on are blocks, or were, and stay mapped; for who reads what may have
+ * been freed meanwhile.  It never becomes less.
+ */
+size_t metadata_end(void);
+
 static inline uint32_t metadata_reference(const void *block)
 {
 	return (uint32_t)((size_t)((const char *)block - page_front.metadata) / METADATA_UNIT);
