@@ -530,3 +530,6 @@ LIBC_ALIAS(realloc);
 LIBC_ALIAS(memalign);
 LIBC_ALIAS(valloc);
 LIBC_ALIAS(pvalloc);
+
+/* free's name of old: libc still has it, for programs that were linked before glibc 2.26. */
+extern EXPORT __typeof__(free) cfree __attribute__((alias("free")));
