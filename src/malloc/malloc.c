@@ -381,6 +381,7 @@ EXPORT size_t malloc_usable_size(void *object)
 
 EXPORT size_t cpuslab_malloc_size(size_t size)
 {
+	process_enter(); /* what is hardened or debugged gives no more than was asked for */
 	if (size > SIZE_CLASS_RUNS && is_large(size))
 		return size > PTRDIFF_MAX ? 0 : large_granted(size);
 	unsigned index = size_class_index(size);
