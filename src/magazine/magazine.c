@@ -2,6 +2,7 @@
 #include "magazine/magazine.h"
 
 #include <assert.h>
+#include <sys/single_threaded.h>
 
 #include "check/corruption.h"
 #include "check/text.h"
@@ -377,9 +378,9 @@ static __attribute__((noinline)) void choose_pages(uint64_t now)
  * What a program frees last waits to go back by age, and does so at a slow path.  There may be none: it may
  * have come to its end, and its next calls be a few each second, of which magazines serve every one.  So when
  * a large object is freed and much waits then, malloc's words on this vCPU become void, which needs no fence,
- * and while few calls miss for that they leave the words as they are.  A program that goes on as before soon
- * has its magazines again, and what that costs it has a bound in each step of the clock, of some
- * milliseconds.
+ * and on all vCPUs when the last of several threads but one has ended (magazine_left_alone); and while few
+ * calls miss for that they leave the words as they are.  A program that goes on as before soon has its
+ * magazines again, and what that costs it has a bound in each step of the clock, of some milliseconds.
  *
  * Without a lock: what two threads store at once one may lose, and then a few calls more or fewer go by the
  * spare.
@@ -414,6 +415,14 @@ static uint64_t note_step(void)
 	return os_elapsed(last, now);
 }
 
+/* Whoever begins one makes words void. */
+static void begin_lull(void)
+{
+	SET(vcpu, arch_id(vcpu_self));
+	SET(loaded, false);
+	SET(on, true);
+}
+
 /* The magazines stay beside their words, where the next misses find them if they are many. */
 static __attribute__((noinline)) void void_words(unsigned times)
 {
@@ -421,9 +430,7 @@ static __attribute__((noinline)) void void_words(unsigned times)
 	if (GET(times) >= times)
 		return;
 	SET(times, GET(times) + 1);
-	SET(vcpu, arch_id(vcpu_self));
-	SET(loaded, false);
-	SET(on, true);
+	begin_lull();
 	for (unsigned number = FIRST_CACHE; number < lasting_count; number++) {
 		struct cache *cache = magazine_cache_number(number);
 		bool closed;
@@ -434,7 +441,7 @@ static __attribute__((noinline)) void void_words(unsigned times)
 }
 
 /* `fell`: what was freed last is not what others replace again and again. */
-static __attribute__((noinline)) void begin_lull(size_t standing_by, bool fell)
+static __attribute__((noinline)) void look_for_lull(size_t standing_by, bool fell)
 {
 	if ((GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self)) || options.hardened)
 		return;
@@ -449,9 +456,22 @@ void magazine_large_freed(size_t standing_by)
 {
 	bool fell = page_large_fell();
 
-	begin_lull(standing_by, fell);
+	look_for_lull(standing_by, fell);
 	if (fell && ebb_repeat())
 		magazine_tick();
+}
+
+/* Of classes that have no object left, not even in a magazine. */
+static __attribute__((noinline)) void give_last_slabs(void)
+{
+	for (unsigned number = FIRST_CACHE; number < lasting_count; number++) {
+		struct cache *cache = magazine_cache_number(number);
+		struct slab_cache *slabs = cache ? &cache->depot.slabs : NULL;
+
+		if (slabs && __atomic_load_n(&slabs->kept_empty, __ATOMIC_RELAXED) &&
+		    !__atomic_load_n(&slabs->allocated, __ATOMIC_RELAXED))
+			slab_cache_shrink(slabs);
+	}
 }
 
 /*
@@ -461,8 +481,8 @@ void magazine_large_freed(size_t standing_by)
 static __attribute__((noinline)) void follow_lull(void)
 {
 	if (!GET(loaded))
-		return;
-	if (page_rests(LULL_LEAST, 0))
+		give_last_slabs();
+	else if (page_rests(LULL_LEAST, 0))
 		void_words(LULL_TIMES);
 	else
 		SET(on, false);
@@ -603,6 +623,34 @@ static void empty_ebbing(unsigned number, uintptr_t *word)
 {
 	empty_words(cache_of_word(number), word, depot_put_to_leave);
 	glimpse(word);
+}
+
+/*
+ * A program's threads have ended but for one, which may do little from now on: a lull begins on all vCPUs,
+ * since it need not run on this one.  That takes a fence, and the next call of each cache an exchange: a
+ * program whose threads come and go one by one pays for it once in each PAUSE, but for the first BURST times.
+ *
+ * Another thread may be here that ended just before this one.  What this one had is not among what that one
+ * empties, so this one waits for it.
+ */
+void magazine_left_alone(void)
+{
+	enum { PAUSE = 64, BURST = 4 }; /* milliseconds */
+	static uint64_t paid_until;
+
+	if (options.hardened)
+		return;
+	corruption_begin_walk(&census_lock);
+	uint64_t now = os_milliseconds();
+
+	if (paid_until < now)
+		paid_until = now;
+	if (paid_until - now < BURST * PAUSE) {
+		paid_until += PAUSE;
+		begin_lull();
+		vcpu_drain(FIRST_CACHE, lasting_count, wants_full, empty_number);
+	}
+	corruption_end_walk(&census_lock);
 }
 
 /* Memory that may go by age: without a constructor's objects, which would take their addresses with them. */
@@ -810,6 +858,8 @@ void magazine_tick(void)
 	static uint64_t last_tick;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
 
+	if (!__libc_single_threaded)
+		vcpu_count_thread();
 	if (guard_is_due(now))
 		choose_pages(now);
 	if (ebb_is_due())
@@ -1260,7 +1310,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			magazine_tick();
 			free_to_slab(cache, object);
 			if (!alone)
-				begin_lull(0, true);
+				look_for_lull(0, true);
 			return;
 		}
 		if (stays_void(cache)) {

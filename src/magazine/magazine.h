@@ -215,7 +215,12 @@ void magazine_tick_profile(void);
 void magazine_turn_profile(uint64_t now);
 /* Ages what is hoarded, at most every so often, by whichever thread comes here first.  From slow paths. */
 void magazine_tick(void);
-/* The same each time that the heap has grown by some part, so that what is hoarded is used before fresh
+/*
+ * When a thread has ended, and one other is left at most, which may do little from now on: what waits is to
+ * go back even then.  Without a lock; waits for another thread that walks all caches.
+ */
+void magazine_left_alone(void);
+/* Ages once each time that the heap has grown by some part, so that what is hoarded is used before fresh
  * pages. */
 void magazine_heap_tick(void);
 /*

@@ -62,6 +62,13 @@ static void check_pages(void)
 		corruption_abort(NULL, NULL, "the library needs a kernel with pages of 4 KiB");
 }
 
+/* As a thread ends, maybe in a forked child that has come to no slow path yet. */
+static void left_alone(void)
+{
+	if (process_enter())
+		magazine_left_alone();
+}
+
 /* False, and all as before, when the system does not give the memory. */
 static bool start(void)
 {
@@ -100,6 +107,7 @@ static bool start(void)
 		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
 		pthread_atfork(NULL, NULL, in_child);
 	}
+	vcpu_when_alone(left_alone);
 	size_class_open();
 	profile_begin();
 	if (options.profile_at_exit)

@@ -985,7 +985,7 @@ static struct slab *withdraw_empty(struct slab_cache *cache)
 }
 
 /* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
-static struct slab *shrink_hardened(struct slab_cache *cache, size_t *purged)
+static __attribute__((noinline)) struct slab *shrink_hardened(struct slab_cache *cache, size_t *purged)
 {
 	if (cache->traits.type_stable)
 		return NULL;

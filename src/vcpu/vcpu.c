@@ -176,6 +176,58 @@ enum cpuslab_vcpu_mode vcpu_mode(void)
 	return mode;
 }
 
+/* ---- ends of threads -------------------------------------------------------------------------------- */
+
+static __thread bool is_counted;
+static pthread_key_t end_of_counted;
+static int counted; /* threads that were, and have not ended */
+static enum { NO_KEY_YET, KEY_MADE, NO_KEY } counted_key;
+static void (*when_alone)(void);
+
+/* Values of the key, by their addresses: the destructor has not run, or once. */
+#define FIRST_ROUND  (&counted)
+#define SECOND_ROUND (&end_of_counted)
+
+static void end_counted(void *round)
+{
+	/*
+	 * The program's destructors may come behind this one, and free what its values held.  Another round
+	 * follows for a value that is set again, and comes behind all of the first.
+	 */
+	if (round == FIRST_ROUND && pthread_setspecific(end_of_counted, SECOND_ROUND) == 0)
+		return;
+	if (__atomic_sub_fetch(&counted, 1, __ATOMIC_RELAXED) <= 1)
+		when_alone();
+}
+
+static __attribute__((noinline)) void count_thread(void)
+{
+	int saved_errno = errno; /* it may be free() that comes by */
+
+	/* First of all: to set the value may allocate, and come here again. */
+	is_counted = true;
+	cpuslab_spin_lock(&vcpu_lock);
+	if (counted_key == NO_KEY_YET)
+		counted_key = pthread_key_create(&end_of_counted, end_counted) == 0 ? KEY_MADE : NO_KEY;
+	bool made = counted_key == KEY_MADE;
+
+	cpuslab_spin_unlock(&vcpu_lock);
+	if (made && pthread_setspecific(end_of_counted, FIRST_ROUND) == 0)
+		__atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
+	errno = saved_errno;
+}
+
+void vcpu_count_thread(void)
+{
+	if (__builtin_expect(!is_counted, 0))
+		count_thread();
+}
+
+void vcpu_when_alone(void (*call)(void))
+{
+	when_alone = call;
+}
+
 /* ---- areas ------------------------------------------------------------------------------------------ */
 
 static void open_words_of(uintptr_t area, unsigned from, unsigned to)
@@ -640,6 +692,7 @@ void vcpu_repair(void)
 	if (cpuslab_spin_is_locked(&vcpu_lock))
 		lowest_free = 0;
 	cpuslab_spin_reset(&vcpu_lock);
+	counted = 0;
 	/* Whoever was draining an area is gone; what it had already taken out is lost. */
 	for (unsigned id = 0; id < ids; id++)
 		if (!is_open(id))

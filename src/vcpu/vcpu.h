@@ -140,6 +140,15 @@ void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size));
 void vcpu_repair(void);
 
 /*
+ * Of a slow path without a lock, where there may be several threads: counts the calling one, once.  When such
+ * a thread ends and at most one is left of them, what vcpu_when_alone has set is called in it, once its own
+ * values' destructors (pthread_key_create) have run: without a lock, and maybe in a forked child that nobody
+ * has repaired.  After a fork it may be called with one more left.
+ */
+void vcpu_count_thread(void);
+void vcpu_when_alone(void (*call)(void));
+
+/*
  * The calling thread's registration for restartable sequences: the area, and the length with which it was
  * made, for vfork.c; false in modes that have none.
  */
