@@ -47,7 +47,7 @@ run_tests() {
 	(cd "$scratch/$1" && $2 $python -m test -j3 --junit-xml "$scratch/$1.xml" $tests >"$scratch/$1.log" 2>&1) || {
 		grep -vE ' (passed|test_[a-z0-9_]+)$' "$scratch/$1.log" | tail -n 60 >&2
 		failures "$scratch/$1.xml" | tail -n 60 >&2
-		fail "the test suite fails ($1)"
+		return 1
 	}
 }
 
@@ -62,8 +62,9 @@ if hasattr(library, "cpuslab_vcpu_mode_name"):
     assert "vcpu:slot" not in os.environ.get("CPUSLAB_OPTIONS", "") or mode == "slot", mode
     print("  mode:", mode)
 PYTHON
-[ -e "$scratch/plain.xml" ] || run_tests plain ''
-run_tests preload preloaded
+# Tests of threads in it go by the clock, and have failed by themselves where much else ran: once more without the library.
+[ -e "$scratch/plain.xml" ] || run_tests plain '' || run_tests plain '' || fail "the test suite fails by itself"
+run_tests preload preloaded || fail "the test suite fails under preload"
 # What is kept has the tests of auto mode.
 results "$scratch/plain.xml" | sort >"$scratch/plain.results"
 results "$scratch/preload.xml" | sort >"$scratch/preload.results"
