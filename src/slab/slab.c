@@ -984,17 +984,6 @@ static struct slab *withdraw_empty(struct slab_cache *cache)
 	return withdrawn;
 }
 
-/* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
-static __attribute__((noinline)) struct slab *shrink_hardened(struct slab_cache *cache, size_t *purged)
-{
-	if (cache->traits.type_stable)
-		return NULL;
-	if (cache->traits.construct)
-		return withdraw_empty(cache);
-	*purged = purge_empty(cache);
-	return NULL;
-}
-
 /* Takes up to `most` empty slabs out of the cache, but not the `keep` that became empty first.  With the
  * lock. */
 static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t most)
@@ -1051,15 +1040,30 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
 	return set_spares(cache, 0) ? release_spares(cache, 0, most) : 0;
 }
 
-void slab_cache_shrink(struct slab_cache *cache)
+/* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
+static __attribute__((noinline)) void shrink_hardened(struct slab_cache *cache)
 {
+	struct slab *withdrawn = NULL;
 	size_t purged = 0;
 
 	lock_cache(cache);
-	(void)unlock_and_release(cache, cache->traits.hardened ? shrink_hardened(cache, &purged)
-							       : take_empty(cache, 0, UINT32_MAX));
+	if (cache->traits.construct && !cache->traits.type_stable)
+		withdrawn = withdraw_empty(cache);
+	else if (!cache->traits.type_stable)
+		purged = purge_empty(cache);
+	(void)unlock_and_release(cache, withdrawn);
 	if (purged)
 		page_count_purged(purged);
+}
+
+void slab_cache_shrink(struct slab_cache *cache)
+{
+	if (cache->traits.hardened) {
+		shrink_hardened(cache);
+		return;
+	}
+	lock_cache(cache);
+	(void)unlock_and_release(cache, take_empty(cache, 0, UINT32_MAX));
 }
 
 /* ---- pages without an object --------------------------------------------------------------------------- */
