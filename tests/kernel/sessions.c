@@ -127,9 +127,12 @@ struct session *session_open(const void *secret, size_t length)
 	session->length = length;
 	/* The table's reference and the caller's. */
 	kref_get(&session->users);
-	for (int tries = 0; put_into_table(session); tries++)
+	for (int tries = 0; put_into_table(session); tries++) {
 		if (tries == 1000)
 			return ERR_PTR(-ENOMEM);
+		/* Without the lock there may be waiting for whoever has the pages now. */
+		kvfree(kvmalloc(1 << 20, GFP_KERNEL));
+	}
 	return_ptr(session);
 }
 
