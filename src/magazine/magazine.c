@@ -635,7 +635,7 @@ static void empty_ebbing(unsigned number, uintptr_t *word)
  */
 void magazine_left_alone(void)
 {
-	enum { PAUSE = 64, BURST = 4 }; /* milliseconds */
+	enum { PAUSE = 64 /* milliseconds */, BURST = 4 };
 	static uint64_t paid_until;
 
 	if (options.hardened)
