@@ -4,7 +4,7 @@
  * forks while one of them starts the library.  Nobody can finish the start in the child: its first call ends
  * it with one line.  The parent goes on, and so do children that it has afterwards.
  */
-#include "check.h"
+#include "own_malloc.h"
 
 #include <cpuslab/cache.h>
 #include <sys/mman.h>
@@ -13,33 +13,6 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-
-/* A malloc of the program's own, or its first thread would start the library. */
-static char pool[1 << 20] __attribute__((aligned(64)));
-static size_t used;
-
-void *malloc(size_t size)
-{
-	size_t begin = __atomic_fetch_add(&used, (size + 63) & ~(size_t)63, __ATOMIC_RELAXED);
-	CHECK(begin + size <= sizeof pool);
-	return &pool[begin];
-}
-
-void *calloc(size_t count, size_t size)
-{
-	return malloc(count * size); /* nothing has been there before */
-}
-
-void *realloc(void *block, size_t size)
-{
-	void *moved = malloc(size);
-	return block ? memmove(moved, block, size) : moved;
-}
-
-void free(void *block)
-{
-	(void)block;
-}
 
 /* What each start calls once.  The first one stays in it until it may go on. */
 static bool reached, may_go_on;

@@ -88,6 +88,7 @@ static bool start(void)
 	guard_show(root_show);
 	large_show(root_show);
 	root_publish();
+	vcpu_when_alone(left_alone);
 
 	/* A word that forked children find zeroed; a whole page, because the kernel does it by pages. */
 	uint32_t *word = os_map(NULL, PAGE_BYTES);
@@ -97,6 +98,7 @@ static bool start(void)
 		os_unmap(word, PAGE_BYTES);
 		word = NULL;
 	}
+	/* From here on others may be at work, and come to their end: they need nothing of what follows. */
 	started = true;
 	if (word) {
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
@@ -107,7 +109,6 @@ static bool start(void)
 		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
 		pthread_atfork(NULL, NULL, in_child);
 	}
-	vcpu_when_alone(left_alone);
 	size_class_open();
 	profile_begin();
 	if (options.profile_at_exit)
