@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab_schedules: a look at whose a page is (magazine_cache), by a thread that holds no object there, stopped
- * at each instruction while another one gives the slab back, and its descriptor, or its pages as well, become
- * something else (schedules.h).  It finds the slab's cache or none, and nothing else.
+ * slab_schedules: looks at pages by a thread that holds no object there, stopped at each instruction while
+ * another one gives the slab back, and its descriptor, or its pages as well, become something else
+ * (schedules.h).
+ *
+ *   look          whose a page is (magazine_cache): it finds the slab's cache or none, and nothing else
+ *   watch_page,   frees into a page, or a slab, are to be seen (slab_watch_page, slab_watch_pages): while the
+ *   watch_pages   slab's pages become a large object, and its descriptor that of another slab of the cache,
+ * which an allocation that waits for no lock has made, nothing is written to what is not the cache's
  */
 #include "check.h"
 
@@ -18,10 +23,12 @@
 
 enum { SIZE = 64 << 10, PAGES = SIZE / PAGE_BYTES };
 enum conflict { TO_METADATA, TO_LINKED, CONFLICTS };
+enum operation { LOOK, WATCH_PAGE, WATCH_PAGES };
 
-static const char *const operations[] = {"look"};
+static const char *const operations[] = {"look", "watch_page", "watch_pages"};
+static unsigned doing;
 static struct cache cache;
-static void *object;
+static void *object, *other;
 static struct cache *volatile found;
 static char *block, *run;
 static size_t descriptor_bytes;
@@ -36,11 +43,80 @@ static void begin(void)
 	descriptor_bytes = offsetof(struct slab, index) + 1;
 }
 
+/* ---- watched while it goes ---------------------------------------------------------------------------- */
+
+/* As far as slab_free_batch comes with the cache's lock: no list has the slab, and only its pages know it. */
+static void begin_release(void)
+{
+	struct slab_cache *slabs = &cache.depot.slabs;
+	struct slab *slab = slab_of_object(object);
+	slab->in_use = 0;
+	slab->index.narrow[0] = 0;
+	slabs->slabs--;
+	slabs->full_slabs--;
+	slabs->allocated--;
+}
+
+/* The rest of it, and of release_slabs. */
+static void end_release(void)
+{
+	struct slab *slab = slab_of_object(object);
+	for (uintptr_t page = page_of(object); page < page_of(object) + PAGES; page++)
+		page_front.slab_of[page] = 0;
+	page_free(object, PAGES);
+	metadata_free(slab, descriptor_bytes);
+}
+
+static bool all_watched(const char *first, unsigned count, bool before)
+{
+	(void)first, (void)count, (void)before;
+	return true;
+}
+
+static void watch(void)
+{
+	if (doing == WATCH_PAGE)
+		slab_watch_page(&cache.depot.slabs, object);
+	else
+		(void)slab_watch_pages(&cache.depot.slabs, object, all_watched);
+}
+
+static void conflict_with_watch(void)
+{
+	bool zeroed;
+	const void *descriptor = slab_of_object(object);
+	end_release();
+	run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
+	CHECK((void *)run == object, "the slab's pages are not used again");
+	other = slab_try_alloc(&cache.depot.slabs);
+	CHECK(other && slab_of_object(other) == descriptor, "nor is its descriptor");
+}
+
+static void check_watched(void)
+{
+	if (run) {
+		CHECK(page_id(run) == PAGE_LARGE, "a large object's page says %u", page_id(run));
+		page_free(run, PAGES);
+		slab_free_batch(&cache.depot.slabs, &other, 1);
+		run = NULL;
+	} else {
+		end_release();
+	}
+	CHECK(slab_alloc_batch(&cache.depot.slabs, &object, 1) == 1);
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------- */
+
 static void operate(unsigned operation)
 {
-	(void)operation;
+	doing = operation;
+	if (doing != LOOK)
+		begin_release();
 	TRACED_TRAP();
-	found = magazine_cache(object);
+	if (doing == LOOK)
+		found = magazine_cache(object);
+	else
+		watch();
 	TRACED_TRAP();
 }
 
@@ -48,6 +124,10 @@ static void conflict(unsigned kind)
 {
 	bool zeroed;
 	const void *descriptor = slab_of_object(object);
+	if (doing != LOOK) {
+		conflict_with_watch();
+		return;
+	}
 	slab_free_batch(&cache.depot.slabs, &object, 1);
 	CHECK(cache.depot.slabs.slabs == 0);
 	block = metadata_alloc(descriptor_bytes);
@@ -63,6 +143,10 @@ static void conflict(unsigned kind)
 
 static void check(void)
 {
+	if (doing != LOOK) {
+		check_watched();
+		return;
+	}
 	CHECK(!found || found == &cache, "%p", (void *)found);
 	if (block) {
 		for (uintptr_t page = page_of(object); run && page < page_of(object) + PAGES; page++)
@@ -90,8 +174,10 @@ int main(void)
 
 	free(malloc(1));
 	schedules_begin(&look);
-	struct schedules_count stops = schedules_run(0);
-	CHECK(stops.stops >= 20, "%u stops", stops.stops);
+	for (unsigned operation = LOOK; operation <= WATCH_PAGES; operation++) {
+		struct schedules_count stops = schedules_run(operation);
+		CHECK(stops.stops >= 20, "%u stops", stops.stops);
+	}
 	schedules_end();
 	return 0;
 }

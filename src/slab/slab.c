@@ -1449,15 +1449,28 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 	cpuslab_spin_unlock(&cache->lock);
 }
 
+/*
+ * The slab in use that a page belongs to, if it is the cache's; NULL for none.  With the lock: such a slab
+ * stays.  But one that is on its way out still has its pages lead to it, and its descriptor may become at any
+ * instant that of another, which slab_try_alloc makes without the lock: where that one lies is read last.
+ */
+static const struct slab *slab_in_use(const struct slab_cache *cache, const void *address)
+{
+	const struct slab *slab = slab_of_object(address);
+
+	if (!slab || slab->cache != cache || !__atomic_load_n(&slab->in_use, __ATOMIC_ACQUIRE))
+		return NULL;
+	return page_of(address) - page_of(slab->base) < cache->pages ? slab : NULL;
+}
+
 size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 			bool (*watched)(const char *first, unsigned count, bool before))
 {
 	lock_cache(cache);
-	const struct slab *slab = slab_of_object(address);
+	const struct slab *slab = slab_in_use(cache, address);
 	unsigned first = 0;
 
-	/* With an object allocated, and the lock, the slab stays. */
-	if (!slab || slab->cache != cache || slab->base != address || !in_use_of(slab)) {
+	if (!slab || slab->base != address) {
 		cpuslab_spin_unlock(&cache->lock);
 		return 1;
 	}
@@ -1482,10 +1495,7 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 void slab_watch_page(struct slab_cache *cache, const void *address)
 {
 	lock_cache(cache);
-	const struct slab *slab = slab_of_object(address);
-
-	/* With an object allocated, and the lock, the slab stays. */
-	if (slab && slab->cache == cache && in_use_of(slab))
+	if (slab_in_use(cache, address))
 		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
 	cpuslab_spin_unlock(&cache->lock);
 }
