@@ -362,15 +362,20 @@ uint64_t os_random(void)
 	if (KEEPING_ERRNO(long, syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK)) ==
 	    sizeof number)
 		return number;
-	/* A sandbox without the call: what the kernel gave the process at its start, stirred. */
-	static uint64_t stirred;
+	/*
+	 * A sandbox without the call: what the kernel gave the process at its start, 16 bytes at any address.
+	 * Libc has its own secrets from there, which no number must tell: so it is folded of the product of
+	 * both halves, of which one is another each time.
+	 */
+	static uint64_t turn;
+	uint64_t seed[2] = {0};
 
-	/* 16 bytes, at any address, of which libc has used the first. */
-	number = 0;
 	if (start)
-		__builtin_memcpy(&number, start + 8, sizeof number);
-	return number ^
-	       __atomic_add_fetch(&stirred, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) * 0xbf58476d1ce4e5b9u;
+		__builtin_memcpy(seed, start, sizeof seed);
+	seed[1] ^= __atomic_add_fetch(&turn, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED);
+	unsigned __int128 product = (unsigned __int128)(seed[0] ^ 0xbf58476d1ce4e5b9u) * seed[1];
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature)
