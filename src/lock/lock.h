@@ -29,7 +29,7 @@ struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte);
  *
  * - A short first pause lets two threads take the lock, and its line, from each other after every few turns.
  *   With 8 pauses instead of 32 they made a third fewer turns where the CPUs are far from each other, and a
- * few per cent fewer where they are close.
+ *   few per cent fewer where they are close.
  * - Half as many looks cost the same threads a sixth of their turns where the owner holds the lock nearly all
  *   of the time: a waiter that goes to sleep stops the owner by its barrier, and is woken at once.
  */

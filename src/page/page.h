@@ -46,7 +46,7 @@ enum page_id {
 	PAGE_TRANSIT = 24,    /* first and last page of a free run that is being purged */
 	PAGE_SLAB = 32,       /* of a cache whose word has no offset of 16 bits: slab_of tells */
 	PAGE_LINKED = 40,     /* of a linked cache: slab_of tells */
-	PAGE_WATCHED = 48,    /* of a cache as PAGE_SLAB, with objects that a heap profile watches */
+	PAGE_WATCHED = 48,    /* of a cache as PAGE_SLAB, with objects whose frees are to be seen */
 	PAGE_RETIRED = 56,    /* of a hardened cache that was destroyed: never used again */
 	PAGE_ID_RESERVED = 64 /* caches have offsets from here */
 };

@@ -70,7 +70,7 @@ static uintptr_t *entry(unsigned id)
 	return &banks[0].table[id];
 }
 
-/* Points an id's entries at its areas, or all of them at the closed one. */
+/* What the entry of an id is to be. */
 static uintptr_t entry_of(unsigned bank, unsigned id, bool open)
 {
 	uintptr_t area = open ? banks[bank].areas[id] : 0;
@@ -78,6 +78,7 @@ static uintptr_t entry_of(unsigned bank, unsigned id, bool open)
 	return area ? area : closed_area;
 }
 
+/* Points an id's entries at its areas, or all of them at the closed one. */
 static void set_entries(unsigned id, bool open)
 {
 	for (unsigned bank = 0; bank < bank_count; bank++)
@@ -276,7 +277,11 @@ static bool make_bank(void)
 	return true;
 }
 
-bool vcpu_open_words(unsigned caches)
+/*
+ * Makes the words of caches below `caches` void in every area, now and in areas to come; false when the
+ * system has no more memory.
+ */
+static bool open_words_below(unsigned caches)
 {
 	cpuslab_spin_lock(&vcpu_lock);
 	while (open_words < caches) {
@@ -341,7 +346,7 @@ bool vcpu_take_numbers(unsigned count, unsigned *first)
 	cpuslab_spin_unlock(&vcpu_lock);
 	if (free == VCPU_CACHES)
 		return false;
-	if (!vcpu_open_words(free + count)) {
+	if (!open_words_below(free + count)) {
 		for (unsigned number = free; number < free + count; number++)
 			vcpu_give_number(number);
 		return false;

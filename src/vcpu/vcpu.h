@@ -89,13 +89,7 @@ void vcpu_bury_dead_slots(void);
 bool vcpu_take_numbers(unsigned count, unsigned *first);
 void vcpu_give_number(unsigned number);
 
-/*
- * Makes the words of caches below `caches` void in every area, now and in areas to come; false when the
- * system has no more memory.
- */
-bool vcpu_open_words(unsigned caches);
-
-/* What the primitives of arch.h call `map`, for a cache whose words are open. */
+/* What the primitives of arch.h call `map`, for a number that was taken. */
 const void *vcpu_map(unsigned cache);
 
 /*
