@@ -10,6 +10,7 @@
 #include "page/page.h"
 #include "profile/profile.h"
 #include "slab/geometry.h"
+#include "slab/shuffle.h"
 
 /* See linked/front.h. */
 #ifndef LINKED_FRONT
@@ -491,19 +492,6 @@ static bool acquire(struct linked_cache *cache, struct linked_hand *hand)
 	return hand->slab;
 }
 
-static void shuffle(uint16_t *order, unsigned count)
-{
-	uint64_t state = os_random();
-
-	for (unsigned i = 0; i < count; i++) {
-		state = state * 6364136223846793005u + 1442695040888963407u;
-		unsigned at = (unsigned)((state >> 32) * (i + 1) >> 32);
-
-		order[i] = order[at];
-		order[at] = (uint16_t)i;
-	}
-}
-
 static void link_object(struct linked_cache *cache, struct linked_hand *hand, unsigned i)
 {
 	uintptr_t object = object_number(cache, hand->slab, i);
@@ -520,7 +508,7 @@ static __attribute__((noinline)) void link_shuffled(struct linked_cache *cache, 
 {
 	uint16_t order[SHUFFLED];
 
-	shuffle(order, count);
+	shuffle_numbers(order, count);
 	for (unsigned i = 0; i < count; i++)
 		link_object(cache, hand, from + order[i]);
 }

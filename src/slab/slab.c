@@ -12,6 +12,7 @@
 #include "slab/descriptor.h"
 #include "slab/geometry.h"
 #include "slab/hollow.h"
+#include "slab/shuffle.h"
 #include "vcpu/vcpu.h"
 
 enum {
@@ -309,16 +310,9 @@ static void shuffle(struct slab_cache *cache, struct slab *slab)
 {
 	uint16_t order[UINT8_MAX + 1];
 	unsigned objects = cache->objects;
-	uint64_t random = os_random();
 
 	assert(objects <= sizeof order / sizeof *order);
-	for (unsigned i = 0; i < objects; i++) {
-		random = random * 0x5851f42d4c957f2du + 1;
-		unsigned j = (unsigned)((random >> 32) * (i + 1) >> 32);
-
-		order[i] = order[j];
-		order[j] = (uint16_t)i;
-	}
+	shuffle_numbers(order, objects);
 	for (unsigned i = 0; i < objects; i++)
 		link_free(slab, order[i], cache->wide);
 	__atomic_store_n(&slab->bump, (uint16_t)objects, __ATOMIC_RELEASE);
@@ -1454,7 +1448,7 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
  * stays.  But one that is on its way out still has its pages lead to it, and its descriptor may become at any
  * instant that of another, which slab_try_alloc makes without the lock: where that one lies is read last.
  */
-static const struct slab *slab_in_use(const struct slab_cache *cache, const void *address)
+static const struct slab *slab_to_watch(const struct slab_cache *cache, const void *address)
 {
 	const struct slab *slab = slab_of_object(address);
 
@@ -1467,7 +1461,7 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 			bool (*watched)(const char *first, unsigned count, bool before))
 {
 	lock_cache(cache);
-	const struct slab *slab = slab_in_use(cache, address);
+	const struct slab *slab = slab_to_watch(cache, address);
 	unsigned first = 0;
 
 	if (!slab || slab->base != address) {
@@ -1495,7 +1489,7 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 void slab_watch_page(struct slab_cache *cache, const void *address)
 {
 	lock_cache(cache);
-	if (slab_in_use(cache, address))
+	if (slab_to_watch(cache, address))
 		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
 	cpuslab_spin_unlock(&cache->lock);
 }
