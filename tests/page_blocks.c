@@ -4,7 +4,8 @@
  * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
  * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
  * gives it again with the whole; advises large objects once such were filled, those of resident pages after
- * many; gives whole blocks back first; and stops where a huge page is dear, to try again now and then.
+ * many; gives whole blocks back first; stops where a huge page is dear, to try again now and then; and holds
+ * for what goes back to the reserve.
  *
  * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
  * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
@@ -388,6 +389,31 @@ static void run_jump(void)
 	CHECK(advised && advised <= 32ul * MIB, "%zu bytes", advised);
 }
 
+/* As after the system has refused one of the regions a page: what is reserved anew. */
+static void shrink_heap(void)
+{
+	size_t had = layout.heap.committed;
+
+	__atomic_store_n(&layout_refused, true, __ATOMIC_RELAXED);
+	page_purge(true);
+	CHECK(layout.heap.committed < had && layout.heap.committed == page_heap_pages() * PAGE_BYTES);
+}
+
+/* The heap's beginning, metadata, and a block that is advised keep what they were told. */
+static void run_shrunk(void)
+{
+	fill_heap(8ul * MIB + RUN_BYTES, true);
+	shrink_heap();
+	CHECK(forbidden_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == BLOCK_SMALL_HEAP);
+	CHECK(forbidden_bytes(layout.metadata.base, layout.metadata.planned) == layout.metadata.planned);
+	fill_heap(96ul * MIB + RUN_BYTES, true);
+	expect_advice(96 * MIB / BLOCK_BYTES, true);
+	shrink_heap();
+	expect_advice(96 * MIB / BLOCK_BYTES, true);
+	expect_advice(96 * MIB / BLOCK_BYTES + 1, false);
+	CHECK(forbidden_bytes(layout.metadata.base, layout.metadata.planned) == layout.metadata.planned);
+}
+
 static void run_everywhere(bool wanted)
 {
 	bool zeroed;
@@ -403,6 +429,11 @@ static void run_everywhere(bool wanted)
 		CHECK(forbidden_bytes(mapping, 3ul * BLOCK_BYTES) == (wanted ? 0 : 3ul * BLOCK_BYTES));
 		page_purge(true);
 	}
+	take(1, SOME_SLAB, true);
+	shrink_heap();
+	size_t heap = layout.heap.planned;
+	CHECK(advised_bytes(layout.heap.base, heap) == (wanted ? heap : 0));
+	CHECK(forbidden_bytes(layout.heap.base, heap) == (wanted ? 0 : heap));
 	if (wanted && system_has_huge_pages())
 		CHECK(huge_page_bytes(layout.heap.base, 8ul * MIB) >= BLOCK_BYTES);
 	CHECK(wanted || huge_page_bytes(layout.heap.base, 8ul * MIB) == 0);
@@ -426,11 +457,11 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto", "large", "small",   "reused", "sparse",
-						    "jump", "dear",  "skipped", "always", "never"};
+		static const char *const modes[] = {"auto", "large",   "small",  "reused", "sparse", "jump",
+						    "dear", "skipped", "shrunk", "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s%s", i < 8 ? "auto" : modes[i],
+			snprintf(text, sizeof text, "huge_pages:%s%s", i < 9 ? "auto" : modes[i],
 				 strcmp(modes[i], "small") == 0 ? ",reserve:128M" : "");
 			check_again(text, modes[i]);
 		}
@@ -455,6 +486,8 @@ int main(int argc, char **argv)
 		run_dear();
 	else if (strcmp(argv[1], "skipped") == 0)
 		run_skipped();
+	else if (strcmp(argv[1], "shrunk") == 0)
+		run_shrunk();
 	else
 		run_everywhere(strcmp(argv[1], "always") == 0);
 	return 0;

@@ -8,18 +8,21 @@
  *   page_layout space     RLIMIT_AS: not even reserved
  *   page_layout crowded   no limit, but something lies wherever the heap would like to be
  *   page_layout vast      more reserved than page numbers of 32 bits can tell apart
+ *   page_layout dumped    no limit; what is left of it is a core dump, which has nothing of what is reserved
  *
  * The limits must be there before the first allocation, so each is this program started anew.
  */
 #include "check.h"
 
+#include <dirent.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "heap.h"
 #include "options/options.h"
 
-enum { LIMIT = 512 << 20, GRAIN = 8 << 20 };
+enum { LIMIT = 512 << 20, GRAIN = 8 << 20, DUMP_MOST = 1 << 30 };
 
 static bool reserved; /* all that is planned has its addresses from the start */
 
@@ -179,9 +182,22 @@ static void check_given_back(void)
 	check_growth();
 }
 
+/* Once all regions have shrunk and grown again. */
+static void dump(void)
+{
+	reserved = true;
+	CHECK(signal(SIGABRT, SIG_DFL) != SIG_ERR);
+	check_growth();
+	check_given_back();
+	CHECK(layout.heap.planned > DUMP_MOST);
+	abort();
+}
+
 static void run(const char *name)
 {
 	free(malloc(1));
+	if (strcmp(name, "dumped") == 0)
+		dump();
 	/* What the limits are meant to force. */
 	reserved = strcmp(name, "space") != 0;
 	CHECK(is_mapped(layout.heap.base + layout.heap.planned - PAGE_BYTES) == reserved);
@@ -214,6 +230,69 @@ static void run(const char *name)
 	check_layout();
 }
 
+/* Whether a process that is aborted leaves a file in its folder. */
+static bool dumps_here(void)
+{
+	char pattern[256] = "|";
+	struct rlimit limit;
+	int file = open("/proc/sys/kernel/core_pattern", O_RDONLY);
+
+	CHECK(getrlimit(RLIMIT_CORE, &limit) == 0);
+	if (file >= 0) {
+		ssize_t length = read(file, pattern, sizeof pattern - 1);
+
+		pattern[length > 0 ? length : 0] = 0;
+		close(file);
+	}
+	return !strpbrk(pattern, "|/") && limit.rlim_max == RLIM_INFINITY;
+}
+
+static void check_dump(const char *folder)
+{
+	char path[512];
+	struct stat status;
+	unsigned files = 0;
+	DIR *entries = opendir(folder);
+
+	CHECK(entries);
+	for (struct dirent *entry; (entry = readdir(entries));) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+		CHECK(stat(path, &status) == 0 && unlink(path) == 0);
+		/* Sparse, or it would not end soon. */
+		CHECK(status.st_size < DUMP_MOST, "a core dump of %lld bytes", (long long)status.st_size);
+		files++;
+	}
+	closedir(entries);
+	CHECK(files == 1 && rmdir(folder) == 0);
+}
+
+static void check_dumped(char *program)
+{
+	char folder[] = "/tmp/page_layout.XXXXXX";
+
+	if (!dumps_here())
+		return;
+	CHECK(mkdtemp(folder));
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (child == 0) {
+		struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+		CHECK(setrlimit(RLIMIT_CORE, &limit) == 0 && chdir(folder) == 0);
+		CHECK(setenv("CPUSLAB_OPTIONS", "reserve:16G", 1) == 0);
+		execl("/proc/self/exe", program, "dumped", NULL);
+		_exit(1);
+	}
+	int status = check_wait(child);
+
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "dumped ended with wait status %#x",
+	      (unsigned)status);
+	check_dump(folder);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {"free", "data", "space", "crowded", "vast"};
@@ -238,5 +317,6 @@ int main(int argc, char **argv)
 		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == CHECK_SKIPPED),
 		      "%s ended with wait status %#x", names[i], (unsigned)status);
 	}
+	check_dumped(argv[0]);
 	return 0;
 }

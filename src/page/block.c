@@ -53,30 +53,29 @@ static char *address_of(uint32_t block)
 	return layout.heap.base + (size_t)block * BLOCK_BYTES;
 }
 
+/* A stretch of the reserved heap in which nothing was used yet. */
+static void initial_advice(size_t from, size_t to)
+{
+	if (options.huge_pages == OPTION_HUGE_PAGES_AUTO && to > BLOCK_SMALL_HEAP)
+		to = BLOCK_SMALL_HEAP;
+	if (from < to)
+		(void)os_huge_pages(layout.heap.base + from, to - from,
+				    options.huge_pages == OPTION_HUGE_PAGES_ALWAYS);
+}
+
 void block_init(bool reserved)
 {
 	struct region *heap = &layout.heap;
-	size_t small = heap->planned < BLOCK_SMALL_HEAP ? heap->planned : BLOCK_SMALL_HEAP;
 
 	/* A block that is usable in part cannot be huge. */
 	if (options.huge_pages == OPTION_HUGE_PAGES_ALWAYS)
 		heap->step = BLOCK_BYTES;
-	if (!reserved) {
-		seen = options.huge_pages == OPTION_HUGE_PAGES_AUTO ? small : 0;
-		return;
-	}
-	switch (options.huge_pages) {
-	case OPTION_HUGE_PAGES_ALWAYS:
-		(void)os_huge_pages(heap->base, heap->planned, true);
-		break;
-	case OPTION_HUGE_PAGES_NEVER:
-		(void)os_huge_pages(heap->base, heap->planned, false);
-		break;
-	case OPTION_HUGE_PAGES_AUTO:
-		(void)os_huge_pages(heap->base, small, false);
-		break;
-	}
-	seen = options.huge_pages == OPTION_HUGE_PAGES_AUTO ? small : heap->planned;
+	if (reserved)
+		initial_advice(0, heap->planned);
+	if (options.huge_pages == OPTION_HUGE_PAGES_AUTO)
+		seen = heap->planned < BLOCK_SMALL_HEAP ? heap->planned : BLOCK_SMALL_HEAP;
+	else
+		seen = reserved ? heap->planned : 0;
 }
 
 /* Whether nearly all of so many pages is in memory, as far as a few looks tell. */
@@ -227,6 +226,32 @@ struct blocks block_heap_grown(uint32_t top, uint32_t end)
 	return next;
 }
 
+/* From a block on, as many as are alike. */
+static uint32_t alike_end(uint32_t block, uint32_t end)
+{
+	uint32_t next = block + 1;
+
+	while (next < end && advice[next] == advice[block])
+		next++;
+	return next;
+}
+
+void block_unadvised(size_t from, size_t to)
+{
+	uint32_t block = (uint32_t)(from / BLOCK_BYTES),
+		 end = (uint32_t)((to + BLOCK_BYTES - 1) / BLOCK_BYTES);
+
+	initial_advice(from, to);
+	if (!advice)
+		return;
+	for (uint32_t next; block < end; block = next) {
+		next = alike_end(block, end);
+		if (advice[block] != PLAIN)
+			(void)os_huge_pages(address_of(block), (size_t)(next - block) * BLOCK_BYTES,
+					    advice[block] == ADVISED);
+	}
+}
+
 void block_heap_shrunk(void)
 {
 	/* Where nothing is reserved, what is mapped there again has not been advised. */
@@ -255,16 +280,6 @@ static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
 static bool is_filled(uint32_t first, uint32_t pages)
 {
 	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
-}
-
-/* From a block on, as many as are alike. */
-static uint32_t alike_end(uint32_t block, uint32_t end)
-{
-	uint32_t next = block + 1;
-
-	while (next < end && advice[next] == advice[block])
-		next++;
-	return next;
 }
 
 /* Those that are not yet, of blocks in a row. */

@@ -46,6 +46,8 @@ struct blocks {
 struct blocks block_heap_grown(uint32_t top, uint32_t end);
 /* After the unused end of it was given back.  With the page lock. */
 void block_heap_shrunk(void);
+/* Where these bytes of the heap, from one to another, were reserved anew, without any advice.  Likewise. */
+void block_unadvised(size_t from, size_t to);
 /* Before a run of pages that are not resident yet is a large object.  With the page lock. */
 struct blocks block_large(uint32_t first, uint32_t pages);
 /*

@@ -118,6 +118,15 @@ static bool open_tables(char *start, const struct sizes *sizes, size_t map_opene
 	return os_map_at(start, sizes->below_map + map_opened) != NULL;
 }
 
+/*
+ * Of all regions but the heap.  Where the system hands out huge pages unasked, the first touch of each of
+ * these would take 2 MiB for a program that needs a few pages.
+ */
+static void refuse_huge_pages(char *start, size_t bytes)
+{
+	(void)os_huge_pages(start, bytes, false);
+}
+
 static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t step)
 {
 	char *heap = obtain((void *)hint, plan);
@@ -160,12 +169,8 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	layout.marks = (struct region){metadata + sizes.metadata, sizes.marks, 0, PAGE_BYTES * 2};
 	layout.pages = (struct region){pages, sizes.pages, 0, PAGE_BYTES};
 
-	/*
-	 * Where the system hands out huge pages unasked, the first touch of each of these would take 2 MiB
-	 * for a program that needs a few pages.
-	 */
 	if (growth == RESERVED)
-		os_huge_pages(tables, sizes.total, false);
+		refuse_huge_pages(tables, sizes.total);
 	block_init(growth == RESERVED);
 
 	page_front.map = (uint16_t *)map;
@@ -296,6 +301,24 @@ bool region_grow(struct region *region, size_t bytes)
 	return false;
 }
 
+/*
+ * Reserved anew rather than made inaccessible: where all that could be written counts as memory
+ * (vm.overcommit_memory=2), what lies beside something that was written would go on counting; and the system
+ * would make it one mapping with all that is reserved behind it, to whose end a core dump would go then.
+ * Where both are refused it stays usable, and nobody uses it.
+ */
+static void reserve_again(const struct region *region, size_t from, size_t to)
+{
+	char *start = region->base + from;
+
+	if (os_reserve_again(start, to - from) != 0)
+		(void)os_forbid(start, to - from);
+	else if (region == &layout.heap)
+		block_unadvised(from, to);
+	else
+		refuse_huge_pages(start, to - from);
+}
+
 void region_shrink(struct region *region, size_t bytes)
 {
 	size_t kept = round_up(bytes, PAGE_BYTES);
@@ -310,8 +333,9 @@ void region_shrink(struct region *region, size_t bytes)
 	 */
 	__atomic_store_n(&region->committed, kept, __ATOMIC_RELEASE);
 	layout_open();
-	if ((growth == RESERVED ? os_forbid(region->base + kept, had - kept)
-				: os_unmap(region->base + kept, had - kept)) != 0) {
+	if (growth == RESERVED) {
+		reserve_again(region, kept, had);
+	} else if (os_unmap(region->base + kept, had - kept) != 0) {
 		region->committed = had;
 		layout_open();
 	}
