@@ -75,14 +75,14 @@ static void check_sum(void)
 static uint64_t alloc_misses(void)
 {
 	uint64_t allocs, frees;
-	magazine_misses(cache, &allocs, &frees);
+	vcpu_misses(cache->number, &allocs, &frees);
 	return allocs;
 }
 
 static uint64_t free_misses(void)
 {
 	uint64_t allocs, frees;
-	magazine_misses(cache, &allocs, &frees);
+	vcpu_misses(cache->number, &allocs, &frees);
 	return frees;
 }
 

@@ -357,10 +357,10 @@ static void *begin_without_memory(void *unused)
 	give(take());
 	CHECK(arch_id(vcpu_self) < vcpu_ids(), "no slot though there is memory");
 	uint64_t before, after, frees;
-	magazine_misses(cache, &before, &frees);
+	vcpu_misses(cache->number, &before, &frees);
 	for (int i = 0; i < PAIRS; i++)
 		give(take());
-	magazine_misses(cache, &after, &frees);
+	vcpu_misses(cache->number, &after, &frees);
 	CHECK(after - before < PAIRS / 100, "%llu misses", (unsigned long long)(after - before));
 	return unused;
 }
@@ -406,7 +406,7 @@ static uint64_t misses_of(const struct cache *counted)
 {
 	uint64_t allocs, frees;
 
-	magazine_misses(counted, &allocs, &frees);
+	vcpu_misses(counted->number, &allocs, &frees);
 	return allocs + frees;
 }
 

@@ -262,14 +262,13 @@ static unsigned glance(const struct linked_cache *cache, const struct linked_sla
 
 void linked_statistics(struct linked_cache *cache, struct linked_statistics *statistics)
 {
-	uint64_t free = 0, hoarded = 0, misses = 0;
+	uint64_t free = 0, hoarded = 0, alloc_misses, free_misses;
 
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
 		const uintptr_t *word = vcpu_word(id, cache->number);
 		uintptr_t list = word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : vcpu_void;
 		const struct linked_slab *slab = front_hand(list).slab;
 
-		misses += word ? word[2 * VCPU_ROW] : 0;
 		if (!slab)
 			continue;
 		hoarded += glance(cache, slab, list);
@@ -278,6 +277,7 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 
 		free += in_use < cache->objects ? cache->objects - in_use : 0;
 	}
+	vcpu_misses(cache->number, &alloc_misses, &free_misses);
 	cpuslab_spin_lock(&cache->lock);
 	for (const struct linked_slab *slab = cache->first; slab; slab = slab->next)
 		free += cache->objects - slab->state.in_use;
@@ -293,8 +293,8 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 		.created = cache->created,
 		.freed = cache->freed,
 		.lock_acquires = cache->lock_acquires,
-		.alloc_misses = misses % VCPU_MISSED_FREE,
-		.free_misses = misses / VCPU_MISSED_FREE,
+		.alloc_misses = alloc_misses,
+		.free_misses = free_misses,
 	};
 	cpuslab_spin_unlock(&cache->lock);
 }

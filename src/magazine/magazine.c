@@ -1863,21 +1863,6 @@ uint64_t magazine_objects_loaded(const struct cache *cache)
 	return cache->returns_number ? objects + objects_on_words(cache->returns_number) : objects;
 }
 
-void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *frees)
-{
-	*allocs = *frees = 0;
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		const uintptr_t *row = vcpu_word(id, cache->number);
-
-		if (row) {
-			uint64_t misses = row[2 * VCPU_ROW];
-
-			*allocs += misses % VCPU_MISSED_FREE;
-			*frees += misses / VCPU_MISSED_FREE;
-		}
-	}
-}
-
 void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("magazine.caches", (uintptr_t)caches, sizeof caches);

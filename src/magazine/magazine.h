@@ -237,7 +237,6 @@ void magazine_trim(void);
 
 /* Objects of one cache that lie in loaded and spare magazines now; a glance, not a census. */
 uint64_t magazine_objects_loaded(const struct cache *cache);
-void magazine_misses(const struct cache *cache, uint64_t *allocs, uint64_t *frees);
 
 /* Names what a reader of this process's memory needs to find every cache (see report/root.h). */
 void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size));

@@ -38,7 +38,7 @@ static void describe(struct cache *cache, struct cache_report *report)
 		.lock_acquires = depot.lock_acquires + slabs.lock_acquires,
 	};
 	strncpy(report->name, cache->depot.slabs.traits.name, REPORT_NAME - 1);
-	magazine_misses(cache, &report->alloc_misses, &report->free_misses);
+	vcpu_misses(cache->number, &report->alloc_misses, &report->free_misses);
 }
 
 static void describe_linked(struct linked_cache *cache, struct cache_report *report)

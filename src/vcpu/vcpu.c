@@ -594,6 +594,18 @@ uintptr_t *vcpu_word(unsigned id, unsigned cache)
 	return area ? (uintptr_t *)(area + vcpu_offset(cache)) : NULL;
 }
 
+void vcpu_misses(unsigned cache, uint64_t *allocs, uint64_t *frees)
+{
+	*allocs = *frees = 0;
+	for (unsigned id = 0; id < vcpu_ids(); id++) {
+		const uintptr_t *word = vcpu_word(id, cache);
+		uint64_t misses = word ? __atomic_load_n(&word[2 * VCPU_ROW], __ATOMIC_RELAXED) : 0;
+
+		*allocs += misses % VCPU_MISSED_FREE;
+		*frees += misses / VCPU_MISSED_FREE;
+	}
+}
+
 static unsigned first_wanted(unsigned id, unsigned first, unsigned end,
 			     bool (*wants)(unsigned number, uintptr_t *word))
 {

@@ -9,7 +9,7 @@
  *
  *   spares: the spare magazine, 0 for none and for lists
  *
- *   misses: allocations that missed, and frees in units of VCPU_MISSED_FREE
+ *   misses: allocations that missed, modulo 2^32, and frees in units of VCPU_MISSED_FREE
  *
  *   glimpses: what the word was when the last tick looked
  *
@@ -119,6 +119,8 @@ void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uin
 
 /* A cache's word in the area of an id, for glances from outside; NULL if there is none. */
 uintptr_t *vcpu_word(unsigned id, unsigned cache);
+/* How many allocations and frees of a cache have missed, as all vCPUs together count them. */
+void vcpu_misses(unsigned cache, uint64_t *allocs, uint64_t *frees);
 /* Ids are below this. */
 unsigned vcpu_ids(void);
 /* How many of them have an area. */
