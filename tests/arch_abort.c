@@ -99,11 +99,11 @@ static bool steps_now(enum section section, const struct holder *holder)
 
 static void on_step(int signal_number, siginfo_t *info, void *context)
 {
-	ucontext_t *interrupted = context;
-	(void)signal_number, (void)info;
+	(void)signal_number, (void)info, (void)context;
 	if (--steps_left > 0 && __atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - burst_start < BURST)
 		return;
 #ifdef __x86_64__
+	ucontext_t *interrupted = context;
 	interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
 #endif
 }

@@ -114,73 +114,6 @@ static void give(unsigned c)
 	}
 }
 
-static void use_magazines(unsigned magazines, unsigned most)
-{
-	for (unsigned c = 0; c < CACHES; c++) {
-		unsigned count = magazines * caches[c].depot.capacity;
-		count = count > most ? most : count;
-		for (unsigned i = 0; i < count; i++)
-			take(c);
-		for (unsigned i = 0; i < count; i++)
-			give(c);
-	}
-}
-
-static void use_objects(void)
-{
-	use_magazines(4, 700);
-}
-
-/* Leaves many magazines in the depots. */
-static void fill_depots(void)
-{
-	use_magazines(5, MOST);
-}
-
-/* An allocation that waits for nobody, out of a magazine that waits. */
-static void take_waiting(void)
-{
-	struct object *object = depot_try_alloc(&caches[0].depot);
-	CHECK(object && object->self != object, "%p was handed out twice", (void *)object);
-	object->self = object;
-	out[0][out_count[0]] = object;
-	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
-}
-
-/* The next one that take_waiting() comes to has a mark above its top object; returns how many it has. */
-static unsigned leave_marked(void)
-{
-	struct depot *depot = &caches[0].depot;
-	struct magazine *magazine = depot_take_filled(depot, NULL);
-	CHECK(magazine && magazine->count >= 3);
-	slab_free_batch(&depot->slabs, &magazine->slot[magazine->count], 1);
-	magazine->slot[magazine->count] = NULL;
-	magazine->marks++;
-	unsigned objects = magazine->count - magazine->marks;
-	depot_put(depot, magazine);
-	return objects;
-}
-
-/* A slab that somebody made while the lock was held, which whoever has it next takes over. */
-static void leave_made(void)
-{
-	struct slab_cache *slabs = &caches[0].depot.slabs;
-	cpuslab_spin_lock(&slabs->lock);
-	struct object *object = slab_try_alloc(slabs);
-	cpuslab_spin_unlock(&slabs->lock);
-	CHECK(object && slabs->made);
-	object->self = object;
-	out[0][out_count[0]] = object;
-	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
-}
-
-static void adopt_made(void)
-{
-	struct slab_statistics now;
-	slab_statistics(&caches[0].depot.slabs, &now);
-	CHECK(!caches[0].depot.slabs.made);
-}
-
 static void take_linked(unsigned c)
 {
 	struct object *object = linked_alloc(&linked[c]);
@@ -213,25 +146,6 @@ static void give_linked(unsigned c)
 	}
 }
 
-static void use_linked(void)
-{
-	for (unsigned c = 0; c < LINKED; c++) {
-		void *several[40];
-		for (unsigned i = 0; i < LINKED_ROUND; i++)
-			take_linked(c);
-		for (unsigned i = 0; i < LINKED_ROUND - 20; i++)
-			give_linked(c);
-		if (stepping)
-			step_from_here();
-		CHECK(linked_alloc_several(&linked[c], several, 40) == 40);
-		linked_free_several(&linked[c], several, 40);
-		linked_shrink(&linked[c]);
-		step_to_here();
-		while (linked_count[c])
-			give_linked(c);
-	}
-}
-
 static void take_run(unsigned i, size_t pages)
 {
 	bool zeroed;
@@ -249,25 +163,6 @@ static void give_run(unsigned i)
 	page_free(run.start, run.pages);
 }
 
-static void use_runs(void)
-{
-	for (unsigned i = 0; i < RUNS; i++)
-		take_run(i, 3 + i);
-	for (unsigned i = 0; i < RUNS; i += 2)
-		give_run(i);
-	for (unsigned i = 1; i < RUNS; i += 2) {
-		/* While it changes its size, it counts as lost. */
-		struct run_out run = runs[i];
-		runs[i].start = NULL;
-		(void)page_large_resize(run.start, run.pages + 2);
-		CHECK(page_large_resize(run.start, 2));
-		CHECK(page_large_resize(run.start, 1));
-		publish_run(i, run.start, 1);
-	}
-	for (unsigned i = 1; i < RUNS; i += 2)
-		give_run(i);
-}
-
 static void take_mapping(unsigned i, size_t bytes)
 {
 	bool zeroed;
@@ -283,27 +178,6 @@ static void give_mapping(unsigned i)
 	char *address = mappings[i].address;
 	mappings[i].address = NULL;
 	CHECK(huge_free(address));
-}
-
-static void use_mappings(void)
-{
-	/* Enough for the table to grow, and of sizes that replace each other in the cache. */
-	for (unsigned i = 0; i < MAPPINGS; i++)
-		take_mapping(i, (i % 4 + 1) * UNIT);
-	for (unsigned i = 0; i < 4; i++) {
-		struct mapping mapping = mappings[i];
-		mappings[i].address = NULL;
-		mapping.address = huge_resize(mapping.address, 5 * UNIT);
-		CHECK(mapping.address);
-		mapping.address[5 * UNIT - 1] = 1;
-		publish_mapping(i, mapping.address, 5 * UNIT);
-	}
-	for (unsigned i = 0; i < MAPPINGS; i++)
-		give_mapping(i);
-	for (unsigned i = 0; i < 12; i++)
-		take_mapping(i, (i % 4 + 1) * UNIT - 8192);
-	for (unsigned i = 0; i < 12; i++)
-		give_mapping(i);
 }
 
 /* ---- what the child finds
@@ -645,6 +519,132 @@ static void run_held(void)
 /* ---- after each store ------------------------------------------------------------------------------ */
 
 #ifdef __x86_64__
+
+static void use_magazines(unsigned magazines, unsigned most)
+{
+	for (unsigned c = 0; c < CACHES; c++) {
+		unsigned count = magazines * caches[c].depot.capacity;
+		count = count > most ? most : count;
+		for (unsigned i = 0; i < count; i++)
+			take(c);
+		for (unsigned i = 0; i < count; i++)
+			give(c);
+	}
+}
+
+static void use_objects(void)
+{
+	use_magazines(4, 700);
+}
+
+/* Leaves many magazines in the depots. */
+static void fill_depots(void)
+{
+	use_magazines(5, MOST);
+}
+
+/* An allocation that waits for nobody, out of a magazine that waits. */
+static void take_waiting(void)
+{
+	struct object *object = depot_try_alloc(&caches[0].depot);
+	CHECK(object && object->self != object, "%p was handed out twice", (void *)object);
+	object->self = object;
+	out[0][out_count[0]] = object;
+	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
+}
+
+/* The next one that take_waiting() comes to has a mark above its top object; returns how many it has. */
+static unsigned leave_marked(void)
+{
+	struct depot *depot = &caches[0].depot;
+	struct magazine *magazine = depot_take_filled(depot, NULL);
+	CHECK(magazine && magazine->count >= 3);
+	slab_free_batch(&depot->slabs, &magazine->slot[magazine->count], 1);
+	magazine->slot[magazine->count] = NULL;
+	magazine->marks++;
+	unsigned objects = magazine->count - magazine->marks;
+	depot_put(depot, magazine);
+	return objects;
+}
+
+/* A slab that somebody made while the lock was held, which whoever has it next takes over. */
+static void leave_made(void)
+{
+	struct slab_cache *slabs = &caches[0].depot.slabs;
+	cpuslab_spin_lock(&slabs->lock);
+	struct object *object = slab_try_alloc(slabs);
+	cpuslab_spin_unlock(&slabs->lock);
+	CHECK(object && slabs->made);
+	object->self = object;
+	out[0][out_count[0]] = object;
+	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
+}
+
+static void adopt_made(void)
+{
+	struct slab_statistics now;
+	slab_statistics(&caches[0].depot.slabs, &now);
+	CHECK(!caches[0].depot.slabs.made);
+}
+
+static void use_linked(void)
+{
+	for (unsigned c = 0; c < LINKED; c++) {
+		void *several[40];
+		for (unsigned i = 0; i < LINKED_ROUND; i++)
+			take_linked(c);
+		for (unsigned i = 0; i < LINKED_ROUND - 20; i++)
+			give_linked(c);
+		if (stepping)
+			step_from_here();
+		CHECK(linked_alloc_several(&linked[c], several, 40) == 40);
+		linked_free_several(&linked[c], several, 40);
+		linked_shrink(&linked[c]);
+		step_to_here();
+		while (linked_count[c])
+			give_linked(c);
+	}
+}
+
+static void use_runs(void)
+{
+	for (unsigned i = 0; i < RUNS; i++)
+		take_run(i, 3 + i);
+	for (unsigned i = 0; i < RUNS; i += 2)
+		give_run(i);
+	for (unsigned i = 1; i < RUNS; i += 2) {
+		/* While it changes its size, it counts as lost. */
+		struct run_out run = runs[i];
+		runs[i].start = NULL;
+		(void)page_large_resize(run.start, run.pages + 2);
+		CHECK(page_large_resize(run.start, 2));
+		CHECK(page_large_resize(run.start, 1));
+		publish_run(i, run.start, 1);
+	}
+	for (unsigned i = 1; i < RUNS; i += 2)
+		give_run(i);
+}
+
+static void use_mappings(void)
+{
+	/* Enough for the table to grow, and of sizes that replace each other in the cache. */
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		take_mapping(i, (i % 4 + 1) * UNIT);
+	for (unsigned i = 0; i < 4; i++) {
+		struct mapping mapping = mappings[i];
+		mappings[i].address = NULL;
+		mapping.address = huge_resize(mapping.address, 5 * UNIT);
+		CHECK(mapping.address);
+		mapping.address[5 * UNIT - 1] = 1;
+		publish_mapping(i, mapping.address, 5 * UNIT);
+	}
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		give_mapping(i);
+	for (unsigned i = 0; i < 12; i++)
+		take_mapping(i, (i % 4 + 1) * UNIT - 8192);
+	for (unsigned i = 0; i < 12; i++)
+		give_mapping(i);
+}
 
 extern const char text_start[] __asm__("__executable_start"), text_end[] __asm__("etext");
 

@@ -165,13 +165,6 @@ static void watch_refresh(struct watch *watch)
 	watch_arrange(watch);
 }
 
-static void watch_forget(struct watch *watch)
-{
-	watch->taken = 0;
-	watch->rates.count = 0;
-	watch->used.count = watch->live.count = 0;
-}
-
 static void watch_close(struct watch *watch)
 {
 	census_free(&watch->census[0]);
@@ -217,6 +210,13 @@ static int print_once(struct watch *watch, double delay)
 /* ---- the terminal -------------------------------------------------------------------------------------- */
 
 #ifdef CPUSLAB_HAS_CURSES
+
+static void watch_forget(struct watch *watch)
+{
+	watch->taken = 0;
+	watch->rates.count = 0;
+	watch->used.count = watch->live.count = 0;
+}
 
 enum mode { OVERVIEW, CACHE, PICKER };
 

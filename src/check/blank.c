@@ -5,7 +5,7 @@ bool blank_wide;
 
 void blank_init(void)
 {
-#ifdef ARCH_HAS_WIDE
+#if ARCH_HAS_WIDE
 	blank_wide = arch_finds_wide();
 #endif
 }

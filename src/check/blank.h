@@ -24,7 +24,7 @@ void blank_init(void);
 
 static inline bool blank_by_wide(void)
 {
-#ifdef ARCH_HAS_WIDE
+#if ARCH_HAS_WIDE
 	return __builtin_expect(blank_wide, 1);
 #else
 	return false;
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void blank_fill(void *object, size_
 			(blank_unit){0};
 		return;
 	}
-#ifdef ARCH_HAS_WIDE
+#if ARCH_HAS_WIDE
 	if (blank_by_wide()) {
 		arch_clear_wide(object, whole);
 		return;
@@ -112,7 +112,7 @@ static inline __attribute__((always_inline)) bool blank_is(const void *object, s
 	}
 	if (bytes <= BLANK_FEW_BYTES)
 		return blank_is_few(object, bytes);
-#ifdef ARCH_HAS_WIDE
+#if ARCH_HAS_WIDE
 	if (blank_by_wide())
 		return arch_is_clear_wide(object, bytes);
 #endif
