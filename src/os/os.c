@@ -254,6 +254,31 @@ size_t os_memory_most(void)
 	return kilobytes ? kilobytes << 10 : (size_t)1 << 47;
 }
 
+/* An emulator's pages are the process's; 0 where the system does not tell. */
+static inline __attribute__((always_inline)) size_t resident_pages(void)
+{
+	char text[64] = "", *second = text;
+
+	os_read_file("/proc/self/statm", text, sizeof text - 1);
+	strtoul(text, &second, 10);
+	return strtoul(second, NULL, 10);
+}
+
+bool os_sample_costs(void)
+{
+	enum { SAMPLE = 1 << 30, COSTS = (1 << 20) / OS_PAGE_BYTES };
+	size_t before = resident_pages();
+	void *sample = os_reserve(NULL, SAMPLE);
+
+	if (!sample)
+		return false;
+
+	bool costs = before && resident_pages() >= before + COSTS;
+
+	os_unmap(sample, SAMPLE);
+	return costs;
+}
+
 /*
  * glibc sets `environ` as it initialises, which is after the program's own pre-initialisers and after the
  * constructors of a library that does not need it; these may allocate.

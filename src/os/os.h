@@ -67,6 +67,19 @@ size_t os_limit_address_space(void);
 size_t os_limit_data(void);
 /* Bytes of memory that the machine has; where the system does not tell, more than any has. */
 size_t os_memory_most(void);
+/*
+ * Whether addresses that are reserved take memory after all, as under qemu-user before 8.0, which writes down
+ * each page: by a GiB that is reserved and let go again.
+ */
+bool os_sample_costs(void);
+/* libc's; it is 0 where the system has no restartable sequences, as in emulators.  Older C libraries have
+ * none. */
+extern const unsigned int __rseq_size __attribute__((weak));
+/* The same, without a system call where no emulator is between. */
+static inline bool os_reserving_costs(void)
+{
+	return !(&__rseq_size && __rseq_size) && os_sample_costs();
+}
 /* How many mappings the system lets a process have. */
 size_t os_mappings_most(void);
 /* What the kernel told the process at its start (AT_...); 0 where it did not, as old kernels do for what is

@@ -243,16 +243,16 @@ static bool map_piecewise(size_t plan, struct place place, size_t step)
  * of it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place follows the
  * limit by small steps, so that no larger limit leaves less than a smaller one.
  */
-static __attribute__((noinline)) bool init_piecewise(size_t limit)
+static __attribute__((noinline)) bool init_piecewise(size_t limit, size_t reserve)
 {
-	if (!options.reserve)
+	if (!reserve)
 		limit = min_t(size_t, limit, os_limit_data());
 	/* From so much on its page map is the smaller one. */
-	if (!options.reserve && limit >= UNLIMITED_LOWEST / 8)
+	if (!reserve && limit >= UNLIMITED_LOWEST / 8)
 		return map_piecewise(UNLIMITED_PLAN, (struct place){UNLIMITED_LOWEST, UNLIMITED_WIDTH},
 				     1ul << 20);
 
-	size_t plan = plan_for(options.reserve && options.reserve < limit ? options.reserve : limit);
+	size_t plan = plan_for(reserve && reserve < limit ? reserve : limit);
 	size_t step = plan / 128 < 1ul << 16 ? 1ul << 16 : plan / 128 > 1ul << 20 ? 1ul << 20 : plan / 128;
 	size_t used = limit < SMALLEST_PLAN ? SMALLEST_PLAN : limit < plan ? limit : plan;
 	uintptr_t span = round_up(8 * used, GRAIN);
@@ -262,12 +262,12 @@ static __attribute__((noinline)) bool init_piecewise(size_t limit)
 
 bool layout_init(void)
 {
-	size_t limit = os_limit_address_space();
+	size_t limit = os_limit_address_space(), reserve = os_reserving_costs() ? 0 : options.reserve;
 
-	if (limit != SIZE_MAX || !options.reserve)
-		return init_piecewise(limit);
+	if (limit != SIZE_MAX || !reserve)
+		return init_piecewise(limit, reserve);
 	growth = RESERVED;
-	for (size_t plan = plan_for(options.reserve); plan >= SMALLEST_PLAN; plan /= 2)
+	for (size_t plan = plan_for(reserve); plan >= SMALLEST_PLAN; plan /= 2)
 		if (try_low(plan, (struct place){plan, plan}, 1ul << 20))
 			return true;
 	return false;
