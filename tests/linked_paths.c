@@ -515,6 +515,63 @@ static void free_twice_and_visit(void *argument)
 		linked_visit_objects(cache, visit_any, NULL);
 }
 
+/*
+ * The same, and by its counts the slab is empty then, though an object of it is still the program's: it must
+ * not go back.
+ */
+static void free_twice_and_release(void *argument)
+{
+	char **full = take_full();
+
+	give(full[3]);
+	give(full[5]);
+	give(full[3]);
+	for (unsigned i = 0; i < cache->objects - 1u; i++)
+		if (i != 3 && i != 5 && i != 7)
+			give(full[i]);
+	give(argument);
+	linked_shrink(cache);
+}
+
+/* Of objects that are freed at once, one comes twice: wherever the two stand, and what the slab has. */
+static void free_twice_at_once(char **of, unsigned first, unsigned second)
+{
+	void *several[6];
+
+	for (unsigned i = 0; i < 6; i++)
+		several[i] = of[i];
+	several[second] = several[first];
+	linked_free_several(cache, several, 6);
+}
+
+static void free_first_twice_at_once(void *argument)
+{
+	(void)argument;
+	free_twice_at_once(take_full(), 0, 3);
+}
+
+static void free_last_twice_at_once(void *argument)
+{
+	(void)argument;
+	free_twice_at_once(take_full(), 2, 5);
+}
+
+static void free_neighbours_twice_at_once(void *argument)
+{
+	(void)argument;
+	free_twice_at_once(take_full(), 3, 4);
+}
+
+static void free_twice_at_once_in_hand(void *argument)
+{
+	char *mine[6];
+
+	for (unsigned i = 0; i < 6; i++)
+		mine[i] = take();
+	(void)argument;
+	free_twice_at_once(mine, 1, 3);
+}
+
 static void overwrite_and_visit(void *argument)
 {
 	char **full = take_full();
@@ -579,6 +636,11 @@ static void test_broken(void)
 		{overwrite_idle, "its link is gone"},
 		{overwrite_listed, "its link is gone"},
 		{free_twice_and_visit, "freed twice"},
+		{free_twice_and_release, "freed twice, or written to"},
+		{free_first_twice_at_once, "freed twice"},
+		{free_last_twice_at_once, "freed twice"},
+		{free_neighbours_twice_at_once, "freed twice"},
+		{free_twice_at_once_in_hand, "freed twice"},
 		{overwrite_and_visit, "its link is gone"},
 		{lead_inside_and_drain, "its link led here"},
 		{lead_inside_and_take, "its link led here"},

@@ -330,6 +330,27 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 	return slab;
 }
 
+/*
+ * A slab without an allocated object has all of them in its list, so that the links are the objects, but for
+ * the first, and the end.  Their sum shows it without following the list: where one was freed twice, another
+ * is still the program's, or the list is a ring.
+ */
+static void check_all_free(struct linked_cache *cache, const struct linked_slab *slab)
+{
+	uintptr_t expected = front_end(slab) - slab->state.list, found = 0;
+
+	for (unsigned i = 0; i < slab->state.threaded; i++) {
+		uintptr_t object = object_number(cache, slab, i);
+
+		expected += object;
+		found += linked_next(cache, object);
+	}
+	if (found != expected)
+		stop(cache, (uintptr_t)slab->base,
+		     "of the slab that begins here an object was freed twice, or written to when free",
+		     false);
+}
+
 /* Gives back slabs, linked through `next`, that are in no list any more.  Without the lock. */
 static void release_slabs(struct linked_cache *cache, struct linked_slab *slab)
 {
@@ -337,6 +358,7 @@ static void release_slabs(struct linked_cache *cache, struct linked_slab *slab)
 		struct linked_slab *next = slab->next;
 		char *base = slab->base;
 
+		check_all_free(cache, slab);
 		ARCH_PROBE("slab_free", (uintptr_t)cache->name, (uintptr_t)base);
 		for (uintptr_t page = page_of(base); page < page_of(base) + slab_pages(cache); page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
@@ -809,6 +831,17 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 	free_to_slab(cache, slab, (struct chain){(uintptr_t)object, (uintptr_t)object, 1});
 }
 
+/*
+ * Whether each of so many objects still has the one before it as its link: not one that came twice.  The
+ * links were stored just now, and are read out of order.
+ */
+static void check_chain(struct linked_cache *cache, void *const *objects, unsigned count)
+{
+	for (unsigned i = 1; i < count; i++)
+		if (linked_next(cache, (uintptr_t)objects[i]) != (uintptr_t)objects[i - 1])
+			stop(cache, (uintptr_t)objects[i], "an object was freed twice", false);
+}
+
 void linked_free_several(struct linked_cache *cache, void *const *objects, size_t count)
 {
 	struct linked_hand hand = front_take(cache);
@@ -820,13 +853,15 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 		note_free(slab, objects[n]);
 		/* Neighbours that go to the same slab go together. */
 		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
-			if ((uintptr_t)objects[n] == chain.first || slab_of(cache, objects[n]) != slab)
-				stop_double_free(cache, (uintptr_t)objects[n], false);
+			/* The first one's link is not stored yet, so that it cannot tell. */
+			if ((uintptr_t)objects[n] == chain.last || slab_of(cache, objects[n]) != slab)
+				stop(cache, (uintptr_t)objects[n], "an object was freed twice", false);
 			note_free(slab, objects[n]);
 			set_next(cache, (uintptr_t)objects[n], chain.first);
 			chain.first = (uintptr_t)objects[n];
 			chain.count++;
 		}
+		check_chain(cache, objects + n - chain.count, chain.count);
 		if (slab != hand.slab) {
 			free_to_slab(cache, slab, chain);
 		} else {
