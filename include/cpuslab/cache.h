@@ -170,9 +170,9 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache);
 /*
  * Frees an object of this cache.  NULL is ignored.  What is not an object of this cache, or is free already,
  * stops the process with a message: at once for what belongs elsewhere, for a double free at the latest when
- * the object's magazine (or list) goes back to the slabs.  Where a process has more than 2,000 caches, an
- * object of a later one that is freed to another later one counts as a double free does.  Keeps
- * errno.  (kmem_cache_free)
+ * the object's magazine goes back to the slabs; of the linked engine, at the latest when its slab goes back.
+ * Where a process has more than 2,000 caches, an object of a later one that is freed to another later one
+ * counts as a double free does.  Keeps errno.  (kmem_cache_free)
  */
 CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object);
 
