@@ -240,7 +240,8 @@ CPUSLAB_API unsigned cpuslab_cache_aliases(const struct cpuslab_cache *cache);
 /*
  * Calls `visit` for each cache of the process that cpuslab_cache_create made, until it returns something
  * other than zero; returns that, or 0.  Meanwhile no cache can be created or destroyed: `visit` may use the
- * caches, but a call of cpuslab_cache_create, _destroy, _aliases or _iterate from it never returns.
+ * caches, but a call of cpuslab_cache_create, _destroy, _aliases or _iterate from it, or of cpuslab_validate
+ * or cpuslab_slabinfo_tune, never returns.
  */
 CPUSLAB_API int cpuslab_cache_iterate(int (*visit)(struct cpuslab_cache *cache, void *argument),
 				      void *argument);
