@@ -213,6 +213,15 @@ static int run_limited(void)
 
 	CHECK(object && !kvrealloc(object, INT_MAX, for_ever));
 	kfree(object);
+
+	enum { EACH = 1 << 20, MANY = 1024 };
+	static void *objects[MANY];
+	struct kmem_cache *cache = kmem_cache_create("large", EACH, 0, 0, NULL);
+
+	/* Each could be had, all cannot. */
+	CHECK(cache && !kmem_cache_alloc_bulk(cache, for_ever, MANY, objects));
+	CHECK(!kmem_cache_prefill_sheaf(cache, for_ever, MANY));
+	kmem_cache_destroy(cache);
 	return 0;
 }
 

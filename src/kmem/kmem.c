@@ -137,7 +137,7 @@ CPUSLAB_API int cpuslab_kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t fl
 	if (!gfpflags_allow_blocking(flags))
 		return alloc_each(cache, flags, count, objects);
 	while (cpuslab_cache_alloc_bulk(own, count, objects) != count)
-		if (!kmem_tries_again(flags, cpuslab_cache_size(own)))
+		if (!kmem_tries_again(flags, cpuslab_kmem_flex_bytes(0, count, cpuslab_cache_size(own))))
 			return 0;
 	if (flags & __GFP_ZERO)
 		for (size_t i = 0; i < count; i++)
