@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <cpuslab/lock.h>
+#include <sys/time.h>
 
 static struct cpuslab_spinlock spin, other_spin;
 static struct cpuslab_pagelock page;
@@ -189,6 +190,67 @@ static void *right(void *argument)
 	return NULL;
 }
 
+static struct cpuslab_spinlock of_handlers;
+static volatile sig_atomic_t handled;
+
+static void lock_in_handler(int number)
+{
+	(void)number;
+	cpuslab_spin_lock(&of_handlers);
+	cpuslab_spin_assert_held(&of_handlers);
+	cpuslab_spin_unlock(&of_handlers);
+	handled++;
+}
+
+static void lock_and_leave(int number)
+{
+	lock_in_handler(number);
+	cpuslab_pagelock_lock(&page);
+	_exit(42);
+}
+
+/* It interrupts lock calls, of other locks, at every instruction sooner or later. */
+static void right_in_a_handler(void *argument)
+{
+	const struct itimerval often = {{0, 100}, {0, 100}};
+	const struct sigaction action = {.sa_handler = lock_in_handler};
+
+	(void)argument;
+	CHECK(sigaction(SIGVTALRM, &action, NULL) == 0 && setitimer(ITIMER_VIRTUAL, &often, NULL) == 0);
+	while (handled < (check_valgrind() ? 10 : 60)) {
+		cpuslab_spin_lock(&spin);
+		cpuslab_spin_unlock(&spin);
+	}
+}
+
+/* Neither the thread that is stopped nor another one finds the table locked. */
+static void wrong_with_a_handler(void *argument)
+{
+	const struct sigaction action = {.sa_handler = lock_and_leave};
+
+	CHECK(sigaction(SIGABRT, &action, NULL) == 0);
+	cpuslab_spin_lock(&spin);
+	cpuslab_spin_lock(&spin);
+	(void)argument;
+}
+
+/* The last user of a lock may free it while it holds it: the next lock there is another one. */
+static void right_in_freed_memory(void *argument)
+{
+	void *memory = malloc(sizeof(struct cpuslab_pagelock));
+
+	(void)argument;
+	for (int i = 0; i < 3; i++) {
+		struct cpuslab_pagelock *lock = memory;
+
+		cpuslab_pagelock_init(lock, 0);
+		cpuslab_pagelock_lock(lock);
+		cpuslab_pagelock_assert_held(lock);
+	}
+	cpuslab_may_sleep("anything");
+	free(memory);
+}
+
 static void right_after_fork(void *argument)
 {
 	/* Held by the thread that forked: its own in the child too, under another thread id. */
@@ -215,6 +277,9 @@ int main(void)
 		      (unsigned)status);
 		CHECK(matches(text, wrongs[i].said), "said \"%s\", should be \"%s\"", text, wrongs[i].said);
 	}
+	CHECK_EXITED(check_child(right_in_a_handler, NULL, text, sizeof text), 0);
+	CHECK_EXITED(check_child(wrong_with_a_handler, NULL, text, sizeof text), 42);
+	CHECK_EXITED(check_child(right_in_freed_memory, NULL, text, sizeof text), 0);
 	for (uintptr_t i = 0; i < 4; i++)
 		threads[i] = check_thread(right, (void *)i);
 	for (int i = 0; i < 4; i++)

@@ -573,7 +573,8 @@ static inline void cpuslab_mcs_reset(struct cpuslab_mcs *lock)
  *   - unlocks a lock that is not locked, or that another thread has locked,
  *   - takes a pagelock or an mcs lock, or calls cpuslab_may_sleep, while it holds a spinlock.
  *
- * All code that shares a lock must be compiled alike.  Needs no special build of the library.
+ * All code that shares a lock must be compiled alike.  Needs no special build of the library.  What a signal
+ * handler locks goes unchecked where it interrupts a check, or runs because one has stopped the process.
  */
 static inline void cpuslab_may_sleep(const char *what)
 {

@@ -29,6 +29,11 @@ static struct cpuslab_spinlock guard;
 static bool overflowed;
 
 static __thread uint32_t spinlocks_held;
+/*
+ * The thread is at the table, or being stopped.  What a signal handler locks and unlocks meanwhile goes
+ * unchecked: it would wait for the guard that the thread it interrupted has.
+ */
+static __thread bool at_table;
 
 static const char *const kind_names[] = {
 	[CPUSLAB_LOCK_SPIN] = "spinlock", [CPUSLAB_LOCK_PAGE] = "pagelock", [CPUSLAB_LOCK_MCS] = "mcs lock"};
@@ -78,12 +83,15 @@ __attribute__((noreturn, cold)) static void stop(const volatile void *lock, cons
 		add_number(&text, holder->thread_id, 10);
 	}
 	add(&text, "\n");
+	/* A handler of SIGABRT may lock, and so may other threads until it returns. */
+	if (at_table)
+		cpuslab_spin_unlock(&guard);
+	at_table = true;
 	os_write_error(text.bytes, text.length);
 	abort();
 }
 
-/* ---- the table: only under the guard
- * ------------------------------------------------------------------------ */
+/* ---- the table: only under the guard -------------------------------------------------------------- */
 
 /* The thread that held the guard is not in the child; at worst it left the entry of a lock that is dead
  * there. */
@@ -92,15 +100,29 @@ static void free_guard_in_child(void)
 	cpuslab_spin_reset(&guard);
 }
 
-static void take_guard(void) CPUSLAB_ACQUIRE(guard)
+/* False in a handler that must leave the table alone. */
+static bool begin(void) CPUSLAB_TRY_ACQUIRE(true, guard) CPUSLAB_IS_A_LOCK
 {
 	static bool prepared;
 
+	if (at_table)
+		return false;
+	at_table = true;
+	/* Before the guard is wanted, as this very thread's handlers see it. */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
 		pthread_atfork(NULL, NULL, free_guard_in_child);
 	}
 	cpuslab_spin_lock(&guard);
+	return true;
+}
+
+static void end(void) CPUSLAB_RELEASE(guard) CPUSLAB_IS_A_LOCK
+{
+	cpuslab_spin_unlock(&guard);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	at_table = false;
 }
 
 /* The entry of a lock, or where one would go; NULL when there is neither. */
@@ -136,35 +158,58 @@ static void remove_entry(struct held *entry)
 		held[i].lock = NEVER_USED;
 }
 
+static void forget(struct held *entry)
+{
+	if (entry->owner == &spinlocks_held && entry->kind == CPUSLAB_LOCK_SPIN)
+		spinlocks_held--;
+	remove_entry(entry);
+}
+
+static bool is_locked(const volatile void *lock, uint32_t kind)
+{
+	if (kind == CPUSLAB_LOCK_SPIN)
+		return cpuslab_spin_is_locked((const struct cpuslab_spinlock *)lock);
+	if (kind == CPUSLAB_LOCK_PAGE)
+		return cpuslab_pagelock_is_locked((const struct cpuslab_pagelock *)lock);
+	return cpuslab_mcs_is_locked((const struct cpuslab_mcs *)lock);
+}
+
 /* ---- the hooks ------------------------------------------------------------------------------------- */
 
 void cpuslab_debug_lock_wanted(const volatile void *lock, enum cpuslab_lock_kind kind)
 {
-	if (kind != CPUSLAB_LOCK_SPIN && spinlocks_held > 0)
+	if (!at_table && kind != CPUSLAB_LOCK_SPIN && spinlocks_held > 0)
 		stop(lock, kind_names[kind], "may sleep for this lock while it holds a spinlock", NULL);
-	take_guard();
+	if (!begin())
+		return;
 	struct held *entry = entry_of(lock);
-	if (is_held(entry, lock) && entry->owner == &spinlocks_held)
-		stop(lock, kind_names[kind], "takes a lock that it holds already", NULL);
-	cpuslab_spin_unlock(&guard);
+	if (is_held(entry, lock) && entry->owner == &spinlocks_held) {
+		if (is_locked(lock, entry->kind))
+			stop(lock, kind_names[kind], "takes a lock that it holds already", NULL);
+		/* It held one that was freed with its memory; this is the next one there. */
+		forget(entry);
+	}
+	end();
 }
 
 void cpuslab_debug_lock_taken(const volatile void *lock, enum cpuslab_lock_kind kind)
 {
-	take_guard();
+	if (!begin())
+		return;
 	struct held *entry = entry_of(lock);
 	if (!entry)
 		overflowed = true;
 	else
 		*entry = (struct held){(uintptr_t)lock, &spinlocks_held, os_thread_id(), kind};
-	cpuslab_spin_unlock(&guard);
 	if (kind == CPUSLAB_LOCK_SPIN)
 		spinlocks_held++;
+	end();
 }
 
 void cpuslab_debug_lock_released(const volatile void *lock, enum cpuslab_lock_kind kind)
 {
-	take_guard();
+	if (!begin())
+		return;
 	struct held *entry = entry_of(lock);
 	if (is_held(entry, lock)) {
 		if (entry->owner != &spinlocks_held)
@@ -173,36 +218,35 @@ void cpuslab_debug_lock_released(const volatile void *lock, enum cpuslab_lock_ki
 	} else if (!overflowed) {
 		stop(lock, kind_names[kind], "unlocks a lock that nobody holds", NULL);
 	}
-	cpuslab_spin_unlock(&guard);
 	if (kind == CPUSLAB_LOCK_SPIN)
 		spinlocks_held--;
+	end();
 }
 
 void cpuslab_debug_lock_held(const volatile void *lock)
 {
-	take_guard();
+	if (!begin())
+		return;
 	struct held *entry = entry_of(lock);
 	if (is_held(entry, lock) ? entry->owner != &spinlocks_held : !overflowed)
 		stop(lock, "lock",
 		     is_held(entry, lock) ? "needs a lock that is held by" : "needs a lock that nobody holds",
 		     is_held(entry, lock) ? entry : NULL);
-	cpuslab_spin_unlock(&guard);
+	end();
 }
 
 void cpuslab_debug_lock_forget(const volatile void *lock)
 {
-	take_guard();
+	if (!begin())
+		return;
 	struct held *entry = entry_of(lock);
-	if (is_held(entry, lock)) {
-		if (entry->owner == &spinlocks_held && entry->kind == CPUSLAB_LOCK_SPIN)
-			spinlocks_held--;
-		remove_entry(entry);
-	}
-	cpuslab_spin_unlock(&guard);
+	if (is_held(entry, lock))
+		forget(entry);
+	end();
 }
 
 void cpuslab_debug_may_sleep(const char *what)
 {
-	if (spinlocks_held > 0)
+	if (!at_table && spinlocks_held > 0)
 		stop(NULL, what, "may sleep while it holds a spinlock", NULL);
 }
