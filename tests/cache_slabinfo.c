@@ -92,6 +92,46 @@ static void check_long_name(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
+static void print_json(void *unused)
+{
+	(void)unused;
+	CHECK(cpuslab_stats_json(STDERR_FILENO) == 0);
+}
+
+/* Names may be any bytes, and JSON is UTF-8: the letters of one to four bytes, and what only looks like some.
+ */
+static void check_json_names(void)
+{
+	static const struct {
+		const char *name, *said;
+	} rows[] = {
+		{"a \xc3\xbc \xe2\x82\xac \xf0\x9d\x84\x9e", "a \xc3\xbc \xe2\x82\xac \xf0\x9d\x84\x9e"},
+		{"b \xff\x80", "b ??"},
+		{"c \xc3", "c ?"},
+		{"d \xc1\xbf \xe0\x9f\xbf \xf0\x8f\xbf\xbf", "d ?? ??? ????"},
+		{"e \xed\xa0\x80 \xf4\x90\x80\x80 \xf5", "e ??? ???? ?"},
+		{"f\n\"\\", "f\\u000a\\u0022\\u005c"},
+	};
+	enum { ROWS = sizeof rows / sizeof *rows };
+	static char printed[1 << 17];
+	struct cpuslab_cache *caches[ROWS];
+	char said[128];
+
+	for (unsigned i = 0; i < ROWS; i++) {
+		struct cpuslab_cache_args args = {
+			.name = rows[i].name, .size = 40, .flags = CPUSLAB_CACHE_NO_MERGE};
+
+		CHECK((caches[i] = cpuslab_cache_create(&args)));
+		cpuslab_cache_free(caches[i], cpuslab_cache_alloc(caches[i]));
+	}
+	CHECK_EXITED(check_child(print_json, NULL, printed, sizeof printed), 0);
+	for (unsigned i = 0; i < ROWS; i++) {
+		snprintf(said, sizeof said, "{\"name\": \"%s\",", rows[i].said);
+		CHECK(strstr(printed, said), "no %s", said);
+		CHECK(cpuslab_cache_destroy(caches[i]) == 0);
+	}
+}
+
 int main(void)
 {
 	struct cpuslab_cache_args args = {.name = "two words", .size = 100, .magazine_capacity = 54};
@@ -101,6 +141,7 @@ int main(void)
 
 	check_watchdog(60);
 	check_long_name();
+	check_json_names();
 	CHECK(cache && cpuslab_cache_alloc_bulk(cache, OBJECTS, objects) == OBJECTS);
 	read_back();
 	CHECK(find("two_words", &row));

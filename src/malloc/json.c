@@ -2,6 +2,7 @@
 /* cpuslab_stats_json: see include/cpuslab/cpuslab.h. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "malloc/malloc.h"
 #include "malloc/process.h"
@@ -10,14 +11,39 @@
 
 enum { LINE = 6 * REPORT_NAME + 512 }; /* a name of which every byte is escaped */
 
-/* Returns the new end. */
+/* The bytes of the letter that a text begins with; 0 for what is no UTF-8. */
+static size_t letter_length(const unsigned char *text)
+{
+	/* What could be written shorter, surrogates, and what is past the end. */
+	static const struct {
+		unsigned char first, second_least, second_most;
+	} narrow[] = {{0xe0, 0xa0, 0xbf}, {0xed, 0x80, 0x9f}, {0xf0, 0x90, 0xbf}, {0xf4, 0x80, 0x8f}};
+
+	if (text[0] < 0x80)
+		return 1;
+	if (text[0] < 0xc2 || text[0] > 0xf4)
+		return 0;
+	size_t length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+
+	for (size_t i = 1; i < length; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+		if (text[0] == narrow[i].first &&
+		    (text[1] < narrow[i].second_least || text[1] > narrow[i].second_most))
+			return 0;
+	return length;
+}
+
+/* Returns the new end.  Names may be any bytes, JSON is UTF-8: what is none becomes '?'. */
 static char *append_quoted(char *end, const char *text)
 {
 	static const char digits[] = "0123456789abcdef";
 
 	*end++ = '"';
-	for (; *text; text++) {
+	while (*text) {
 		unsigned char c = (unsigned char)*text;
+		size_t length = letter_length((const unsigned char *)text);
 
 		if (c < ' ' || c == '"' || c == '\\') {
 			*end++ = '\\';
@@ -26,9 +52,13 @@ static char *append_quoted(char *end, const char *text)
 			*end++ = '0';
 			*end++ = digits[c >> 4];
 			*end++ = digits[c & 15];
+		} else if (length) {
+			memcpy(end, text, length);
+			end += length;
 		} else {
-			*end++ = (char)c;
+			*end++ = '?';
 		}
+		text += length ? length : 1;
 	}
 	*end++ = '"';
 	return end;
