@@ -509,6 +509,44 @@ static void profiled(void)
 	CHECK(guarded("picked") > picked);
 }
 
+/* A cache with guarded objects and others: as it is to be destroyed, each that is left is named. */
+static void destroy_in_use(void *argument)
+{
+	struct cpuslab_cache *cache = argument;
+
+	CHECK(cpuslab_cache_destroy(cache) == -1 && errno == EBUSY);
+}
+
+static void named(void)
+{
+	enum { OBJECTS = 300, LEFT = 100 };
+	static char said[1 << 16];
+	char *object[OBJECTS];
+	const struct cpuslab_cache_args args = {
+		.name = "named", .size = 200, .flags = CPUSLAB_CACHE_NO_MERGE};
+	struct cpuslab_cache *cache = cpuslab_cache_create(&args);
+	unsigned long live = guarded("live");
+
+	CHECK(cache);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK((object[i] = cpuslab_cache_alloc(cache)));
+	for (unsigned i = LEFT; i < OBJECTS; i++)
+		cpuslab_cache_free(cache, object[i]);
+	live = guarded("live") - live;
+	CHECK(live > 0 && live < LEFT, "%lu of them guarded", live);
+	CHECK_EXITED(check_child(destroy_in_use, cache, said, sizeof said), 0);
+	for (unsigned i = 0; i < LEFT; i++) {
+		char address[32];
+
+		snprintf(address, sizeof address, "named: %p: still", (void *)object[i]);
+		CHECK(strstr(said, address), "object %u", i);
+	}
+	destroy_in_use(cache);
+	for (unsigned i = 0; i < LEFT; i++)
+		cpuslab_cache_free(cache, object[i]);
+	CHECK(cpuslab_cache_destroy(cache) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -527,6 +565,7 @@ int main(int argc, char **argv)
 		family();
 		cache(16384, 10000);
 		cache(64, 100);
+		named();
 		exhaustion();
 		reuse();
 		refusal();

@@ -416,9 +416,10 @@ static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last
 
 	if (is_checked)
 		magazine_release_lost(&memory->cache);
+	/* Of guarded objects the slabs do not know. */
 	if (guard_is_on() && guard_visit_live(&memory->cache, report_live, last))
-		return false;
-	if (!magazine_destroy(&memory->cache))
+		magazine_gather(&memory->cache);
+	else if (!magazine_destroy(&memory->cache))
 		return true;
 	if (is_checked)
 		magazine_report_live(&memory->cache);

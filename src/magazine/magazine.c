@@ -1576,13 +1576,26 @@ static void empty_unused_words(struct cache *cache, unsigned number)
 	}
 }
 
-uint64_t magazine_destroy(struct cache *cache)
+/* With the census lock. */
+static void gather_unused(struct cache *cache)
 {
-	corruption_begin_walk(&census_lock);
 	empty_unused_words(cache, cache->number);
 	if (cache->returns_number)
 		empty_unused_words(cache, cache->returns_number);
 	depot_empty(&cache->depot);
+}
+
+void magazine_gather(struct cache *cache)
+{
+	corruption_begin_walk(&census_lock);
+	gather_unused(cache);
+	corruption_end_walk(&census_lock);
+}
+
+uint64_t magazine_destroy(struct cache *cache)
+{
+	corruption_begin_walk(&census_lock);
+	gather_unused(cache);
 	uint64_t allocated = slab_cache_close(&cache->depot.slabs);
 
 	if (!allocated) {

@@ -180,6 +180,8 @@ struct cache *magazine_create_reserved(unsigned number, const struct slab_traits
  * and the cache is as good as before.  Nobody else may be using the cache.
  */
 uint64_t magazine_destroy(struct cache *cache);
+/* Gives free objects to the slabs, which then tell what is allocated.  Nobody else may be using the cache. */
+void magazine_gather(struct cache *cache);
 /* Takes the objects of one cache out of every vCPU that can be reached, and gives its free slabs back. */
 void magazine_shrink(struct cache *cache);
 
