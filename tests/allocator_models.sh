@@ -37,7 +37,6 @@ batch='-DBATCH=2 -DHOME=1 -DCALLS=2 -DOBJECTS=2'
 hollow='-DHOLLOW=1 -DSPARES=1 -DCALLS=2 -DOBJECTS=2'
 alone='-DALONE=1 -DBATCH=2 -DCALLS=2 -DOBJECTS=2'
 check slab 0
-check slab 0 -DCONSTRUCT=0
 check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE NO_LOCK EARLY UNSETTLED WAIT'
 # shellcheck disable=SC2086
 {
@@ -75,6 +74,7 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check depot 0 -DCALLS=4 -DMAGAZINES=3 -DOBJECTS=4
 	check portions 0 -DWAITING=2
 	check portions 0 -DFORK=1 -DCALLS=1 -DWAITING=1 -DMAGAZINES=2 -DOBJECTS=2
+	check slab 0 -DCONSTRUCT=0
 	# shellcheck disable=SC2086
 	check slab 0 $batch -DSPARES=1 -DHOLLOW=1
 	# shellcheck disable=SC2086

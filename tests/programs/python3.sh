@@ -14,7 +14,9 @@ export PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
 tests="test_dict test_list test_set test_json test_re test_array test_memoryview test_mmap test_ctypes test_gc
 	test_weakref test_os test_fork1"
 # In auto mode alone: what has one thread and takes long, and what waits more than it works.
-auto_alone='test_bytes test_unicode test_struct test_deque test_pickle test_zlib test_ast test_threading test_subprocess test_queue'
+auto_alone='test_bytes test_unicode test_struct test_deque test_zlib test_threading test_subprocess test_queue'
+# In the long runs: seconds of small objects, as test_json and test_re have them.
+[ "${CPUSLAB_SOAK:-0}" = 0 ] || auto_alone="$auto_alone test_pickle test_ast"
 if [ -z "${CPUSLAB_OPTIONS:-}" ]; then
 	tests="$tests $auto_alone" auto_alone=''
 fi
