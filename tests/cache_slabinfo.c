@@ -111,6 +111,7 @@ static void check_json_names(void)
 		{"d \xc1\xbf \xe0\x9f\xbf \xf0\x8f\xbf\xbf", "d ?? ??? ????"},
 		{"e \xed\xa0\x80 \xf4\x90\x80\x80 \xf5", "e ??? ???? ?"},
 		{"f\n\"\\", "f\\u000a\\u0022\\u005c"},
+		{"g \x7f \xc2\x9b \xc2\xa0", "g ? ?? \xc2\xa0"},
 	};
 	enum { ROWS = sizeof rows / sizeof *rows };
 	static char printed[1 << 17];

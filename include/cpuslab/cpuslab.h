@@ -120,8 +120,9 @@ CPUSLAB_API long cpuslab_validate(const char *name);
 
 /*
  * Writes the figures of malloc_stats() and of every cache that has had slabs to a file descriptor as one JSON
- * object, sizes in bytes.  What is no UTF-8 in a name becomes '?'.  Returns 0; or -1 with errno as write(2)
- * sets it, and part of the text may then be written.
+ * object, sizes in bytes.  What is no UTF-8 in a name becomes '?', as do DEL and the control characters
+ * behind it (U+007F to U+009F).  Returns 0; or -1 with errno as write(2) sets it, and part of the text may
+ * then be written.
  */
 CPUSLAB_API int cpuslab_stats_json(int file);
 

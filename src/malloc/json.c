@@ -7,35 +7,12 @@
 #include "malloc/malloc.h"
 #include "malloc/process.h"
 #include "os/os.h"
+#include "report/letter.h"
 #include "report/statistics.h"
 
 enum { LINE = 6 * REPORT_NAME + 512 }; /* a name of which every byte is escaped */
 
-/* The bytes of the letter that a text begins with; 0 for what is no UTF-8. */
-static size_t letter_length(const unsigned char *text)
-{
-	/* What could be written shorter, surrogates, and what is past the end. */
-	static const struct {
-		unsigned char first, second_least, second_most;
-	} narrow[] = {{0xe0, 0xa0, 0xbf}, {0xed, 0x80, 0x9f}, {0xf0, 0x90, 0xbf}, {0xf4, 0x80, 0x8f}};
-
-	if (text[0] < 0x80)
-		return 1;
-	if (text[0] < 0xc2 || text[0] > 0xf4)
-		return 0;
-	size_t length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-
-	for (size_t i = 1; i < length; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
-		if (text[0] == narrow[i].first &&
-		    (text[1] < narrow[i].second_least || text[1] > narrow[i].second_most))
-			return 0;
-	return length;
-}
-
-/* Returns the new end.  Names may be any bytes, JSON is UTF-8: what is none becomes '?'. */
+/* Returns the new end.  What is no letter becomes '?'. */
 static char *append_quoted(char *end, const char *text)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -43,7 +20,7 @@ static char *append_quoted(char *end, const char *text)
 	*end++ = '"';
 	while (*text) {
 		unsigned char c = (unsigned char)*text;
-		size_t length = letter_length((const unsigned char *)text);
+		size_t length = letter_length(text);
 
 		if (c < ' ' || c == '"' || c == '\\') {
 			*end++ = '\\';

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/target.h"
 #include "inspect/bounds.h"
+#include "report/letter.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -112,38 +113,10 @@ static bool read_name(pid_t pid, char name[static 64])
 	return read;
 }
 
-/* The bytes of the letter that a text begins with; 0 for what is none, or none to print. */
-static size_t letter_length(const unsigned char *text)
-{
-	/* The second byte's bounds leave out what could be written shorter, surrogates and what is past the
-	 * end. */
-	static const struct {
-		unsigned char first, last, second_least, second_most, length;
-	} kinds[] = {
-		{' ', '~', 0, 0, 1},         {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2},
-		{0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
-		{0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-		{0xf4, 0xf4, 0x80, 0x8f, 4},
-	};
-
-	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-		if (text[0] < kinds[k].first || text[0] > kinds[k].last)
-			continue;
-		if (kinds[k].length > 1 &&
-		    (text[1] < kinds[k].second_least || text[1] > kinds[k].second_most))
-			return 0;
-		for (size_t i = 2; i < kinds[k].length; i++)
-			if ((text[i] & 0xc0) != 0x80)
-				return 0;
-		return kinds[k].length;
-	}
-	return 0;
-}
-
 void target_clean_name(char *name)
 {
 	while (*name) {
-		size_t length = letter_length((const unsigned char *)name);
+		size_t length = letter_length(name);
 
 		if (!length)
 			*name = '?';

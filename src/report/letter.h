@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* report/letter: what of a name can be shown, which may have any bytes, in UTF-8. */
+#ifndef CPUSLAB_REPORT_LETTER_H
+#define CPUSLAB_REPORT_LETTER_H
+
+#include <stddef.h>
+
+/* The bytes of the letter that a text begins with; 0 for what is no UTF-8, or would control a terminal. */
+static inline size_t letter_length(const char *name)
+{
+	const unsigned char *text = (const unsigned char *)name;
+	/* The second byte's bounds leave out what could be written shorter, surrogates and what is past the
+	 * end. */
+	static const struct {
+		unsigned char first, last, second_least, second_most, length;
+	} kinds[] = {
+		{' ', '~', 0, 0, 1},         {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2},
+		{0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
+		{0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+		{0xf4, 0xf4, 0x80, 0x8f, 4},
+	};
+
+	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+		if (text[0] < kinds[k].first || text[0] > kinds[k].last)
+			continue;
+		if (kinds[k].length > 1 &&
+		    (text[1] < kinds[k].second_least || text[1] > kinds[k].second_most))
+			return 0;
+		for (size_t i = 2; i < kinds[k].length; i++)
+			if ((text[i] & 0xc0) != 0x80)
+				return 0;
+		return kinds[k].length;
+	}
+	return 0;
+}
+
+#endif
