@@ -15,9 +15,8 @@
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
 
-/* Older C libraries do not define these; they then say nothing, and the library registers for itself. */
+/* Older C libraries define neither this nor __rseq_size; the library then registers for itself. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
-extern const unsigned int __rseq_size __attribute__((weak));
 
 /*
  * The two special words: each points at a slot that holds NULL, with an end mark above it.  A pop takes it
