@@ -99,13 +99,22 @@ void guard_begin(void)
 		begin();
 }
 
+/* One slot less counts as live; returns the number that none has. */
+static unsigned claim_none(void)
+{
+	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
+	return guard.slots;
+}
+
 /* Takes the slot that has been free for longest; guard.slots when half of them are in use. */
 static unsigned claim(void)
 {
-	if (__atomic_add_fetch(&live, 1, __ATOMIC_RELAXED) > guard.slots / 2) {
-		__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
-		return guard.slots;
-	}
+	/*
+	 * Acquire: of a slot that does not count any more the age is that of a free one, so that no more than
+	 * half of them are ever in use.
+	 */
+	if (__atomic_add_fetch(&live, 1, __ATOMIC_ACQUIRE) > guard.slots / 2)
+		return claim_none();
 	for (;;) {
 		unsigned oldest = guard.slots;
 		uint64_t age = OPEN;
@@ -118,10 +127,13 @@ static unsigned claim(void)
 				oldest = i;
 			}
 		}
-		/* Another thread may have been quicker; half of the slots are free, so that there is one.
-		 * Acquire: what the thread that freed it did with it has been done. */
-		if (oldest == guard.slots || __atomic_compare_exchange_n(&ages[oldest], &age, IN_USE, false,
-									 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		/* Half of them are free at any instant; but each may have been in use as it was looked at. */
+		if (oldest == guard.slots)
+			return claim_none();
+		/* Another thread may have been quicker.  Acquire: what the thread that freed it did with it
+		 * has been done. */
+		if (__atomic_compare_exchange_n(&ages[oldest], &age, IN_USE, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
 			return oldest;
 	}
 }
@@ -131,9 +143,13 @@ static void release(unsigned number)
 {
 	uint64_t age = __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
 
-	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
 	/* Release: whoever claims it finds it as it was left. */
 	__atomic_store_n(&ages[number], age, __ATOMIC_RELEASE);
+	/*
+	 * Not before that: a thread that stopped in between would have a slot that no longer counts, and
+	 * others could have half of the slots beside it.  Release: who no longer counts it sees its age.
+	 */
+	__atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- where an object lies -------------------------------------------------------------------------- */
