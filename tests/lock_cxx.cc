@@ -4,6 +4,7 @@
 
 #include <cpuslab/lock.hpp>
 
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -27,6 +28,76 @@ static void take_turns(unsigned long rounds)
 		cpuslab::mcs::guard fourth(mcs);
 		turns++;
 	}
+}
+
+// For ever, as far as a test can tell: until the lock is free.
+template <class Duration> static void wait_for_ever()
+{
+	std::unique_lock<cpuslab::pagelock> timed(page, Duration::max());
+	CHECK(timed.owns_lock());
+}
+
+template <class Duration> using wall = std::chrono::time_point<std::chrono::system_clock, Duration>;
+
+template <class Point> static void wait_until(Point point)
+{
+	std::unique_lock<cpuslab::pagelock> timed(page, point);
+	CHECK(timed.owns_lock());
+}
+
+template <class Point> static bool is_past(Point point)
+{
+	return !std::unique_lock<cpuslab::pagelock>(page, point).owns_lock();
+}
+
+template <class Rep, class Period> static void wait_in_vain()
+{
+	constexpr auto wait = std::chrono::duration<Rep, Period>(20 * Period::den / Period::num / 1000);
+	auto before = std::chrono::steady_clock::now();
+	std::unique_lock<cpuslab::pagelock> timed(page, wait);
+	CHECK(!timed.owns_lock() && std::chrono::steady_clock::now() - before >= 20ms);
+}
+
+using years = std::chrono::duration<std::int64_t, std::ratio<31556952>>;
+using samples = std::chrono::duration<std::int64_t, std::ratio<1, 44100>>;
+using picoseconds = std::chrono::duration<std::int64_t, std::pico>;
+using femtoseconds = std::chrono::duration<std::int64_t, std::femto>;
+using unsigned_hours = std::chrono::duration<std::uint64_t, std::ratio<3600>>;
+
+// Those too that no other duration which they are compared with could hold.
+static void any_duration()
+{
+	std::unique_lock<cpuslab::pagelock> held(page);
+	std::thread([] {
+		wait_in_vain<std::int64_t, std::ratio<1, 44100>>();
+		wait_in_vain<std::int64_t, std::pico>();
+		wait_in_vain<std::int64_t, std::femto>();
+		wait_in_vain<double, std::femto>();
+		std::unique_lock<cpuslab::pagelock> timed(page, std::defer_lock);
+		CHECK(!timed.try_lock_for(years::min()) && !timed.try_lock_for(femtoseconds::min()));
+		CHECK(!timed.try_lock_for(
+			std::chrono::duration<double>(std::numeric_limits<double>::quiet_NaN())));
+		CHECK(is_past(wall<years>::min()) && is_past(wall<std::chrono::hours>::min()));
+		CHECK(is_past(wall<picoseconds>::min()) && is_past(wall<picoseconds>::max()));
+	}).join();
+
+	std::vector<std::thread> waiters;
+	waiters.emplace_back(wait_for_ever<std::chrono::hours>);
+	waiters.emplace_back(wait_for_ever<unsigned_hours>);
+	waiters.emplace_back(wait_for_ever<years>);
+	waiters.emplace_back(wait_for_ever<samples>);
+	waiters.emplace_back(wait_for_ever<picoseconds>);
+	waiters.emplace_back(wait_for_ever<femtoseconds>);
+	waiters.emplace_back(wait_for_ever<std::chrono::duration<float, std::atto>>);
+	waiters.emplace_back(wait_until<wall<std::chrono::hours>>, wall<std::chrono::hours>::max());
+	waiters.emplace_back(wait_until<wall<years>>, wall<years>::max());
+	waiters.emplace_back(wait_until<wall<samples>>, wall<samples>::max());
+	waiters.emplace_back(wait_until<wall<std::chrono::duration<double>>>,
+			     wall<std::chrono::duration<double>>::max());
+	std::this_thread::sleep_for(5ms);
+	held.unlock();
+	for (auto &waiter : waiters)
+		waiter.join();
 }
 
 int main()
@@ -60,6 +131,7 @@ int main()
 		waiter.join();
 		watcher.join();
 	}
+	any_duration();
 	page.lock();
 	page.unlock_flip(0x02);
 	CHECK(page.flags() == 0x02 && !page.is_locked() && page.try_lock_for(0s));

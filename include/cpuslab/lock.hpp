@@ -77,7 +77,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &duration)
 		CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
 	{
-		return lock_within(duration);
+		return lock_within(bounded(duration));
 	}
 	template <class Clock, class Duration>
 	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &deadline)
@@ -86,14 +86,10 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 		// Another clock than the lock's may be set, or run at another pace: looked at again after
 		// each wait.
 		for (;;) {
-			// Compared before it is subtracted: a deadline far in the past is further away than a
-			// duration can hold.
-			auto now = Clock::now();
-			bool past = deadline <= now;
-			using left = decltype(deadline - now);
-			if (lock_within(past ? left::zero() : deadline - now))
+			std::chrono::nanoseconds left = left_until(deadline);
+			if (lock_within(left))
 				return true;
-			if (past || Clock::now() >= deadline)
+			if (left == left.zero() || left_until(deadline) == left.zero())
 				return false;
 		}
 	}
@@ -142,28 +138,56 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 	}
 
       private:
+	using approximate = std::chrono::duration<double>;
+	// Longer than this is for ever.
+	static constexpr std::chrono::hours ever{24 * 365 * 30};
+
+	// Any duration up to `ever`; rounded up, since no wait is to be shorter than was asked for.  Nothing
+	// on the way overflows, of whatever period: durations are compared as floating-point numbers, which
+	// hold any, and whole seconds are taken off before the rest is multiplied.
 	template <class Rep, class Period>
-	bool lock_within(const std::chrono::duration<Rep, Period> &duration)
+	static std::chrono::nanoseconds bounded(const std::chrono::duration<Rep, Period> &duration)
 	{
-		using std::chrono::duration_cast;
 		using std::chrono::nanoseconds;
 		using std::chrono::seconds;
 
-		// Longer than this is for ever, and must not overflow on the way.
-		constexpr std::chrono::hours ever(24 * 365 * 30);
+		if (!(duration > duration.zero()))
+			return nanoseconds::zero();
+		if (approximate(duration) > approximate(ever))
+			return ever;
+		seconds whole = std::chrono::duration_cast<seconds>(duration);
+		return whole + std::chrono::ceil<nanoseconds>(duration - whole);
+	}
+
+	// What is left until then, by its clock; nothing once it is past.
+	template <class Clock, class Duration>
+	static std::chrono::nanoseconds left_until(const std::chrono::time_point<Clock, Duration> &deadline)
+	{
+		using own = typename Clock::duration;
+
+		auto now = Clock::now();
+		auto then = deadline.time_since_epoch();
+		approximate left = approximate(then) - approximate(now.time_since_epoch());
+		if (left > approximate(ever))
+			return ever;
+		// Far in the past, further away than a duration may be able to hold; or no number.
+		if (!(left >= -approximate(ever)))
+			return std::chrono::nanoseconds::zero();
+		return bounded(std::chrono::ceil<own>(then) - now.time_since_epoch());
+	}
+
+	bool lock_within(std::chrono::nanoseconds left)
+	{
+		using std::chrono::seconds;
+
 		std::timespec deadline;
 		clock_gettime(CLOCK_MONOTONIC, &deadline);
-		if (duration > duration.zero()) {
-			// Rounded up: never a shorter wait than was asked for.
-			nanoseconds left = duration > ever ? nanoseconds(ever)
-							   : std::chrono::ceil<nanoseconds>(duration);
-			seconds whole = duration_cast<seconds>(left);
-			deadline.tv_sec += static_cast<std::time_t>(whole.count());
-			deadline.tv_nsec += static_cast<long>((left - whole).count());
-			if (deadline.tv_nsec >= 1000000000) {
-				deadline.tv_nsec -= 1000000000;
-				deadline.tv_sec++;
-			}
+		seconds whole = std::chrono::duration_cast<seconds>(left);
+		deadline.tv_sec += static_cast<std::time_t>(whole.count());
+		deadline.tv_nsec += static_cast<long>((left - whole).count());
+		if (deadline.tv_nsec >= 1000000000) {
+			deadline.tv_nsec -= 1000000000;
+			deadline.tv_sec++;
 		}
 		return cpuslab_pagelock_timedlock(&lock_, &deadline) == 0;
 	}
