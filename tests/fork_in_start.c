@@ -3,10 +3,14 @@
  * fork_in_start: a process that has threads before it first calls the library, as one that opens it late has,
  * forks while one of them starts the library.  Nobody can finish the start in the child: its first call ends
  * it with one line.  The parent goes on, and so do children that it has afterwards.
+ *
+ *   fork_in_start wiped      as the system is to wipe memory on fork
+ *   fork_in_start handled    as libc is asked for a handler instead, which no child has before
  */
 #include "own_malloc.h"
 
 #include <cpuslab/cache.h>
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -14,15 +18,38 @@
 #define MADV_WIPEONFORK 18
 #endif
 
+static bool handled, reached, may_go_on;
+
 /* What each start calls once.  The first one stays in it until it may go on. */
-static bool reached, may_go_on;
+static void stay(void)
+{
+	if (!__atomic_exchange_n(&reached, true, __ATOMIC_ACQ_REL))
+		while (!__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE))
+			usleep(100);
+}
 
 int madvise(void *address, size_t bytes, int advice)
 {
-	if (advice == MADV_WIPEONFORK && !__atomic_exchange_n(&reached, true, __ATOMIC_ACQ_REL))
-		while (!__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE))
-			usleep(100);
+	if (advice == MADV_WIPEONFORK && handled) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (advice == MADV_WIPEONFORK)
+		stay();
 	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
+{
+	__typeof__(&__register_atfork) libcs =
+		(__typeof__(&__register_atfork))dlsym(RTLD_NEXT, "__register_atfork");
+
+	CHECK(libcs);
+	if (handled)
+		stay();
+	return libcs(prepare, parent, child, object);
 }
 
 static void use_cache(void *unused)
@@ -44,10 +71,11 @@ static void *use(void *unused)
 	return unused;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char text[1024];
 	check_watchdog(60);
+	handled = argc > 1 && strcmp(argv[1], "handled") == 0;
 	pthread_t thread = check_thread(use, NULL);
 	while (!__atomic_load_n(&reached, __ATOMIC_ACQUIRE))
 		usleep(100);

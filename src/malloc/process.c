@@ -34,6 +34,7 @@ static uint32_t starter; /* the process in which `before_start` was made SETTLIN
 static uint32_t *alive_word = &before_start;
 const uint32_t *process_alive = &before_start;
 static bool started;
+static __thread bool asks; /* libc for a handler, which may allocate */
 
 static void in_child(void)
 {
@@ -67,6 +68,17 @@ static void left_alone(void)
 {
 	if (process_enter())
 		magazine_left_alone();
+}
+
+/*
+ * Before others may be at work: one of them could fork, and nobody would tell the child.  One that is forked
+ * meanwhile finds a start that is not over.
+ */
+static __attribute__((noinline, cold)) void ask_for_handler(void)
+{
+	asks = true;
+	pthread_atfork(NULL, NULL, in_child);
+	asks = false;
 }
 
 /* False, and all as before, when the system does not give the memory. */
@@ -104,11 +116,10 @@ static bool start(void)
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
 		alive_word = word;
 		__atomic_store_n(&process_alive, word, __ATOMIC_RELEASE);
-		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
 	} else {
-		__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
-		pthread_atfork(NULL, NULL, in_child);
+		ask_for_handler();
 	}
+	__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
 	size_class_open();
 	profile_begin();
 	if (options.profile_at_exit)
@@ -168,7 +179,7 @@ __attribute__((noinline, cold)) bool process_settle(void)
 		if (__atomic_compare_exchange_n(word, &found, SETTLING, false, __ATOMIC_ACQ_REL,
 						__ATOMIC_ACQUIRE))
 			return settle(word);
-		if (found == ALIVE)
+		if (found == ALIVE || asks)
 			return true;
 		stop_if_left(word);
 		/* Another thread, which a forked child may have by its first slow path. */
