@@ -2,8 +2,9 @@
 /*
  * magazine_alone: when a program's threads have ended but for one, what they left goes back though that makes
  * no calls but a few which magazines would serve, on whichever vCPU it runs: also what destructors of a
- * thread's own values free.  While two live nothing becomes void for it, and seldom where one after the other
- * comes and goes in a program that works on.
+ * thread's own values free, and where a thread has made its first calls as late as in its last destructors.
+ * While two live nothing becomes void for it, and seldom where one after the other comes and goes in a
+ * program that works on.
  */
 #include "check.h"
 
@@ -18,6 +19,7 @@ enum { THREADS = 4, OBJECTS = 1500, SIZES = 40, STEP = 10, REST = 2000, TURNS = 
 
 static cpu_set_t cpus;
 static pthread_key_t key;
+static pthread_key_t before_key, behind_key; /* of the library's own: destructors come in that order */
 static pthread_barrier_t all_work;
 
 /* What objects, magazines, depots and slabs hold, and what waits to go back. */
@@ -212,18 +214,61 @@ static void test_goes_on(void)
 	CHECK(missed <= TURNS, "%llu", (unsigned long long)missed);
 }
 
+/* A thread's values: its only calls come in a destructor of the given round. */
+struct late {
+	pthread_key_t key;
+	unsigned round, rounds;
+};
+
+static void come_late(void *argument)
+{
+	struct late *late = argument;
+	if (++late->round < late->rounds)
+		CHECK(pthread_setspecific(late->key, late) == 0);
+	else
+		give(take());
+}
+
+static void *come_late_only(void *late)
+{
+	CHECK(pthread_setspecific(((struct late *)late)->key, late) == 0);
+	return NULL;
+}
+
+/*
+ * In the last round as well, as long as the library's own destructor is still to come; but a slot that a
+ * thread takes then is lost, with what its magazines have.
+ */
+static void test_late(void)
+{
+	struct late lates[] = {{before_key, 0, 3}, {behind_key, 0, 3}, {before_key, 0, 4}};
+	for (unsigned i = 0; i < (check_rseq() ? 3 : 2); i++) {
+		for (unsigned turn = 0; turn < 2; turn++) {
+			pthread_t thread;
+			lates[i].round = 0;
+			CHECK(pthread_create(&thread, NULL, come_late_only, &lates[i]) == 0);
+			CHECK(pthread_join(thread, NULL) == 0);
+			CHECK(lates[i].round == lates[i].rounds);
+		}
+		test_rest(0);
+	}
+}
+
 int main(void)
 {
 	check_watchdog(60);
+	CHECK(pthread_key_create(&before_key, come_late) == 0);
 	CHECK(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
 	CHECK(pthread_key_create(&key, give) == 0);
 	pthread_barrier_init(&all_work, NULL, THREADS);
 	run_threads(); /* what these need themselves */
+	CHECK(pthread_key_create(&behind_key, come_late) == 0);
 	for (unsigned cpu = 0; cpu < 2; cpu++)
 		test_rest(cpu);
 	test_others_live();
 	test_fork_in_walk();
 	test_goes_on();
+	test_late();
 	printf("few calls after threads\n");
 	return 0;
 }

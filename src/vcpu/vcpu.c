@@ -192,11 +192,16 @@ static void end_counted(void *round)
 {
 	/*
 	 * The program's destructors may come behind this one, and free what its values held.  Another round
-	 * follows for a value that is set again, and comes behind all of the first.
+	 * follows for a value that is set again, and comes behind all of the first; but not where this is the
+	 * last one there is (PTHREAD_DESTRUCTOR_ITERATIONS), of a thread that first came by in a destructor.
+	 * So it is uncounted here already.
 	 */
-	if (round == FIRST_ROUND && pthread_setspecific(end_of_counted, SECOND_ROUND) == 0)
-		return;
-	if (__atomic_sub_fetch(&counted, 1, __ATOMIC_RELAXED) <= 1)
+	if (round == FIRST_ROUND) {
+		__atomic_sub_fetch(&counted, 1, __ATOMIC_RELAXED);
+		if (pthread_setspecific(end_of_counted, SECOND_ROUND) == 0)
+			return;
+	}
+	if (__atomic_load_n(&counted, __ATOMIC_RELAXED) <= 1)
 		when_alone();
 }
 
