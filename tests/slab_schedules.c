@@ -4,9 +4,10 @@
  * another one gives the slab back, and its descriptor, or its pages as well, become something else
  * (schedules.h).
  *
- *   look          whose a page is (magazine_cache): it finds the slab's cache or none, and nothing else
- *   watch_page,   frees into a page, or a slab, are to be seen (slab_watch_page, slab_watch_pages): while the
- *   watch_pages   slab's pages become a large object, and its descriptor that of another slab of the cache,
+ *   look          whose a page is (magazine_cache): it finds the slab's cache or none, and nothing else; also
+ *                 where the descriptor is another thing at one instruction, and the slab's again at a later
+ * one watch_page,   frees into a page, or a slab, are to be seen (slab_watch_page, slab_watch_pages): while
+ * the watch_pages   slab's pages become a large object, and its descriptor that of another slab of the cache,
  * which an allocation that waits for no lock has made, nothing is written to what is not the cache's
  */
 #include "check.h"
@@ -22,7 +23,7 @@
 #ifdef __x86_64__
 
 enum { SIZE = 64 << 10, PAGES = SIZE / PAGE_BYTES };
-enum conflict { TO_METADATA, TO_LINKED, CONFLICTS };
+enum conflict { TO_METADATA, TO_LINKED, CONFLICTS, BACK };
 enum operation { LOOK, WATCH_PAGE, WATCH_PAGES };
 
 static const char *const operations[] = {"look", "watch_page", "watch_pages"};
@@ -120,12 +121,27 @@ static void operate(unsigned operation)
 	TRACED_TRAP();
 }
 
+/* The slab as it was, after TO_METADATA. */
+static void bring_back(void)
+{
+	const char *descriptor = block;
+	void *before = object;
+	metadata_free(block, descriptor_bytes);
+	block = NULL;
+	CHECK(slab_alloc_batch(&cache.depot.slabs, &object, 1) == 1);
+	CHECK(object == before && (char *)slab_of_object(object) == descriptor, "not the same slab again");
+}
+
 static void conflict(unsigned kind)
 {
 	bool zeroed;
 	const void *descriptor = slab_of_object(object);
 	if (doing != LOOK) {
 		conflict_with_watch();
+		return;
+	}
+	if (kind == BACK) {
+		bring_back();
 		return;
 	}
 	slab_free_batch(&cache.depot.slabs, &object, 1);
@@ -161,6 +177,44 @@ static void check(void)
 	CHECK(magazine_cache(object) == &cache);
 }
 
+/* One round with the first conflict at a place, and the second at another that comes behind it. */
+static unsigned stop_twice_at(uintptr_t first, uintptr_t second)
+{
+	unsigned stops = 0;
+	schedules_shared->operation = LOOK;
+	CHECK(go_on());
+	set_debug_register(0, first);
+	set_debug_register(7, 1);
+	CHECK(go_on());
+	if (!at_own_trap()) {
+		schedules_shared->conflict = TO_METADATA;
+		(void)schedules_let_other();
+		set_debug_register(0, second);
+		CHECK(go_on());
+	}
+	if (!at_own_trap()) {
+		schedules_shared->conflict = BACK;
+		(void)schedules_let_other();
+		stops = 1;
+	}
+	set_debug_register(7, 0);
+	if (stops)
+		CHECK(go_on());
+	return stops;
+}
+
+static unsigned stop_twice(void)
+{
+	unsigned stops = 0;
+	schedules_find_places(LOOK);
+	for (size_t i = 0; i < (size_t)(text_end - text_start); i++)
+		for (size_t j = 0; j < (size_t)(text_end - text_start) && schedules_reached[i]; j++)
+			if (schedules_reached[j])
+				stops += stop_twice_at((uintptr_t)text_start + i, (uintptr_t)text_start + j);
+	printf("  look: stopped %u times in two places\n", stops);
+	return stops;
+}
+
 int main(void)
 {
 	static const struct schedules look = {
@@ -178,6 +232,7 @@ int main(void)
 		struct schedules_count stops = schedules_run(operation);
 		CHECK(stops.stops >= 20, "%u stops", stops.stops);
 	}
+	CHECK(stop_twice() >= 20);
 	schedules_end();
 	return 0;
 }

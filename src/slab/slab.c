@@ -1339,9 +1339,14 @@ struct slab_cache *slab_cache_of(const void *address)
 
 	/*
 	 * Where the caller holds no object the slab may just have been given back, and its descriptor be
-	 * another thing since: then the page leads there no more.
+	 * another thing since: then the page leads there no more.  Or it does again, as the descriptor of a
+	 * slab that was made there meanwhile: then that has another cache than was read while it was that
+	 * thing.
 	 */
-	return __atomic_load_n(place, __ATOMIC_RELAXED) == reference ? cache : NULL;
+	return cache && __atomic_load_n(place, __ATOMIC_ACQUIRE) == reference &&
+			       __atomic_load_n(&slab->cache, __ATOMIC_RELAXED) == cache
+		       ? cache
+		       : NULL;
 }
 
 void slab_fetch(const void *object)
