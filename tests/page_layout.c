@@ -3,12 +3,14 @@
  * page_layout: the regions lie in order and apart, aligned as their users rely on, grow, and leave the page
  * map readable below the heap, in each way that the system may force on them.
  *
- *   page_layout free      no limit
- *   page_layout data      RLIMIT_DATA: address space may be reserved, but little of it used
- *   page_layout space     RLIMIT_AS: not even reserved
- *   page_layout crowded   no limit, but something lies wherever the heap would like to be
- *   page_layout vast      more reserved than page numbers of 32 bits can tell apart
- *   page_layout dumped    no limit; what is left of it is a core dump, which has nothing of what is reserved
+ *   page_layout limits    each of these:
+ *     free      no limit
+ *     data      RLIMIT_DATA: address space may be reserved, but little of it used
+ *     space     RLIMIT_AS: not even reserved
+ *     crowded   no limit, but something lies wherever the heap would like to be
+ *     vast      more reserved than page numbers of 32 bits can tell apart
+ *   page_layout dumped    no limit; what is left of it is a core dump, which has nothing of what is
+ *                         reserved
  *
  * The limits must be there before the first allocation, so each is this program started anew.
  */
@@ -196,7 +198,7 @@ static void dump(void)
 static void run(const char *name)
 {
 	free(malloc(1));
-	if (strcmp(name, "dumped") == 0)
+	if (strcmp(name, "dump") == 0)
 		dump();
 	/* What the limits are meant to force. */
 	reserved = strcmp(name, "space") != 0;
@@ -230,10 +232,10 @@ static void run(const char *name)
 	check_layout();
 }
 
-/* Whether a process that is aborted leaves a file in its folder. */
-static bool dumps_here(void)
+/* Where a process that is aborted leaves no file in its folder there is nothing to look at. */
+static void skip_without_dumps(void)
 {
-	char pattern[256] = "|";
+	char pattern[256] = "";
 	struct rlimit limit;
 	int file = open("/proc/sys/kernel/core_pattern", O_RDONLY);
 
@@ -244,7 +246,11 @@ static bool dumps_here(void)
 		pattern[length > 0 ? length : 0] = 0;
 		close(file);
 	}
-	return !strpbrk(pattern, "|/") && limit.rlim_max == RLIM_INFINITY;
+	pattern[strcspn(pattern, "\n")] = 0;
+	if (!*pattern || strpbrk(pattern, "|/"))
+		check_skip("core dumps leave no file here (kernel.core_pattern is \"%s\")", pattern);
+	if (limit.rlim_max != RLIM_INFINITY)
+		check_skip("core dumps are limited to %llu bytes here", (unsigned long long)limit.rlim_max);
 }
 
 static void check_dump(const char *folder)
@@ -272,8 +278,7 @@ static void check_dumped(char *program)
 {
 	char folder[] = "/tmp/page_layout.XXXXXX";
 
-	if (!dumps_here())
-		return;
+	skip_without_dumps();
 	CHECK(mkdtemp(folder));
 	pid_t child = fork();
 
@@ -283,7 +288,7 @@ static void check_dumped(char *program)
 
 		CHECK(setrlimit(RLIMIT_CORE, &limit) == 0 && chdir(folder) == 0);
 		CHECK(setenv("CPUSLAB_OPTIONS", "reserve:16G", 1) == 0);
-		execl("/proc/self/exe", program, "dumped", NULL);
+		execl("/proc/self/exe", program, "dump", NULL);
 		_exit(1);
 	}
 	int status = check_wait(child);
@@ -293,14 +298,10 @@ static void check_dumped(char *program)
 	check_dump(folder);
 }
 
-int main(int argc, char **argv)
+static void check_limits(char *program)
 {
 	static const char *const names[] = {"free", "data", "space", "crowded", "vast"};
-	check_watchdog(60);
-	if (argc > 1) {
-		run(argv[1]);
-		return 0;
-	}
+
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		pid_t child = fork();
 		CHECK(child >= 0);
@@ -310,13 +311,25 @@ int main(int argc, char **argv)
 			CHECK(strcmp(names[i], "space") != 0 || setrlimit(RLIMIT_AS, &limit) == 0);
 			CHECK(strcmp(names[i], "vast") != 0 ||
 			      setenv("CPUSLAB_OPTIONS", "reserve:32768G", 1) == 0);
-			execl("/proc/self/exe", argv[0], names[i], NULL);
+			execl("/proc/self/exe", program, names[i], NULL);
 			_exit(1);
 		}
 		int status = check_wait(child);
 		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == CHECK_SKIPPED),
 		      "%s ended with wait status %#x", names[i], (unsigned)status);
 	}
-	check_dumped(argv[0]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "limits";
+
+	check_watchdog(60);
+	if (strcmp(what, "limits") == 0)
+		check_limits(argv[0]);
+	else if (strcmp(what, "dumped") == 0)
+		check_dumped(argv[0]);
+	else
+		run(what);
 	return 0;
 }
