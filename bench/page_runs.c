@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "page_runs.h"
 
-/* In place of its own object, as its lock is nobody else's business. */
-#include "page/run.c" /* NOLINT(bugprone-suspicious-include) */
-
 #include "malloc/process.h"
+#include "options/options.h"
+#include "page/run.h"
 
 void page_runs_start(bool demoting)
 {

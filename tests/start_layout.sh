@@ -102,5 +102,5 @@ lies_before "$init" "$fini" "all programs need" has_missed_seldom alloc_from_sla
 	page_tick huge_purge see_off_next depot_depart drain_leaving slab_cache_keep
 lies_before "$ebb" "$(printf %x $((0x$ebb + 0x$ebb_bytes)))" "ebbs come through" follow_ebb depot_ebb page_ebb metadata_ebb \
 	page_purge slab_cache_shrink slab_cache_let_go page_hollow depot_put_in_order os_process_id block_purge
-lies_before "$large" "$far" "many programs need" realloc_special realloc_grown large_free recall_all_headroom
+lies_before "$large" "$far" "many programs need" realloc_special realloc_grown large_free run_recall_headroom
 exit $failed

@@ -10,7 +10,7 @@
  * is where their run ends, and how many they are.
  *
  * Nobody loses by it: what is resident of it is free as soon as anybody else would take pages from the
- * system, and all of it at each tick, in an ebb, and when its run is freed (recall in run.c).
+ * system, and all of it at each tick, in an ebb, and when its run is freed (run_recall).
  *
  * Counts.  The page room's know what was put here, and hear of what became a run's when they look: before
  * that run is freed or shrinks.

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "page/page.h"
+#include "page/run.h"
 
 #include <assert.h>
 
 #include "arch/minmax.h"
-#include "arch/probe.h"
-#include "lock/single.h"
-#include "options/options.h"
+#include "page/allowance.h"
 #include "page/block.h"
-#include "page/headroom.h"
-#include "page/layout.h"
 #include "page/metadata.h"
-#include "page/run.h"
-#include "page/standby.h"
-#include "page/tide.h"
+#include "page/purge.h"
 
 /*
  * Free runs lie in bins by length: one bin for each length up to EXACT pages, then four for each doubling.
@@ -23,25 +17,9 @@
 enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 
 enum {
-	HOARDS_PART = 16,                        /* of the heap, when taken, brings hoards back */
-	HOARDS_FRESH = (1 << 20) >> PAGE_SHIFT,  /* but at least so many pages from the system */
-	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from wherever: small heaps turn over fast */
-	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
-	PEAK_SLACK = 32,                         /* and this part of the peak */
-	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
-	MISSED_MOST = 2,                         /* of the peak may stay of what was given back and missed */
-	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
-	SPAN_LEAST = 64,                         /* pages worth a look for neighbours */
-	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
-	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
-	GATHERED_MOST = 64,                      /* but no more pages than this */
-	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
-	FEW_FREED = 32,                          /* large objects, of which none is one that is replaced */
-	BARE_LEAST = 512,                        /* pages of a clean run, of which the records go back */
-	RESTS_PART = 8,                          /* of the pages in use: so many wait */
-	PURGE_TIMES = 2,      /* as many pages as a call takes or frees it gives back, and PAGE_PURGE_MOST */
-	PURGE_TIMES_LAST = 4, /* where it frees the last large object of all, in an ebb */
-	HEADROOM_PART = 4,    /* so many times its pages are kept behind a run that grows, if they are new */
+	SPAN_LEAST = 64,   /* pages worth a look for neighbours */
+	BARE_LEAST = 512,  /* pages of a clean run, of which the records go back */
+	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows, if they are new */
 };
 
 struct bins {
@@ -49,262 +27,30 @@ struct bins {
 	uint32_t head[BINS];
 };
 
-static struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+struct cpuslab_spinlock page_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+struct run_pages run_pages;
 static struct bins bins[2];
-static uint32_t oldest = RUN_NONE, newest = RUN_NONE; /* dirty runs */
-static uint32_t top;                                  /* pages from here on have never been used */
-static size_t peak; /* the most pages that were in use at once of late; fades with every tick */
-static struct {
-	size_t most;  /* pages in use at once since it began */
-	size_t taken; /* pages */
-} window;
-static bool ebbing;      /* since page_ebb, or an ebb of large objects, only few pages were taken */
-static size_t ebb_taken; /* these */
-static bool bare_due;    /* since page_ebb no records have gone back */
-/* Of large_pages. */
-static struct tide large_tide = {.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
-static bool large_freed;  /* a large object was, since one was taken */
-static bool large_fell;   /* two in turn were, or more; or it was one of the first */
-static uint8_t few_freed; /* large objects, up to FEW_FREED */
-static size_t missed;     /* pages that were given back too soon; fades with every tick */
-static size_t given_back; /* pages that were too many, and may turn out to be missed; fades as well */
-static size_t in_transit; /* pages that are being purged, without the lock */
-static size_t retired;    /* pages that are never used again */
-static size_t hollow;     /* pages in use that take no memory; without the lock */
-static bool behind;       /* the last purge met its bound before its end */
-static size_t free_pages[2], large_pages, large_runs, purged_total, lock_acquires;
-static size_t taken, taken_fresh; /* pages since page_wants_hoards said so; of them, those from the system */
+uint32_t run_oldest = RUN_NONE;
+static uint32_t newest = RUN_NONE;
+static size_t large_runs, lock_acquires;
 
-static void lock_pages(void)
+void run_lock(void)
 {
 	lock_spin_single(&page_lock);
 	lock_acquires++;
 }
 
-static void unlock_pages(void)
-{
-	cpuslab_spin_unlock(&page_lock);
-}
-
-static struct run *run_at(uint32_t page)
-{
-	return (struct run *)layout.runs.base + page;
-}
-
-static uint16_t *map_at(uint32_t page)
-{
-	return page_front.map + page_front.heap_page + page;
-}
-
-static char *address_of(uint32_t page)
-{
-	return layout.heap.base + ((size_t)page << PAGE_SHIFT);
-}
-
-static uint32_t number_of(const void *address)
-{
-	return (uint32_t)(page_of(address) - page_front.heap_page);
-}
-
-static void set_id(uint32_t page, uint16_t id)
-{
-	__atomic_store_n(map_at(page), id, __ATOMIC_RELEASE);
-}
-
-static size_t used_pages(void)
-{
-	return top - free_pages[RUN_CLEAN] - free_pages[RUN_DIRTY] - headroom_pages() - in_transit - retired;
-}
-
-/* How much of what was missed may stay the next time. */
-static size_t missed_allowance(void)
-{
-	return min_t(size_t, missed, peak / MISSED_MOST);
-}
-
-/* Pages in use that take memory. */
-static size_t filled_pages(void)
-{
-	size_t used = used_pages(), empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED);
-
-	return used > empty ? used - empty : 0;
-}
-
-/*
- * How many dirty pages may lie around: what the program has needed of late beyond what it uses now.  Kept,
- * they save page faults and never raise the peak of resident memory, since used and dirty pages together
- * stay within what was in use at once.  In an ebb no more than it still uses.  The floor is for programs too
- * small to have a history.  But blocks of many sizes leave gaps that the next one does not fit into: what was
- * given back for being too much, and soon taken from the system again, may stay the next time, up to half of
- * the peak beyond it.
- */
-static size_t dirty_allowance(void)
-{
-	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
-	size_t allowance =
-		DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
-
-	if (ebbing && allowance > used)
-		allowance = used;
-	return allowance < limit ? allowance : limit;
-}
-
-/*
- * What was long ago, by the pages taken since, is no longer likely: time alone would keep the peak of a
- * program that is done within a tick.
- */
-static void begin_window(size_t used)
-{
-	if (peak > window.most)
-		peak = window.most;
-	window.most = used;
-	window.taken = 0;
-}
-
-/* After pages were taken, of which `fresh` come from the system. */
-static void note_use(uint32_t pages, uint32_t fresh)
-{
-	size_t used = filled_pages();
-
-	if (used > peak)
-		peak = used;
-	if (used > window.most)
-		window.most = used;
-	window.taken += pages;
-	if (window.taken > WINDOW_PARTS * peak)
-		begin_window(used);
-	ebb_taken += pages;
-	if (ebb_taken > EBB_TAKEN)
-		ebbing = false;
-	taken_fresh += fresh;
-
-	size_t regretted = fresh < given_back ? fresh : given_back;
-
-	missed += REGRET * regretted;
-	given_back -= regretted;
-}
-
-static void begin_ebb(void)
-{
-	ebbing = true;
-	ebb_taken = 0;
-}
-
-/* Bytes in large objects: what stands by is none. */
-static int64_t large_bytes(void)
-{
-	size_t runs, pages = standby_pages(&runs);
-	int64_t out = (int64_t)large_pages - (int64_t)pages;
-
-	/* What stands by may have grown into its headroom, which is not counted yet. */
-	return out > 0 ? out << PAGE_SHIFT : 0;
-}
-
-/* Large objects have become more, or longer. */
-static void note_large(uint32_t pages)
-{
-	large_pages += pages;
-	large_freed = false;
-	__atomic_store_n(&large_fell, false, __ATOMIC_RELAXED);
-	tide_rose(&large_tide, large_bytes());
-}
-
-/*
- * They have become fewer: maybe for good, and then nobody comes here again.  A program that replaces its
- * largest one falls by more than half as well, until it has allocated the new one.  So a single free between
- * two allocations is no ebb, unless it leaves nothing.  A fall in vain costs a page fault for each page, and
- * programs that take and free all that they have do so often: then many are passed over.
- */
-static void note_large_freed(uint32_t pages)
-{
-	bool replaced = !large_freed;
-
-	large_pages -= pages;
-	large_freed = true;
-	/* Who replaces a block does so oftener than this. */
-	if (few_freed < FEW_FREED)
-		few_freed++;
-	__atomic_store_n(&large_fell, !replaced || few_freed < FEW_FREED, __ATOMIC_RELAXED);
-
-	int64_t bytes = large_bytes();
-
-	if ((!replaced || !bytes) && tide_fell(&large_tide, bytes))
-		begin_ebb();
-}
-
-/* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
-static void fade(void)
-{
-	static unsigned ticks;
-	size_t used = filled_pages();
-
-	if (peak > used)
-		peak -= (peak - used) / 8;
-	missed -= missed / 8;
-	given_back -= given_back / 8;
-	if (++ticks % TIDE_FORGET == 0)
-		tide_forget(&large_tide);
-}
-
-static bool is_old(uint64_t now)
-{
-	return oldest != RUN_NONE && os_elapsed(run_at(oldest)->freed_at, now) >= options.decay;
-}
-
-static bool is_overdue(uint64_t now)
-{
-	return free_pages[RUN_DIRTY] > dirty_allowance() || is_old(now);
-}
-
-/*
- * Whether to purge what is overdue now.  In an ebb slabs become free one after the other: some gather, so
- * that they go by a few system calls instead of one each.
- */
-static bool is_purge_due(uint64_t now)
-{
-	size_t gathered = 0;
-
-	if (ebbing) {
-		gathered = filled_pages() / GATHERED_PART;
-		if (gathered > GATHERED_MOST)
-			gathered = GATHERED_MOST;
-	}
-	return free_pages[RUN_DIRTY] > dirty_allowance() + gathered || is_old(now);
-}
-
-/* How much of a dirty run to purge when too many pages are dirty: not all of a large one, nor bit by bit. */
-static uint32_t surplus_of(uint32_t pages)
-{
-	size_t allowance = dirty_allowance();
-	size_t surplus = free_pages[RUN_DIRTY] > allowance ? free_pages[RUN_DIRTY] - allowance : 0;
-
-	if (surplus < PAGE_PURGE_RUN)
-		surplus = PAGE_PURGE_RUN;
-	return surplus < pages ? (uint32_t)surplus : pages;
-}
-
-static void mark_ends(uint32_t first, uint32_t pages, uint16_t id)
-{
-	set_id(first + pages - 1, id);
-	set_id(first, id);
-}
-
 /* Marks a run as used (or free again): every page for slabs, both ends for the others. */
 static void mark(uint32_t first, uint32_t pages, uint16_t id)
 {
-	switch (id) {
-	case PAGE_LARGE:
+	if (id == PAGE_LARGE) {
 		run_at(first)->pages = pages;
-		set_id(first + pages - 1, PAGE_LARGE_TAIL);
-		set_id(first, PAGE_LARGE);
-		break;
-	case PAGE_TRANSIT:
-		mark_ends(first, pages, id);
-		break;
-	default:
-		for (uint32_t page = first; page < first + pages; page++)
-			set_id(page, id);
+		run_set_id(first + pages - 1, PAGE_LARGE_TAIL);
+		run_set_id(first, PAGE_LARGE);
+		return;
 	}
+	for (uint32_t page = first; page < first + pages; page++)
+		run_set_id(page, id);
 }
 
 /* ---- bins ------------------------------------------------------------------------------------------- */
@@ -334,14 +80,14 @@ static void insert(uint32_t first, uint32_t pages, enum run_state state, uint64_
 		run_at(*head)->previous = first;
 	*head = first;
 	bins[state].filled[bin / 64] |= 1ul << bin % 64;
-	free_pages[state] += pages;
+	run_pages.free[state] += pages;
 	if (state == RUN_DIRTY) {
 		run->newer = RUN_NONE;
 		run->older = newest;
 		if (newest != RUN_NONE)
 			run_at(newest)->newer = first;
 		else
-			oldest = first;
+			run_oldest = first;
 		newest = first;
 	}
 }
@@ -361,7 +107,7 @@ static void remove_run(uint32_t first)
 		if (run->next == RUN_NONE)
 			set->filled[bin / 64] &= ~(1ul << bin % 64);
 	}
-	free_pages[run->state] -= run->pages;
+	run_pages.free[run->state] -= run->pages;
 	if (run->state == RUN_DIRTY) {
 		if (run->newer != RUN_NONE)
 			run_at(run->newer)->older = run->older;
@@ -370,8 +116,25 @@ static void remove_run(uint32_t first)
 		if (run->older != RUN_NONE)
 			run_at(run->older)->newer = run->newer;
 		else
-			oldest = run->newer;
+			run_oldest = run->newer;
 	}
+}
+
+void run_stay_oldest(uint32_t first)
+{
+	struct run *run = run_at(first);
+
+	if (run_oldest == first)
+		return;
+	run_at(run->older)->newer = run->newer;
+	if (run->newer != RUN_NONE)
+		run_at(run->newer)->older = run->older;
+	else
+		newest = run->older;
+	run->older = RUN_NONE;
+	run->newer = run_oldest;
+	run_at(run_oldest)->older = first;
+	run_oldest = first;
 }
 
 /* The smallest run of at least `pages` pages, as far as a short look into its bin tells; RUN_NONE if there is
@@ -405,17 +168,16 @@ static uint32_t best_fit(const struct bins *set, uint32_t pages)
 	return RUN_NONE;
 }
 
-/* Puts a free run back, together with its free neighbours of the same state. */
-static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at)
+void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at)
 {
-	if (first > 0 && *map_at(first - 1) == PAGE_FREE && run_at(first - 1)->state == state) {
+	if (first > 0 && *run_map_at(first - 1) == PAGE_FREE && run_at(first - 1)->state == state) {
 		uint32_t before = first - run_at(first - 1)->pages;
 
 		pages += run_at(before)->pages;
 		remove_run(before);
 		first = before;
 	}
-	if (first + pages < top && *map_at(first + pages) == PAGE_FREE &&
+	if (first + pages < run_pages.top && *run_map_at(first + pages) == PAGE_FREE &&
 	    run_at(first + pages)->state == state) {
 		uint32_t after = first + pages;
 
@@ -425,11 +187,32 @@ static void insert_coalesced(uint32_t first, uint32_t pages, enum run_state stat
 	insert(first, pages, state, freed_at);
 }
 
+/*
+ * Of a clean run only the first record and the last one say anything.  Those between them read as zero
+ * once they went back, as they do before their first use; nobody looks at them.
+ */
+unsigned run_bare_records(struct os_range *ranges)
+{
+	unsigned count = 0;
+
+	for (unsigned bin = BINS - 1; bin > bin_of(BARE_LEAST); bin--)
+		for (uint32_t first = bins[RUN_CLEAN].head[bin]; first != RUN_NONE && count < OS_RANGES;
+		     first = run_at(first)->next) {
+			uintptr_t from = (uintptr_t)(run_at(first) + 1) + PAGE_BYTES - 1;
+			uintptr_t to = (uintptr_t)(run_at(first) + run_at(first)->pages - 1);
+
+			from &= -(uintptr_t)PAGE_BYTES;
+			to &= -(uintptr_t)PAGE_BYTES;
+			ranges[count++] = (struct os_range){(void *)from, to - from};
+		}
+	return count;
+}
+
 /* Ends of a large run that is free from now on. */
 static void unmark_large(uint32_t first, uint32_t pages)
 {
 	/* The end first: page_repair() trusts the beginning of a large run. */
-	mark_ends(first, pages, PAGE_FREE);
+	run_mark_ends(first, pages, PAGE_FREE);
 	large_runs--;
 }
 
@@ -438,8 +221,8 @@ static void note_grown(const struct headroom *headroom)
 {
 	if (!headroom->grown)
 		return;
-	note_use(headroom->grown, headroom->clean ? headroom->grown : 0);
-	note_large(headroom->grown);
+	allowance_note_use(headroom->grown, headroom->clean ? headroom->grown : 0);
+	allowance_note_large(headroom->grown);
 }
 
 /* What is kept in a place is free as any other run.  Whether there was anything. */
@@ -452,16 +235,15 @@ static bool recall_headroom(unsigned place)
 	note_grown(&headroom);
 	if (!headroom.pages)
 		return false;
-	mark_ends(headroom.start, headroom.pages, PAGE_FREE);
+	run_mark_ends(headroom.start, headroom.pages, PAGE_FREE);
 	if (headroom.clean)
-		insert_coalesced(headroom.start, headroom.pages, RUN_CLEAN, 0);
+		run_insert(headroom.start, headroom.pages, RUN_CLEAN, 0);
 	else
-		insert_coalesced(headroom.start, headroom.pages, RUN_DIRTY, os_milliseconds());
+		run_insert(headroom.start, headroom.pages, RUN_DIRTY, os_milliseconds());
 	return true;
 }
 
-/* All of it, or what is dirty.  Out of line: most programs never have any. */
-static __attribute__((noinline)) bool recall_all_headroom(bool clean)
+bool run_recall_headroom(bool clean)
 {
 	struct headroom headroom;
 	bool any = false;
@@ -488,16 +270,15 @@ static void end_growth(uint32_t first, uint32_t pages)
 		(void)recall_headroom(place);
 }
 
-/* What stands by is free as any other run.  Whether there was anything. */
-static bool recall_standby(void)
+bool run_recall_standby(void)
 {
 	uint32_t first, pages;
 	bool any = false;
 
 	while ((pages = standby_recall(&first))) {
-		large_pages -= pages;
+		run_pages.large -= pages;
 		unmark_large(first, pages);
-		insert_coalesced(first, pages, RUN_DIRTY, os_milliseconds());
+		run_insert(first, pages, RUN_DIRTY, os_milliseconds());
 		any = true;
 	}
 	return any;
@@ -506,17 +287,9 @@ static bool recall_standby(void)
 /* Whether anything resident that waits for somebody is free as any other run now. */
 static bool recall_dirty(void)
 {
-	bool standby = recall_standby();
+	bool standby = run_recall_standby();
 
-	return (headroom_is_kept() && recall_all_headroom(false)) || standby;
-}
-
-/* All that waits for somebody. */
-static void recall(void)
-{
-	(void)recall_standby();
-	if (headroom_is_kept())
-		(void)recall_all_headroom(true);
+	return (headroom_is_kept() && run_recall_headroom(false)) || standby;
 }
 
 /* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
@@ -524,7 +297,7 @@ static void recall(void)
 /* The start of the free run that ends before `page`, where a run starts; RUN_NONE if there is none. */
 static uint32_t free_before(uint32_t page)
 {
-	return page > 0 && *map_at(page - 1) == PAGE_FREE ? page - run_at(page - 1)->pages : RUN_NONE;
+	return page > 0 && *run_map_at(page - 1) == PAGE_FREE ? page - run_at(page - 1)->pages : RUN_NONE;
 }
 
 /* Where the free runs that end before `page` begin. */
@@ -538,7 +311,7 @@ static uint32_t span_start(uint32_t page)
 /* Where the free runs that start at `page` end. */
 static uint32_t span_end(uint32_t page)
 {
-	while (page < top && *map_at(page) == PAGE_FREE)
+	while (page < run_pages.top && *run_map_at(page) == PAGE_FREE)
 		page += run_at(page)->pages;
 	return page;
 }
@@ -572,11 +345,7 @@ static uint32_t dirty_span(uint32_t pages, uint32_t *first)
 	return RUN_NONE;
 }
 
-/*
- * Takes the free pages from `first` to `end` out of their runs, of which one begins at `start`, at or before
- * `first`.  Returns how many of them are clean.
- */
-static uint32_t take_span(uint32_t start, uint32_t first, uint32_t end)
+uint32_t run_take_span(uint32_t start, uint32_t first, uint32_t end)
 {
 	uint32_t clean = 0;
 
@@ -623,6 +392,16 @@ static bool grow_heap(size_t end)
 	return true;
 }
 
+void run_take_over_block(void)
+{
+	uint32_t first = run_pages.top, end = (first + BLOCK_PAGES - 1) / BLOCK_PAGES * BLOCK_PAGES;
+
+	if (first == end || !block_was_advised(first / BLOCK_PAGES) || !grow_heap(end))
+		return;
+	run_pages.top = end;
+	run_insert(first, end - first, RUN_DIRTY, os_milliseconds());
+}
+
 /*
  * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
  * as were never used.  What alignment skips becomes a clean run.
@@ -634,11 +413,12 @@ static bool grow_heap(size_t end)
  */
 static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 {
-	uint32_t first = alignment > 1 ? (top + alignment - 1) & ~(alignment - 1) : span_start(top);
+	uint32_t first = alignment > 1 ? (run_pages.top + alignment - 1) & ~(alignment - 1)
+				       : span_start(run_pages.top);
 	size_t end = (size_t)first + pages;
 
-	if (end <= top)
-		return (struct taking){.first = first, .fresh = take_span(first, first, (uint32_t)end)};
+	if (end <= run_pages.top)
+		return (struct taking){.first = first, .fresh = run_take_span(first, first, (uint32_t)end)};
 	/* If not, the heap itself may still do. */
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)(waits ? metadata_provide(end << PAGE_SHIFT) : metadata_try_provide(end << PAGE_SHIFT));
@@ -646,17 +426,17 @@ static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 		return nothing;
 
 	struct taking taking = {
-		.first = first, .fresh = pages, .entered = block_heap_grown(top, (uint32_t)end)};
-	uint32_t skipped = top;
+		.first = first, .fresh = pages, .entered = block_heap_grown(run_pages.top, (uint32_t)end)};
+	uint32_t skipped = run_pages.top;
 
-	if (first < top)
-		taking.fresh = (uint32_t)end - top + take_span(first, first, top);
+	if (first < run_pages.top)
+		taking.fresh = (uint32_t)end - run_pages.top + run_take_span(first, first, run_pages.top);
 	/* Before the new end is known: what lies behind the skipped pages is no free run. */
 	if (skipped < first) {
-		top = first;
-		insert_coalesced(skipped, first - skipped, RUN_CLEAN, 0);
+		run_pages.top = first;
+		run_insert(skipped, first - skipped, RUN_CLEAN, 0);
 	}
-	top = (uint32_t)end;
+	run_pages.top = (uint32_t)end;
 	return taking;
 }
 
@@ -748,7 +528,7 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 		found = dirty_span(pages, &first);
 		if (found != RUN_NONE)
 			return (struct taking){.first = first,
-					       .fresh = take_span(found, first, first + pages)};
+					       .fresh = run_take_span(found, first, first + pages)};
 	}
 	found = best_fit(&bins[RUN_CLEAN], pages + alignment - 1);
 	if (found != RUN_NONE)
@@ -765,20 +545,20 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
  */
 static struct headroom take_behind(uint32_t start, uint32_t pages)
 {
-	if (start < top) {
-		if (*map_at(start) != PAGE_FREE)
+	if (start < run_pages.top) {
+		if (*run_map_at(start) != PAGE_FREE)
 			return (struct headroom){0};
 		/* What is resident costs nobody anything, as long as nobody else wants it. */
 		if (run_at(start)->state == RUN_DIRTY)
 			pages = HEADROOM_MOST;
 		pages = min_t(uint32_t, pages, run_at(start)->pages);
 		return (struct headroom){
-			.start = start, .pages = pages, .clean = take_span(start, start, start + pages)};
+			.start = start, .pages = pages, .clean = run_take_span(start, start, start + pages)};
 	}
-	pages = min_t(uint32_t, pages, (uint32_t)(layout.heap.committed >> PAGE_SHIFT) - top);
+	pages = min_t(uint32_t, pages, (uint32_t)(layout.heap.committed >> PAGE_SHIFT) - run_pages.top);
 	/* Nor does it begin a block that may be a huge page, which is for who uses it. */
-	if (top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
-		pages = min_t(uint32_t, pages, -top % BLOCK_PAGES);
+	if (run_pages.top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
+		pages = min_t(uint32_t, pages, -run_pages.top % BLOCK_PAGES);
 	if (!pages || extend(pages, 1, true).first == RUN_NONE)
 		return (struct headroom){0};
 	return (struct headroom){.start = start, .pages = pages, .clean = true};
@@ -798,182 +578,8 @@ static void keep_headroom(uint32_t first, uint32_t pages)
 
 	if (!headroom.pages)
 		return;
-	mark_ends(headroom.start, headroom.pages, PAGE_TRANSIT);
+	run_mark_ends(headroom.start, headroom.pages, PAGE_TRANSIT);
 	headroom_put(place, headroom);
-}
-
-/* ---- purging ------------------------------------------------------------------------------------------ */
-
-/* Makes what is left of a purged run, if anything, the oldest again: it is as old as it was. */
-static void stay_oldest(uint32_t first)
-{
-	struct run *run = run_at(first);
-
-	if (oldest == first)
-		return;
-	run_at(run->older)->newer = run->newer;
-	if (run->newer != RUN_NONE)
-		run_at(run->newer)->older = run->older;
-	else
-		newest = run->older;
-	run->older = RUN_NONE;
-	run->newer = oldest;
-	run_at(oldest)->older = first;
-	oldest = first;
-}
-
-/*
- * With the lock: takes out of the oldest dirty run what is to be purged next, `most` pages of it, and returns
- * how many; 0 when nothing is.  Neither free nor used, they are marked as in transit.
- */
-static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *first)
-{
-	uint32_t start = oldest, pages, part;
-
-	if (start == RUN_NONE || !(all || is_overdue(now)))
-		return 0;
-	bool old = all || is_old(now);
-
-	*first = start;
-	pages = run_at(start)->pages;
-	part = old ? pages : surplus_of(pages);
-	if (part > most)
-		part = (uint32_t)most;
-	if (part < pages)
-		part = block_surplus(first, pages, part);
-	in_transit += part;
-	if (!old)
-		given_back += part;
-
-	uint32_t end = *first + part;
-
-	(void)take_span(start, *first, end);
-	/*
-	 * The part behind first, so that it comes second.  What was too much and is not old had its turn:
-	 * runs that lose a part each serve more requests than one that is eaten up.
-	 */
-	if (old && end < start + pages)
-		stay_oldest(end);
-	if (old && start < *first)
-		stay_oldest(start);
-	mark(*first, part, PAGE_TRANSIT);
-	return part;
-}
-
-/* Runs on their way to the system. */
-struct purging {
-	unsigned count, purged; /* of them, the first so many are there */
-	size_t done;            /* pages, as they count */
-	struct purged_run {
-		uint32_t first, pages;
-	} runs[OS_RANGES];
-};
-
-/* With the lock: takes the next ones, while no more than `most` pages are done. */
-static void take_several(struct purging *purging, bool all, uint64_t now, size_t most)
-{
-	const size_t least = os_purges_several() ? PAGE_PURGE_PART : PAGE_PURGE_RUN;
-
-	for (purging->count = 0; purging->count < OS_RANGES && purging->done < most; purging->count++) {
-		struct purged_run *run = &purging->runs[purging->count];
-
-		run->pages = take_overdue(all, now, most - purging->done, &run->first);
-		if (!run->pages)
-			return;
-		purging->done += max_t(size_t, run->pages, least);
-	}
-}
-
-/* Without the lock. */
-static void purge_several(struct purging *purging)
-{
-	struct os_range ranges[OS_RANGES];
-
-	for (unsigned i = 0; i < purging->count; i++) {
-		struct purged_run run = purging->runs[i];
-
-		block_purge(run.first, run.pages);
-		ranges[i] = (struct os_range){address_of(run.first), (size_t)run.pages << PAGE_SHIFT};
-		ARCH_PROBE("purge", (uintptr_t)ranges[i].address, ranges[i].bytes);
-	}
-	purging->purged = os_purge_several(ranges, purging->count);
-}
-
-/* With the lock. */
-static void put_purged(const struct purging *purging, uint64_t now)
-{
-	for (unsigned i = 0; i < purging->count; i++) {
-		struct purged_run run = purging->runs[i];
-		bool purged = i < purging->purged;
-
-		mark_ends(run.first, run.pages, PAGE_FREE);
-		in_transit -= run.pages;
-		if (purged)
-			purged_total += run.pages;
-		insert_coalesced(run.first, run.pages, purged ? RUN_CLEAN : RUN_DIRTY, now);
-	}
-}
-
-/*
- * Gives back what is overdue, or all: `most` pages, in runs of which each counts for some at least, so that
- * what one call does has a bound.  The last run may be larger by less than a block.
- */
-static void purge_runs(bool all, size_t most)
-{
-	uint64_t now = os_milliseconds();
-	struct purging purging = {0};
-
-	do {
-		lock_pages();
-		put_purged(&purging, now);
-		bool refused = purging.purged < purging.count;
-
-		take_several(&purging, all, now, refused ? 0 : most);
-		if (!purging.count)
-			__atomic_store_n(&behind, !refused && is_purge_due(now), __ATOMIC_RELAXED);
-		unlock_pages();
-		if (purging.count)
-			purge_several(&purging);
-	} while (purging.count);
-}
-
-/*
- * Of a clean run only the first record and the last one say anything.  Those between them read as zero from
- * then on, as they do before their first use; nobody looks at them, and with the lock nobody cuts the run.
- */
-static void give_back_records(void)
-{
-	struct os_range ranges[OS_RANGES];
-	unsigned count = 0;
-
-	lock_pages();
-	for (unsigned bin = BINS - 1; bin > bin_of(BARE_LEAST); bin--)
-		for (uint32_t first = bins[RUN_CLEAN].head[bin]; first != RUN_NONE && count < OS_RANGES;
-		     first = run_at(first)->next) {
-			uintptr_t from = (uintptr_t)(run_at(first) + 1) + PAGE_BYTES - 1;
-			uintptr_t to = (uintptr_t)(run_at(first) + run_at(first)->pages - 1);
-
-			from &= -(uintptr_t)PAGE_BYTES;
-			to &= -(uintptr_t)PAGE_BYTES;
-			ranges[count++] = (struct os_range){(void *)from, to - from};
-		}
-	(void)os_purge_several(ranges, count);
-	__atomic_store_n(&bare_due, false, __ATOMIC_RELAXED);
-	unlock_pages();
-}
-
-/*
- * Where the heap ends in a huge page the rest of that is resident, too.  It becomes a free run, so that it
- * can go back with the others.
- */
-static void take_over_block(void)
-{
-	uint32_t first = top, end = (first + BLOCK_PAGES - 1) / BLOCK_PAGES * BLOCK_PAGES;
-
-	if (first == end || !block_was_advised(first / BLOCK_PAGES) || !grow_heap(end))
-		return;
-	top = end;
-	insert_coalesced(first, end - first, RUN_DIRTY, os_milliseconds());
 }
 
 /* ---- the room's functions ------------------------------------------------------------------------------ */
@@ -997,14 +603,14 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	if (first == RUN_NONE)
 		return NULL;
 	*zeroed = fresh == pages;
-	note_use(pages, fresh);
+	allowance_note_use(pages, fresh);
 	/* Not where a run grows: that mostly takes what such a run had the last time. */
-	taken += pages;
-	rest->over = fresh && free_pages[RUN_DIRTY] > dirty_allowance();
+	allowance.taken += pages;
+	rest->over = fresh && run_pages.free[RUN_DIRTY] > allowance_dirty();
 	if (id == PAGE_LARGE) {
 		/* What it found free another one mostly was: hoards would come back for nothing. */
-		taken -= pages - fresh;
-		note_large(pages);
+		allowance.taken -= pages - fresh;
+		allowance_note_large(pages);
 		standby_taken(pages);
 		large_runs++;
 		if (fresh >= BLOCK_PAGES)
@@ -1018,7 +624,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	mark(first, pages, id);
 	if (alignment == TO_GROW)
 		keep_headroom(first, pages);
-	return address_of(first);
+	return run_address(first);
 }
 
 /* Runs are aligned by their numbers, which are addresses' only up to where the heap starts. */
@@ -1034,13 +640,13 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 
 	if (!is_possible(pages, alignment))
 		return NULL;
-	lock_pages();
+	run_lock();
 	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, true, &rest);
 
-	unlock_pages();
+	run_unlock();
 	block_prove(rest.prove);
 	if (rest.renew)
-		block_renew(number_of(run), (uint32_t)pages);
+		block_renew(run_number(run), (uint32_t)pages);
 	if (rest.over)
 		purge_runs(false, PAGE_PURGE_MOST + PURGE_TIMES * pages);
 	return run;
@@ -1060,43 +666,44 @@ void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	lock_acquires++;
 	void *run = alloc_locked((uint32_t)pages, (uint32_t)alignment, id, zeroed, false, &rest);
 
-	unlock_pages();
+	run_unlock();
 	return run;
 }
 
 void page_free(void *address, size_t length)
 {
-	uint32_t first = number_of(address), pages = (uint32_t)length;
+	uint32_t first = run_number(address), pages = (uint32_t)length;
 	uint64_t now = os_milliseconds();
-	bool large = *map_at(first) == PAGE_LARGE;
+	bool large = *run_map_at(first) == PAGE_LARGE;
 
 	if (large)
 		block_large_freed(first, pages);
-	lock_pages();
+	run_lock();
 	if (large) {
 		end_growth(first, pages);
-		note_large_freed(pages);
+		allowance_note_large_freed(pages);
 		standby_freed(pages);
 		/* Before the run here looks free to those beside it: it is in no bin yet. */
-		if (ebbing)
-			recall();
+		if (allowance.ebbing)
+			run_recall();
 		unmark_large(first, pages);
 	} else {
 		mark(first, pages, PAGE_FREE);
 	}
-	insert_coalesced(first, pages, RUN_DIRTY, now);
+	run_insert(first, pages, RUN_DIRTY, now);
 
-	bool due = large ? is_overdue(now) : is_purge_due(now);
+	bool due = large ? allowance_is_overdue(now) : allowance_is_purge_due(now);
 
 	/* In an ebb slabs become free several at a time: their pages go by the next call of page_purge. */
-	if (due && ebbing && !large) {
-		__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
+	if (due && allowance.ebbing && !large) {
+		purge_later();
 		due = false;
 	}
 	/* The last one: there may be no further call to go on. */
-	unsigned times = large && ebbing && !large_bytes() ? PURGE_TIMES_LAST : PURGE_TIMES;
+	unsigned times =
+		large && allowance.ebbing && !allowance_large_bytes() ? PURGE_TIMES_LAST : PURGE_TIMES;
 
-	unlock_pages();
+	run_unlock();
 	if (due)
 		purge_runs(false, PAGE_PURGE_MOST + times * length);
 }
@@ -1111,32 +718,25 @@ static void purge_marks(uint32_t first, uint32_t end)
 
 	if (!layout.marks.planned)
 		return;
-	for (int i = 0; i < MARKED && first > 0 && *map_at(first - 1) == PAGE_RETIRED; i++)
+	for (int i = 0; i < MARKED && first > 0 && *run_map_at(first - 1) == PAGE_RETIRED; i++)
 		first--;
-	for (int i = 0; i < MARKED && end < top && *map_at(end) == PAGE_RETIRED; i++)
+	for (int i = 0; i < MARKED && end < run_pages.top && *run_map_at(end) == PAGE_RETIRED; i++)
 		end++;
 	first = (first + MARKED - 1) / MARKED * MARKED;
 	end = end / MARKED * MARKED;
 	if (first < end)
-		(void)os_purge(page_mark(address_of(first)), (size_t)(end - first) / MARKED << PAGE_SHIFT);
-}
-
-void page_count_purged(size_t pages)
-{
-	lock_pages();
-	purged_total += pages;
-	unlock_pages();
+		(void)os_purge(page_mark(run_address(first)), (size_t)(end - first) / MARKED << PAGE_SHIFT);
 }
 
 void page_retire(void *address, size_t length, bool forbidden)
 {
-	uint32_t first = number_of(address), pages = (uint32_t)length;
+	uint32_t first = run_number(address), pages = (uint32_t)length;
 
-	lock_pages();
+	run_lock();
 	/* The first page first: it tells slab_repair_pages, in a forked child, that the others were next. */
 	mark(first, pages, PAGE_RETIRED);
-	retired += pages;
-	unlock_pages();
+	run_pages.retired += pages;
+	run_unlock();
 	if (os_purge(address, length << PAGE_SHIFT) == 0)
 		page_count_purged(pages);
 	if (forbidden)
@@ -1144,45 +744,20 @@ void page_retire(void *address, size_t length, bool forbidden)
 	purge_marks(first, first + pages);
 }
 
-unsigned page_hollow(const struct os_range *ranges, unsigned count)
-{
-	size_t pages = 0;
-
-	for (unsigned i = 0; i < count; i++) {
-		block_purge(number_of(ranges[i].address), (uint32_t)(ranges[i].bytes >> PAGE_SHIFT));
-		ARCH_PROBE("purge", (uintptr_t)ranges[i].address, ranges[i].bytes);
-	}
-	count = os_purge_several(ranges, count);
-	for (unsigned i = 0; i < count; i++)
-		pages += ranges[i].bytes >> PAGE_SHIFT;
-	lock_pages();
-	purged_total += pages;
-	/* With less in use fewer free pages may stay in an ebb. */
-	if (ebbing)
-		__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
-	unlock_pages();
-	return count;
-}
-
-void page_count_hollow(long more)
-{
-	__atomic_fetch_add(&hollow, (size_t)more, __ATOMIC_RELAXED);
-}
-
 size_t page_large_pages(const void *address)
 {
-	return run_at(number_of(address))->pages;
+	return run_at(run_number(address))->pages;
 }
 
 static void shrink(uint32_t first, uint32_t old, uint32_t pages)
 {
 	end_growth(first, old);
 	run_at(first)->pages = pages;
-	set_id(first + old - 1, PAGE_FREE);
+	run_set_id(first + old - 1, PAGE_FREE);
 	if (pages > 1)
-		set_id(first + pages - 1, PAGE_LARGE_TAIL);
-	insert_coalesced(first + pages, old - pages, RUN_DIRTY, os_milliseconds());
-	note_large_freed(old - pages);
+		run_set_id(first + pages - 1, PAGE_LARGE_TAIL);
+	run_insert(first + pages, old - pages, RUN_DIRTY, os_milliseconds());
+	allowance_note_large_freed(old - pages);
 }
 
 /* Takes so many pages from `next` on, if they are free, or the heap ends before them. */
@@ -1191,10 +766,10 @@ static bool take_next(uint32_t next, uint32_t pages, uint32_t *fresh)
 	uint32_t end = span_end(next);
 
 	if (end - next >= pages) {
-		*fresh = take_span(next, next, next + pages);
+		*fresh = run_take_span(next, next, next + pages);
 		return true;
 	}
-	if (end != top)
+	if (end != run_pages.top)
 		return false;
 
 	struct taking taking = extend(pages, 1, true);
@@ -1211,151 +786,41 @@ static bool grow(uint32_t first, uint32_t old, uint32_t pages, struct blocks *pr
 	end_growth(first, old);
 	if (!take_next(next, more, &fresh)) {
 		/* It may be what waits for others that is in the way. */
-		recall();
+		run_recall();
 		if (!take_next(next, more, &fresh))
 			return false;
 	}
-	note_use(more, fresh);
+	allowance_note_use(more, fresh);
 	if (fresh >= BLOCK_PAGES)
 		*prove = block_large(next, more);
 	/* The length last: a repair in between sees the old, shorter run, and marks its end. */
 	if (old > 1)
-		set_id(next - 1, PAGE_FREE);
-	set_id(first + pages - 1, PAGE_LARGE_TAIL);
+		run_set_id(next - 1, PAGE_FREE);
+	run_set_id(first + pages - 1, PAGE_LARGE_TAIL);
 	__atomic_store_n(&run_at(first)->pages, pages, __ATOMIC_RELEASE);
-	note_large(more);
+	allowance_note_large(more);
 	keep_headroom(first, pages);
 	return true;
 }
 
 bool page_large_resize(void *address, size_t wanted)
 {
-	uint32_t first = number_of(address), pages = (uint32_t)wanted;
+	uint32_t first = run_number(address), pages = (uint32_t)wanted;
 	struct blocks prove = {0};
 	bool done = true;
 
 	if (wanted > layout.heap.planned >> PAGE_SHIFT)
 		return false;
-	lock_pages();
+	run_lock();
 	uint32_t old = run_at(first)->pages;
 
 	if (pages < old)
 		shrink(first, old, pages);
 	else if (pages > old)
 		done = grow(first, old, pages, &prove);
-	unlock_pages();
+	run_unlock();
 	block_prove(prove);
 	return done;
-}
-
-/* When nothing else is left to go back.  Without the lock. */
-static bool bare_is_due(void)
-{
-	return __atomic_load_n(&bare_due, __ATOMIC_RELAXED) && !__atomic_load_n(&behind, __ATOMIC_RELAXED);
-}
-
-/*
- * Steps are a convenience.  Where the system has refused one region even a page, the unused ends of what it
- * granted to others may be what is missing.  With the lock.
- */
-static __attribute__((noinline)) void give_back_steps(void)
-{
-	__atomic_store_n(&layout_refused, false, __ATOMIC_RELAXED);
-	region_shrink(&layout.heap, (size_t)top << PAGE_SHIFT);
-	block_heap_shrunk();
-	region_shrink(&layout.runs, top * sizeof(struct run));
-	metadata_shrink();
-}
-
-void page_purge(bool all)
-{
-	if (all) {
-		lock_pages();
-		recall();
-		if (__atomic_load_n(&layout_refused, __ATOMIC_RELAXED))
-			give_back_steps();
-		unlock_pages();
-	}
-	size_t most = __atomic_load_n(&ebbing, __ATOMIC_RELAXED) ? PAGE_PURGE_MOST / 2 : PAGE_PURGE_MOST;
-
-	purge_runs(all, all ? SIZE_MAX : most);
-	huge_purge(all);
-	metadata_purge(all);
-	if (all || bare_is_due())
-		give_back_records();
-}
-
-/* What gives pages back is called where there are some alone: it lies where a small program has no pages. */
-void page_tick(void)
-{
-	lock_pages();
-	fade();
-	recall();
-	standby_forget();
-	bool due = is_overdue(os_milliseconds());
-
-	unlock_pages();
-	metadata_tick();
-	if (due || page_is_behind() || metadata_is_due())
-		page_purge(false);
-	else
-		huge_purge(false);
-}
-
-void page_ebb(bool low)
-{
-	lock_pages();
-	recall();
-	take_over_block();
-	begin_ebb();
-	__atomic_store_n(&behind, true, __ATOMIC_RELAXED);
-	__atomic_store_n(&bare_due, true, __ATOMIC_RELAXED);
-	unlock_pages();
-	if (low)
-		metadata_ebb();
-}
-
-bool page_is_behind(void)
-{
-	return __atomic_load_n(&behind, __ATOMIC_RELAXED) || huge_is_behind() || metadata_is_behind() ||
-	       bare_is_due();
-}
-
-bool page_large_fell(void)
-{
-	return __atomic_load_n(&large_fell, __ATOMIC_RELAXED);
-}
-
-bool page_rests(size_t least, size_t standing_by)
-{
-	size_t dirty = __atomic_load_n(&free_pages[RUN_DIRTY], __ATOMIC_RELAXED) + standing_by;
-	size_t clean = __atomic_load_n(&free_pages[RUN_CLEAN], __ATOMIC_RELAXED);
-	size_t waits = dirty + huge_waiting();
-
-	return waits >= least &&
-	       clean + dirty + RESTS_PART * waits >= __atomic_load_n(&top, __ATOMIC_RELAXED);
-}
-
-/* Without the lock: a late answer costs little, and the next caller sees it. */
-static bool many_taken(void)
-{
-	size_t part = __atomic_load_n(&top, __ATOMIC_RELAXED) / HOARDS_PART;
-
-	return __atomic_load_n(&taken_fresh, __ATOMIC_RELAXED) >= max_t(size_t, part, HOARDS_FRESH) ||
-	       __atomic_load_n(&taken, __ATOMIC_RELAXED) >= max_t(size_t, part, HOARDS_ANY);
-}
-
-bool page_wants_hoards(void)
-{
-	if (!many_taken())
-		return false;
-	lock_pages();
-	bool many = many_taken();
-
-	if (many)
-		taken = taken_fresh = 0;
-	unlock_pages();
-	return many;
 }
 
 void run_init(void)
@@ -1371,43 +836,43 @@ void run_init(void)
  */
 void run_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !all && !in_transit && !headroom_is_in_hand())
+	if (!cpuslab_spin_is_locked(&page_lock) && !all && !run_pages.in_transit && !headroom_is_in_hand())
 		return;
 	cpuslab_spin_reset(&page_lock);
-	in_transit = 0;
+	run_pages.in_transit = 0;
 
 	run_init();
 	for (int state = 0; state < 2; state++) {
 		for (unsigned word = 0; word < BITMAP_WORDS; word++)
 			bins[state].filled[word] = 0;
-		free_pages[state] = 0;
+		run_pages.free[state] = 0;
 	}
-	oldest = newest = RUN_NONE;
-	large_pages = large_runs = retired = 0;
+	run_oldest = newest = RUN_NONE;
+	run_pages.large = large_runs = run_pages.retired = 0;
 	standby_repair();
 	headroom_repair();
 
 	uint64_t now = os_milliseconds();
 	uint32_t start = 0;
 
-	for (uint32_t page = 0; page <= top;) {
-		uint16_t id = page < top ? *map_at(page) : PAGE_ID_RESERVED;
+	for (uint32_t page = 0; page <= run_pages.top;) {
+		uint16_t id = page < run_pages.top ? *run_map_at(page) : PAGE_ID_RESERVED;
 
 		if (id == PAGE_FREE || id == PAGE_TRANSIT || id == PAGE_LARGE_TAIL) {
-			set_id(page++, PAGE_FREE);
+			run_set_id(page++, PAGE_FREE);
 			continue;
 		}
 		if (start < page)
 			insert(start, page - start, RUN_DIRTY, now);
 		if (id == PAGE_LARGE) {
-			large_pages += run_at(page)->pages;
+			run_pages.large += run_at(page)->pages;
 			large_runs++;
 			/* A free or a resize may have been caught before the end was marked, or after. */
 			if (run_at(page)->pages > 1)
-				set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
+				run_set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
 			page += run_at(page)->pages;
 		} else {
-			retired += id == PAGE_RETIRED;
+			run_pages.retired += id == PAGE_RETIRED;
 			page++;
 		}
 		start = page;
@@ -1416,7 +881,7 @@ void run_repair(bool all)
 
 size_t page_heap_pages(void)
 {
-	return __atomic_load_n(&top, __ATOMIC_RELAXED);
+	return __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED);
 }
 
 size_t page_heap_most(void)
@@ -1426,13 +891,13 @@ size_t page_heap_most(void)
 
 void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
-	show("page.top", (uintptr_t)&top, sizeof top);
+	show("page.top", (uintptr_t)&run_pages.top, sizeof run_pages.top);
 	/* Two counts: clean pages, dirty pages. */
-	show("page.free", (uintptr_t)free_pages, sizeof free_pages);
-	show("page.in_transit", (uintptr_t)&in_transit, sizeof in_transit);
-	show("page.large", (uintptr_t)&large_pages, sizeof large_pages);
+	show("page.free", (uintptr_t)run_pages.free, sizeof run_pages.free);
+	show("page.in_transit", (uintptr_t)&run_pages.in_transit, sizeof run_pages.in_transit);
+	show("page.large", (uintptr_t)&run_pages.large, sizeof run_pages.large);
 	show("page.large_runs", (uintptr_t)&large_runs, sizeof large_runs);
-	show("page.purged", (uintptr_t)&purged_total, sizeof purged_total);
+	show("page.purged", (uintptr_t)&run_pages.purged, sizeof run_pages.purged);
 	show("page.lock_acquires", (uintptr_t)&lock_acquires, sizeof lock_acquires);
 	standby_show(show);
 	headroom_show(show);
@@ -1444,20 +909,20 @@ void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
 void page_statistics(struct page_statistics *statistics)
 {
 	*statistics = (struct page_statistics){0};
-	lock_pages();
+	run_lock();
 	/* So that each page is either used or free. */
-	(void)recall_all_headroom(true);
+	(void)run_recall_headroom(true);
 
 	size_t runs, pages = standby_pages(&runs);
 
-	statistics->heap_pages = top;
-	statistics->used_pages = used_pages() - pages;
-	statistics->large_pages = large_pages - pages;
+	statistics->heap_pages = run_pages.top;
+	statistics->used_pages = run_used_pages() - pages;
+	statistics->large_pages = run_pages.large - pages;
 	statistics->large_runs = large_runs - runs;
-	statistics->dirty_pages = free_pages[RUN_DIRTY] + pages;
-	statistics->purged_pages_total = purged_total;
+	statistics->dirty_pages = run_pages.free[RUN_DIRTY] + pages;
+	statistics->purged_pages_total = run_pages.purged;
 	statistics->lock_acquires = lock_acquires;
 	statistics->metadata_bytes = metadata_bytes();
-	unlock_pages();
+	run_unlock();
 	huge_statistics(statistics);
 }

@@ -11,7 +11,7 @@
  * the usual way, where time passes for all that ages.
  *
  * Nobody loses by what stands by: it is free as any other run as soon as the page room would take memory from
- * the system, at each tick, and in an ebb (recall_standby in run.c).  A length has to earn its place anew
+ * the system, at each tick, and in an ebb (run_recall_standby).  A length has to earn its place anew
  * when a tick finds that nobody asked for it.
  *
  * Without a lock: page_take_standby, page_put_standby, page_standby_calls (see handover.h).  The others with

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "page/allowance.h"
+
+#include "arch/minmax.h"
+#include "page/headroom.h"
+#include "page/metadata.h"
+#include "page/purge.h"
+#include "page/tide.h"
+
+enum {
+	HOARDS_PART = 16,                        /* of the heap, when taken, brings hoards back */
+	HOARDS_FRESH = (1 << 20) >> PAGE_SHIFT,  /* but at least so many pages from the system */
+	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from wherever: small heaps turn over fast */
+	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
+	PEAK_SLACK = 32,                         /* and this part of the peak */
+	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
+	MISSED_MOST = 2,                         /* of the peak may stay of what was given back and missed */
+	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
+	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
+	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
+	GATHERED_MOST = 64,                      /* but no more pages than this */
+	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
+	FEW_FREED = 32,                          /* large objects, of which none is one that is replaced */
+	RESTS_PART = 8,                          /* of the pages in use: so many wait */
+};
+
+/* What has this attribute is no more aligned than it has to be: the library's variables fill their page. */
+#define PACKED_CLOSELY __attribute__((aligned(8)))
+
+struct allowance allowance PACKED_CLOSELY;
+static size_t peak; /* the most pages that were in use at once of late; fades with every tick */
+static struct {
+	size_t most;  /* pages in use at once since it began */
+	size_t taken; /* pages */
+} window PACKED_CLOSELY;
+/* Of bytes in large objects. */
+static struct tide large_tide PACKED_CLOSELY = {
+	.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
+static bool large_freed;  /* a large object was, since one was taken */
+static bool large_fell;   /* two in turn were, or more; or it was one of the first */
+static uint8_t few_freed; /* large objects, up to FEW_FREED */
+static size_t missed;     /* pages that were given back too soon; fades with every tick */
+static size_t hollow;     /* pages in use that take no memory; without the lock */
+
+/* How much of what was missed may stay the next time. */
+static size_t missed_allowance(void)
+{
+	return min_t(size_t, missed, peak / MISSED_MOST);
+}
+
+/* Pages in use that take memory. */
+static size_t filled_pages(void)
+{
+	size_t used = run_used_pages(), empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED);
+
+	return used > empty ? used - empty : 0;
+}
+
+/*
+ * What the program has needed of late beyond what it uses now.  Kept, dirty pages save page faults and never
+ * raise the peak of resident memory, since used and dirty pages together stay within what was in use at once.
+ * In an ebb no more than it still uses.  The floor is for programs too small to have a history.  But blocks
+ * of many sizes leave gaps that the next one does not fit into: what was given back for being too much, and
+ * soon taken from the system again, may stay the next time, up to half of the peak beyond it.
+ */
+size_t allowance_dirty(void)
+{
+	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
+	size_t dirty = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
+
+	if (allowance.ebbing && dirty > used)
+		dirty = used;
+	return dirty < limit ? dirty : limit;
+}
+
+/*
+ * What was long ago, by the pages taken since, is no longer likely: time alone would keep the peak of a
+ * program that is done within a tick.
+ */
+static void begin_window(size_t used)
+{
+	if (peak > window.most)
+		peak = window.most;
+	window.most = used;
+	window.taken = 0;
+}
+
+void allowance_note_use(uint32_t pages, uint32_t fresh)
+{
+	size_t used = filled_pages();
+
+	if (used > peak)
+		peak = used;
+	if (used > window.most)
+		window.most = used;
+	window.taken += pages;
+	if (window.taken > WINDOW_PARTS * peak)
+		begin_window(used);
+	allowance.ebb_taken += pages;
+	if (allowance.ebb_taken > EBB_TAKEN)
+		allowance.ebbing = false;
+	allowance.taken_fresh += fresh;
+
+	size_t regretted = fresh < allowance.given_back ? fresh : allowance.given_back;
+
+	missed += REGRET * regretted;
+	allowance.given_back -= regretted;
+}
+
+void allowance_note_large(uint32_t pages)
+{
+	run_pages.large += pages;
+	large_freed = false;
+	__atomic_store_n(&large_fell, false, __ATOMIC_RELAXED);
+	tide_rose(&large_tide, allowance_large_bytes());
+}
+
+/*
+ * Maybe they are fewer for good, and then nobody comes here again.  A program that replaces its largest one
+ * falls by more than half as well, until it has allocated the new one.  So a single free between two
+ * allocations is no ebb, unless it leaves nothing.  A fall in vain costs a page fault for each page, and
+ * programs that take and free all that they have do so often: then many are passed over.
+ */
+void allowance_note_large_freed(uint32_t pages)
+{
+	bool replaced = !large_freed;
+
+	run_pages.large -= pages;
+	large_freed = true;
+	/* Who replaces a block does so oftener than this. */
+	if (few_freed < FEW_FREED)
+		few_freed++;
+	__atomic_store_n(&large_fell, !replaced || few_freed < FEW_FREED, __ATOMIC_RELAXED);
+
+	int64_t bytes = allowance_large_bytes();
+
+	if ((!replaced || !bytes) && tide_fell(&large_tide, bytes))
+		allowance_begin_ebb();
+}
+
+/*
+ * In an ebb slabs become free one after the other: some gather, so that they go by a few system calls instead
+ * of one each.
+ */
+bool allowance_is_purge_due(uint64_t now)
+{
+	size_t gathered = 0;
+
+	if (allowance.ebbing) {
+		gathered = filled_pages() / GATHERED_PART;
+		if (gathered > GATHERED_MOST)
+			gathered = GATHERED_MOST;
+	}
+	return run_pages.free[RUN_DIRTY] > allowance_dirty() + gathered || allowance_is_old(now);
+}
+
+/* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
+static void fade(void)
+{
+	static unsigned ticks;
+	size_t used = filled_pages();
+
+	if (peak > used)
+		peak -= (peak - used) / 8;
+	missed -= missed / 8;
+	allowance.given_back -= allowance.given_back / 8;
+	if (++ticks % TIDE_FORGET == 0)
+		tide_forget(&large_tide);
+}
+
+/* ---- the room's functions ------------------------------------------------------------------------------ */
+
+/* What gives pages back is called where there are some alone: it lies where a small program has no pages. */
+void page_tick(void)
+{
+	run_lock();
+	fade();
+	run_recall();
+	standby_forget();
+	bool due = allowance_is_overdue(os_milliseconds());
+
+	run_unlock();
+	metadata_tick();
+	if (due || page_is_behind() || metadata_is_due())
+		page_purge(false);
+	else
+		huge_purge(false);
+}
+
+void page_count_hollow(long more)
+{
+	__atomic_fetch_add(&hollow, (size_t)more, __ATOMIC_RELAXED);
+}
+
+bool page_large_fell(void)
+{
+	return __atomic_load_n(&large_fell, __ATOMIC_RELAXED);
+}
+
+bool page_rests(size_t least, size_t standing_by)
+{
+	size_t dirty = __atomic_load_n(&run_pages.free[RUN_DIRTY], __ATOMIC_RELAXED) + standing_by;
+	size_t clean = __atomic_load_n(&run_pages.free[RUN_CLEAN], __ATOMIC_RELAXED);
+	size_t waits = dirty + huge_waiting();
+
+	return waits >= least &&
+	       clean + dirty + RESTS_PART * waits >= __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED);
+}
+
+/* Without the lock: a late answer costs little, and the next caller sees it. */
+static bool many_taken(void)
+{
+	size_t part = __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED) / HOARDS_PART;
+
+	return __atomic_load_n(&allowance.taken_fresh, __ATOMIC_RELAXED) >=
+		       max_t(size_t, part, HOARDS_FRESH) ||
+	       __atomic_load_n(&allowance.taken, __ATOMIC_RELAXED) >= max_t(size_t, part, HOARDS_ANY);
+}
+
+bool page_wants_hoards(void)
+{
+	if (!many_taken())
+		return false;
+	run_lock();
+	bool many = many_taken();
+
+	if (many)
+		allowance.taken = allowance.taken_fresh = 0;
+	run_unlock();
+	return many;
+}
