@@ -191,20 +191,29 @@ void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t f
  * Of a clean run only the first record and the last one say anything.  Those between them read as zero
  * once they went back, as they do before their first use; nobody looks at them.
  */
+/* Those between the first one and the last, as far as they fill pages. */
+static struct os_range pages_between(const struct run *first, const struct run *last)
+{
+	uintptr_t from = ((uintptr_t)(first + 1) + PAGE_BYTES - 1) & -(uintptr_t)PAGE_BYTES;
+	uintptr_t to = (uintptr_t)last & -(uintptr_t)PAGE_BYTES;
+
+	return (struct os_range){(void *)from, to - from};
+}
+
 unsigned run_bare_records(struct os_range *ranges)
 {
 	unsigned count = 0;
 
-	for (unsigned bin = BINS - 1; bin > bin_of(BARE_LEAST); bin--)
-		for (uint32_t first = bins[RUN_CLEAN].head[bin]; first != RUN_NONE && count < OS_RANGES;
-		     first = run_at(first)->next) {
-			uintptr_t from = (uintptr_t)(run_at(first) + 1) + PAGE_BYTES - 1;
-			uintptr_t to = (uintptr_t)(run_at(first) + run_at(first)->pages - 1);
+	for (unsigned bin = BINS - 1; bin > bin_of(BARE_LEAST); bin--) {
+		uint32_t first = bins[RUN_CLEAN].head[bin];
 
-			from &= -(uintptr_t)PAGE_BYTES;
-			to &= -(uintptr_t)PAGE_BYTES;
-			ranges[count++] = (struct os_range){(void *)from, to - from};
+		while (first != RUN_NONE && count < OS_RANGES) {
+			const struct run *run = run_at(first);
+
+			ranges[count++] = pages_between(run, run + run->pages - 1);
+			first = run->next;
 		}
+	}
 	return count;
 }
 
