@@ -106,6 +106,53 @@ void *hardened_try_alloc(struct cache *cache, size_t requested)
 	return hand_out(cache, object ? object : magazine_try_alloc_missed(cache), requested);
 }
 
+/* 64 bits of a sequence that is known to nobody who does not know where it began (wyrand). */
+static uint64_t next_random(uint64_t *state)
+{
+	*state += 0x2d358dccaa6c78a5u;
+	unsigned __int128 product = (unsigned __int128)*state * (*state ^ 0x8bb84b93962eacc9u);
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline void change_places(void **one, void **other)
+{
+	void *object = *one;
+
+	*one = *other;
+	*other = object;
+}
+
+void hardened_shuffle(struct magazine *magazine)
+{
+	static __thread uint64_t state;
+	uint64_t random = state;
+	size_t left = magazine->count;
+	void **slot = &magazine->slot[1];
+
+	if (magazine->marks)
+		return;
+	if (!random)
+		random = os_random();
+	/*
+	 * Each object of a pair comes by here: the top-most of those that are left changes places with any of
+	 * them, by 16 random bits; eight at a time.
+	 */
+	for (; left > ARCH_LANES; left -= ARCH_LANES) {
+		arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
+		void **top = &slot[left - 1];
+
+#pragma GCC unroll 8
+		for (int i = 0; i < ARCH_LANES; i++)
+			change_places(top - i, &slot[other[i]]);
+	}
+	arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
+
+	for (size_t i = 0; i + 1 < left; i++)
+		change_places(&slot[left - 1 - i], &slot[other[i]]);
+	state = random;
+}
+
 __attribute__((noinline)) void hardened_return_missed(void *object)
 {
 	magazine_return_missed(magazine_cache(object), object);

@@ -202,6 +202,11 @@ void *hardened_alloc_any(struct cache *cache, struct request request);
 void *hardened_alloc_untouchable(struct cache *cache);
 /* The same without waiting; see magazine_try_alloc_missed. */
 void *hardened_try_alloc(struct cache *cache, size_t requested);
+/*
+ * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
+ * them cannot move.
+ */
+void hardened_shuffle(struct magazine *magazine);
 /* The caller's bytes of an object, after the checks of a free. */
 size_t hardened_judge(const struct cache *cache, const void *object);
 /* Changes how many they are. */

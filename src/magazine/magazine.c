@@ -9,6 +9,8 @@
 #include "depot/ebb.h"
 #include "guard/guard.h"
 #include "linked/linked.h"
+#include "magazine/hardened.h"
+#include "magazine/words.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "profile/dump.h"
@@ -24,101 +26,7 @@ uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
 static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-/* ---- words and magazines ------------------------------------------------------------------------------- */
-
-/* A magazine that is in hand: where its top was when it was detached. */
-struct hand {
-	struct magazine *magazine; /* NULL: there was none */
-	void **top;
-};
-
-/* A misaligned pointer that was freed into a magazine is odd as well, but no address of metadata. */
-static bool is_end_mark(const void *slot)
-{
-	return ((uintptr_t)slot & 1) && metadata_contains(slot);
-}
-
-static struct magazine *magazine_at(void **top)
-{
-	/* The usual case first: an empty magazine's top is slot[0], just above the header's own end mark. */
-	uintptr_t header = (uintptr_t)top - offsetof(struct magazine, slot);
-
-	if ((uintptr_t)top[-1] == (header | 1))
-		return (struct magazine *)header;
-	while (!is_end_mark(*top))
-		top++;
-	return (struct magazine *)((uintptr_t)*top & ~(uintptr_t)1);
-}
-
-static struct hand hand_at(uintptr_t word)
-{
-	void **top = (void **)word;
-	struct magazine *magazine = magazine_at(top);
-
-	magazine->count = (uint16_t)(top - &magazine->slot[0]);
-	return (struct hand){magazine, top};
-}
-
-/*
- * Takes what is on this vCPU's word off it; VOID and CLOSED come back as they are.  Reading the word and
- * replacing it are two sections: what was read may belong to another vCPU, but the replacement succeeds only
- * on a word that still says the same, and only one word ever points into a magazine.
- */
-static uintptr_t take_word(const struct cache *cache, uintptr_t offset)
-{
-	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
-
-		if (word == vcpu_void || word == vcpu_closed ||
-		    arch_replace(vcpu_self, cache->map, offset, word, vcpu_void))
-			return word;
-	}
-}
-
-/* *closed tells that the vCPU has no word to take from. */
-static struct hand detach_from(const struct cache *cache, uintptr_t offset, bool *closed)
-{
-	uintptr_t word = take_word(cache, offset);
-
-	*closed = word == vcpu_closed;
-	if (word == vcpu_void || word == vcpu_closed)
-		return (struct hand){NULL, NULL};
-	return hand_at(word);
-}
-
-static struct hand detach(const struct cache *cache, bool *closed)
-{
-	return detach_from(cache, cache->offset, closed);
-}
-
-/* Loads a magazine into a word of this vCPU, or leaves it in the depot where the word is taken or closed. */
-static void install_at(struct cache *cache, uintptr_t offset, struct magazine *magazine)
-{
-	uintptr_t top = (uintptr_t)&magazine->slot[magazine->count];
-
-	if (!arch_replace(vcpu_self, cache->map, offset, vcpu_void, top))
-		depot_put(&cache->depot, magazine);
-}
-
-static void install(struct cache *cache, struct magazine *magazine)
-{
-	install_at(cache, cache->offset, magazine);
-}
-
-/* The spare's word holds the magazine's address, whose count is true; 0 for none. */
-static struct magazine *take_spare(const struct cache *cache, uintptr_t word_offset)
-{
-	const uintptr_t offset = word_offset + VCPU_ROW_BYTES;
-
-	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
-
-		if (!word || word == vcpu_closed)
-			return NULL;
-		if (arch_replace(vcpu_self, cache->map, offset, word, 0))
-			return (struct magazine *)word;
-	}
-}
+/* ---- magazines in hand --------------------------------------------------------------------------------- */
 
 /*
  * What a slow path has taken off a word, if it still has the right size.  Whoever changed that by the
@@ -131,65 +39,6 @@ static struct magazine *unless_stale(struct cache *cache, struct magazine *magaz
 		return magazine;
 	depot_put(&cache->depot, magazine);
 	return NULL;
-}
-
-static __attribute__((noinline)) void put_spare(struct cache *cache, uintptr_t word_offset,
-						struct magazine *magazine)
-{
-	if (magazine &&
-	    !arch_replace(vcpu_self, cache->map, word_offset + VCPU_ROW_BYTES, 0, (uintptr_t)magazine))
-		depot_put(&cache->depot, magazine);
-}
-
-/* 64 bits of a sequence that is known to nobody who does not know where it began (wyrand). */
-static uint64_t next_random(uint64_t *state)
-{
-	*state += 0x2d358dccaa6c78a5u;
-	unsigned __int128 product = (unsigned __int128)*state * (*state ^ 0x8bb84b93962eacc9u);
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-static inline void change_places(void **one, void **other)
-{
-	void *object = *one;
-
-	*one = *other;
-	*other = object;
-}
-
-/*
- * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
- * them cannot move.
- */
-static __attribute__((noinline)) void shuffle_in_hand(struct magazine *magazine)
-{
-	static __thread uint64_t state;
-	uint64_t random = state;
-	size_t left = magazine->count;
-	void **slot = &magazine->slot[1];
-
-	if (magazine->marks)
-		return;
-	if (!random)
-		random = os_random();
-	/*
-	 * Each object of a pair comes by here: the top-most of those that are left changes places with any of
-	 * them, by 16 random bits; eight at a time.
-	 */
-	for (; left > ARCH_LANES; left -= ARCH_LANES) {
-		arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
-		void **top = &slot[left - 1];
-
-#pragma GCC unroll 8
-		for (int i = 0; i < ARCH_LANES; i++)
-			change_places(top - i, &slot[other[i]]);
-	}
-	arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
-
-	for (size_t i = 0; i + 1 < left; i++)
-		change_places(&slot[left - 1 - i], &slot[other[i]]);
-	state = random;
 }
 
 static void push_in_hand(struct magazine *magazine, void *object)
@@ -436,7 +285,7 @@ static __attribute__((noinline)) void void_words(unsigned times)
 		bool closed;
 
 		if (cache)
-			put_spare(cache, cache->offset, detach(cache, &closed).magazine);
+			words_put_spare(cache, cache->offset, words_detach(cache, &closed).magazine);
 	}
 }
 
@@ -525,27 +374,6 @@ static bool stays_void(const struct cache *cache)
 
 /* ---- aging --------------------------------------------------------------------------------------------- */
 
-/* Moves what a cache has in a closed area, or where nobody else uses it, to its depot. */
-static void empty_words(struct cache *cache, uintptr_t *word,
-			void (*put)(struct depot *depot, struct magazine *magazine))
-{
-	uintptr_t *spare = word + VCPU_ROW;
-
-	if (*word != vcpu_void && *word != vcpu_closed) {
-		struct hand hand = hand_at(*word);
-
-		/* The word first: a fork in between loses the magazine, rather than having it twice. */
-		__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
-		put(&cache->depot, hand.magazine);
-	}
-	if (*spare && *spare != vcpu_closed) {
-		struct magazine *magazine = (struct magazine *)*spare;
-
-		__atomic_store_n(spare, 0, __ATOMIC_RELEASE);
-		put(&cache->depot, magazine);
-	}
-}
-
 /*
  * A cache is idle on a vCPU when its word has not moved since the last look.  Nothing counts on the fast
  * path, so the word itself is compared with a copy; equal by chance, it costs a refill.
@@ -556,12 +384,6 @@ static bool is_idle(const uintptr_t *word)
 	uintptr_t spare = __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
 
 	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
-}
-
-static bool has_magazines(const uintptr_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_RELAXED) != vcpu_void ||
-	       __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
 }
 
 /* The cache that a word belongs to, which a hardened one's second word does as well; NULL for none. */
@@ -586,7 +408,7 @@ static void glimpse(uintptr_t *word)
  */
 static bool wants_full(unsigned number, uintptr_t *word)
 {
-	return cache_of_word(number) && has_magazines(word);
+	return cache_of_word(number) && words_hold_any(word);
 }
 
 /* What hardened caches let go would be handed out again too soon, and their slabs stay anyway. */
@@ -597,7 +419,7 @@ static bool follows_ebbs(const struct cache *cache)
 
 static bool wants_ebbing(unsigned number, uintptr_t *word)
 {
-	return follows_ebbs(cache_of_word(number)) && has_magazines(word);
+	return follows_ebbs(cache_of_word(number)) && words_hold_any(word);
 }
 
 static bool wants_idle(unsigned number, uintptr_t *word)
@@ -606,7 +428,7 @@ static bool wants_idle(unsigned number, uintptr_t *word)
 
 	if (!cache)
 		return false;
-	if (is_idle(word) || (cache->depot.shrunk && has_magazines(word)))
+	if (is_idle(word) || (cache->depot.shrunk && words_hold_any(word)))
 		return true;
 	glimpse(word);
 	return false;
@@ -614,14 +436,14 @@ static bool wants_idle(unsigned number, uintptr_t *word)
 
 static void empty_number(unsigned number, uintptr_t *word)
 {
-	empty_words(cache_of_word(number), word, depot_put);
+	words_empty(cache_of_word(number), word, depot_put);
 	glimpse(word);
 }
 
 /* In an ebb what cannot wait goes by portions as well: the call that follows it has enough to do. */
 static void empty_ebbing(unsigned number, uintptr_t *word)
 {
-	empty_words(cache_of_word(number), word, depot_put_to_leave);
+	words_empty(cache_of_word(number), word, depot_put_to_leave);
 	glimpse(word);
 }
 
@@ -991,11 +813,11 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 
 	if (filled) {
 		/* The depot took the spare if there were two empty ones. */
-		put_spare(cache, cache->offset, loaded ? loaded : spare);
+		words_put_spare(cache, cache->offset, loaded ? loaded : spare);
 		return filled;
 	}
 	if (loaded)
-		put_spare(cache, cache->offset, spare);
+		words_put_spare(cache, cache->offset, spare);
 	else
 		loaded = spare ? spare : depot_take_empty(depot, NULL);
 	if (loaded) {
@@ -1037,7 +859,7 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, struct req
 		if (guard_picks_fresh() == 0)
 			mark_in_hand(magazine);
 	}
-	install(cache, magazine);
+	words_install(cache, magazine);
 	if (guarded)
 		return guarded;
 	if (watched)
@@ -1080,7 +902,7 @@ static bool is_seldom(const struct cache *cache)
 /* In a lull: by the spare, so that no slab comes and goes where large objects were and will be. */
 static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
 {
-	struct magazine *magazine = unless_stale(cache, take_spare(cache, cache->offset));
+	struct magazine *magazine = unless_stale(cache, words_take_spare(cache, cache->offset));
 	bool marked;
 
 	if (!magazine || !magazine->count)
@@ -1089,7 +911,7 @@ static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
 		return alloc_from_slab(cache);
 	void *object = depot_pop_in_hand(magazine, &marked);
 
-	put_spare(cache, cache->offset, magazine);
+	words_put_spare(cache, cache->offset, magazine);
 	return object;
 }
 
@@ -1117,12 +939,12 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 		turn_profile();
 		return alloc_from_slab(cache);
 	}
-	struct hand loaded = detach(cache, &closed);
+	struct hand loaded = words_detach(cache, &closed);
 
 	if (closed) {
 		if (!vcpu_enter())
 			return alloc_from_slab(cache);
-		loaded = detach(cache, &closed);
+		loaded = words_detach(cache, &closed);
 	}
 	if (!loaded.magazine && is_seldom(cache)) {
 		magazine_tick();
@@ -1134,10 +956,10 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || !magazine->count) {
-		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
+		struct magazine *spare = unless_stale(cache, words_take_spare(cache, cache->offset));
 
 		if (spare && spare->count) {
-			put_spare(cache, cache->offset, magazine);
+			words_put_spare(cache, cache->offset, magazine);
 			magazine = spare;
 			if (depot_flows(&cache->depot))
 				depot_put_in_order(&cache->depot, magazine);
@@ -1150,7 +972,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 				return alloc_from_slab(cache);
 		}
 		if (magazine_is_hardened(cache))
-			shuffle_in_hand(magazine);
+			hardened_shuffle(magazine);
 	}
 	return hand_out(cache, magazine, request);
 }
@@ -1239,7 +1061,7 @@ static void take_back(struct cache *cache, uintptr_t offset, struct magazine *ma
 	push_in_hand(magazine, object);
 	if (watched && magazine->capacity >= SMALLEST_MARKED)
 		mark_in_hand(magazine);
-	install_at(cache, offset, magazine);
+	words_install_at(cache, offset, magazine);
 }
 
 static void must_not_be_last(const struct cache *cache, void *const *top, const void *object)
@@ -1259,7 +1081,7 @@ static void must_be_allocated(const struct cache *cache, const void *object)
 /* As alloc_beside. */
 static __attribute__((noinline)) void free_beside(struct cache *cache, void *object)
 {
-	struct magazine *magazine = unless_stale(cache, take_spare(cache, cache->offset));
+	struct magazine *magazine = unless_stale(cache, words_take_spare(cache, cache->offset));
 
 	if (magazine && magazine->count)
 		must_not_be_last(cache, &magazine->slot[magazine->count], object);
@@ -1271,7 +1093,7 @@ static __attribute__((noinline)) void free_beside(struct cache *cache, void *obj
 		return;
 	}
 	push_in_hand(magazine, object);
-	put_spare(cache, cache->offset, magazine);
+	words_put_spare(cache, cache->offset, magazine);
 }
 
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
@@ -1292,14 +1114,14 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	}
 	/* Which are likely to come from memory, while there is something else to do. */
 	slab_fetch(object);
-	struct hand loaded = detach(cache, &closed);
+	struct hand loaded = words_detach(cache, &closed);
 
 	if (closed) {
 		if (!vcpu_enter()) {
 			free_to_slab(cache, object);
 			return;
 		}
-		loaded = detach(cache, &closed);
+		loaded = words_detach(cache, &closed);
 	}
 	if (loaded.magazine && loaded.magazine->count)
 		must_not_be_last(cache, loaded.top, object);
@@ -1322,10 +1144,10 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
 	if (!magazine || !has_room(magazine, watched)) {
-		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
+		struct magazine *spare = unless_stale(cache, words_take_spare(cache, cache->offset));
 
 		if (spare && !spare->count) {
-			put_spare(cache, cache->offset, magazine);
+			words_put_spare(cache, cache->offset, magazine);
 			magazine = spare;
 		} else {
 			magazine_tick();
@@ -1340,7 +1162,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 
-			put_spare(cache, cache->offset, magazine ? magazine : spare);
+			words_put_spare(cache, cache->offset, magazine ? magazine : spare);
 			magazine = empty;
 			if (!magazine) {
 				free_to_slab(cache, object);
@@ -1363,13 +1185,13 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 static struct magazine *trade_waiting(struct cache *cache, struct magazine *waiting)
 {
 	if (waiting && !depot_is_stale(&cache->depot, waiting)) {
-		struct magazine *spare = unless_stale(cache, take_spare(cache, cache->offset));
+		struct magazine *spare = unless_stale(cache, words_take_spare(cache, cache->offset));
 
 		if (spare && !spare->count) {
-			put_spare(cache, cache->offset, waiting);
+			words_put_spare(cache, cache->offset, waiting);
 			return spare;
 		}
-		put_spare(cache, cache->offset, spare);
+		words_put_spare(cache, cache->offset, spare);
 	}
 	return depot_take_empty(&cache->depot, waiting);
 }
@@ -1382,7 +1204,7 @@ static struct magazine *trade_waiting(struct cache *cache, struct magazine *wait
 __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void *object)
 {
 	bool closed, watched = free_is_watched(cache, object);
-	struct hand loaded = detach_from(cache, cache->returns, &closed);
+	struct hand loaded = words_detach_from(cache, cache->returns, &closed);
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (closed) {
@@ -1390,15 +1212,15 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 			free_to_slab(cache, object);
 			return;
 		}
-		loaded = detach_from(cache, cache->returns, &closed);
+		loaded = words_detach_from(cache, cache->returns, &closed);
 	}
 	struct magazine *magazine = loaded.magazine;
 
 	if (!magazine || !has_room(magazine, watched)) {
-		struct magazine *waiting = take_spare(cache, cache->returns);
+		struct magazine *waiting = words_take_spare(cache, cache->returns);
 
 		magazine_tick();
-		put_spare(cache, cache->returns, magazine);
+		words_put_spare(cache, cache->returns, magazine);
 		magazine = trade_waiting(cache, waiting);
 		if (!magazine) {
 			free_to_slab(cache, object);
@@ -1414,12 +1236,12 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 static void return_word(struct cache *cache, void **top)
 {
 	if (!arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, (uintptr_t)top))
-		depot_put(&cache->depot, hand_at((uintptr_t)top).magazine);
+		depot_put(&cache->depot, words_hand((uintptr_t)top).magazine);
 }
 
 unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned count)
 {
-	uintptr_t word = take_word(cache, cache->offset);
+	uintptr_t word = words_take(cache, cache->offset);
 	void **top = (void **)word;
 	unsigned taken = 0;
 
@@ -1433,7 +1255,7 @@ unsigned magazine_alloc_several(struct cache *cache, void **objects, unsigned co
 
 unsigned magazine_free_several(struct cache *cache, void *const *objects, unsigned count)
 {
-	uintptr_t word = take_word(cache, cache->offset);
+	uintptr_t word = words_take(cache, cache->offset);
 	void **top = (void **)word;
 	unsigned given = 0;
 
@@ -1572,7 +1394,7 @@ static void empty_unused_words(struct cache *cache, unsigned number)
 		uintptr_t *word = vcpu_word(id, number);
 
 		if (word)
-			empty_words(cache, word, depot_put);
+			words_empty(cache, word, depot_put);
 	}
 }
 
@@ -1615,8 +1437,8 @@ static void empty_all_words(struct cache *cache, unsigned number)
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
 		uintptr_t *word = vcpu_word(id, number);
 
-		if (word && has_magazines(word) && vcpu_close(id)) {
-			empty_words(cache, word, depot_put);
+		if (word && words_hold_any(word) && vcpu_close(id)) {
+			words_empty(cache, word, depot_put);
 			vcpu_reopen(id);
 		}
 	}
@@ -1809,71 +1631,6 @@ void magazine_tick_profile(void)
 	magazine_settle_profile();
 	if (profile_is_on())
 		turn_profile();
-}
-
-/*
- * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
- * become other metadata, so the search for the end mark has an end of its own, which is where metadata ends
- * if that comes first, and what it tells is checked.
- */
-static unsigned glance(uintptr_t word)
-{
-	void *const *top = (void *const *)word;
-	const uintptr_t end = (uintptr_t)page_front.metadata + metadata_end();
-
-	for (unsigned above = 1; above <= DEPOT_CAPACITY_MAX + 1 && (uintptr_t)&top[above] < end; above++) {
-		const void *slot = __atomic_load_n(&top[above], __ATOMIC_RELAXED);
-
-		if (is_end_mark(slot)) {
-			const struct magazine *magazine =
-				(const struct magazine *)((uintptr_t)slot & ~(uintptr_t)1);
-
-			if ((uintptr_t)magazine > end - sizeof *magazine)
-				return 0;
-			size_t count = (size_t)(top - &magazine->slot[0]) - magazine->marks;
-
-			return count <= DEPOT_CAPACITY_MAX ? (unsigned)count : 0;
-		}
-	}
-	return 0;
-}
-
-/* How many objects a spare has, or had; as above it may have become other metadata, so this is checked, too.
- */
-static unsigned glance_at_spare(uintptr_t spare)
-{
-	const struct magazine *magazine = (const struct magazine *)spare;
-	unsigned count = __atomic_load_n(&magazine->count, __ATOMIC_RELAXED);
-	unsigned marks = __atomic_load_n(&magazine->marks, __ATOMIC_RELAXED);
-
-	return count <= DEPOT_CAPACITY_MAX && marks <= count ? count - marks : 0;
-}
-
-static uint64_t objects_on_words(unsigned number)
-{
-	uint64_t objects = 0;
-
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		const uintptr_t *row = vcpu_word(id, number);
-
-		if (!row)
-			continue;
-		uintptr_t word = __atomic_load_n(row, __ATOMIC_ACQUIRE);
-		uintptr_t spare = __atomic_load_n(row + VCPU_ROW, __ATOMIC_ACQUIRE);
-
-		if (word != vcpu_void && word != vcpu_closed)
-			objects += glance(word);
-		if (spare && spare != vcpu_closed)
-			objects += glance_at_spare(spare);
-	}
-	return objects;
-}
-
-uint64_t magazine_objects_loaded(const struct cache *cache)
-{
-	uint64_t objects = objects_on_words(cache->number);
-
-	return cache->returns_number ? objects + objects_on_words(cache->returns_number) : objects;
 }
 
 void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))

@@ -22,7 +22,7 @@
  * Who may still look at a block that was freed, now that it may read as zero?  First, a restartable section
  * that has loaded a word, and reads a slot of the magazine that it led to.  That magazine left the word by
  * another section on this vCPU, or behind a fence: the section here is aborted before it stores anything,
- * whatever it read.  Then readers of other vCPUs' words (glance in magazine.c), and of another process's: a
+ * whatever it read.  Then readers of other vCPUs' words (magazine/glance.c), and of another process's: a
  * magazine without an end mark, or of no objects, counts as none.  And the free of a pointer whose slab has
  * gone, which found the slab's descriptor in slab_of just before: that belongs to no cache, which is what the
  * free asks first.  The region stays mapped, so that all of them read something.

@@ -3,9 +3,10 @@
  * A model of how magazines move between vCPUs, for spin.  It mirrors
  *
  *   src/arch/x86_64.h           arch_pop, arch_push, arch_peek, arch_replace
- *   src/magazine/magazine.c     take_word, install_at, take_spare, put_spare, filled_magazine, empty_words,
- *                               magazine_alloc_requested, magazine_free_missed, dissolve; of hardened caches
- *                               trade_waiting, magazine_return_missed
+ *   src/magazine/words.c        words_take, words_take_spare, words_put_spare, words_empty; in words.h
+ *                               words_install_at
+ *   src/magazine/magazine.c     filled_magazine, magazine_alloc_requested, magazine_free_missed, dissolve; of
+ *                               hardened caches trade_waiting, magazine_return_missed
  *   src/vcpu/vcpu.c             close_areas, vcpu_close, vcpu_reopen, vcpu_drain
  *
  * A section begins on any vCPU, and whoever was in a section there has been preempted.  It reads the table, the
