@@ -73,8 +73,8 @@ at_most "variables, up to the table of vCPU areas" $((0x$(address first_areas) +
 at_most "what readers find, up to the table of object sizes" \
 	$((0x$(address magazine_usual_bytes) + 256 - 0x$fields)) 4096
 # The records of 32 pages lie on the page before, the places of malloc's caches on this one: 107 are the numbers up to
-# the last of them (FIRST_CACHE and SIZE_CLASSES, src/malloc/size_class.h).
-at_most "records and names, up to the table of caches" $((0x$(address caches) + 107 * 8 - 0x$classes - 512)) 4096
+# the last of them (CENSUS_FIRST, src/magazine/census.h, and SIZE_CLASSES, src/malloc/size_class.h).
+at_most "records and names, up to the table of caches" $((0x$(address census_caches) + 107 * 8 - 0x$classes - 512)) 4096
 at_most "bytes from where a page begins to the records" $(((0x$classes + 512) % 4096)) 0
 
 # lies_before FIRST END WHAT NAME...: functions that lie among WHAT.

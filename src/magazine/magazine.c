@@ -5,10 +5,10 @@
 #include <sys/single_threaded.h>
 
 #include "check/corruption.h"
-#include "check/text.h"
 #include "depot/ebb.h"
 #include "guard/guard.h"
 #include "linked/linked.h"
+#include "magazine/census.h"
 #include "magazine/hardened.h"
 #include "magazine/words.h"
 #include "options/options.h"
@@ -16,15 +16,7 @@
 #include "profile/dump.h"
 #include "profile/profile.h"
 
-/* Cache numbers start after the page ids that mean no cache. */
-enum { FIRST_CACHE = PAGE_ID_RESERVED / PAGE_ID_STEP, TICK_MILLISECONDS = 100 };
-
-static struct cache *caches[VCPU_CACHES]; /* by number; NULL where a number is free */
-static unsigned cache_count = FIRST_CACHE;
-static unsigned lasting_count = FIRST_CACHE; /* it never becomes less */
-uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
-static struct cpuslab_spinlock census_lock = CPUSLAB_SPINLOCK_INITIALIZER;
-static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
+enum { TICK_MILLISECONDS = 100 };
 
 /* ---- magazines in hand --------------------------------------------------------------------------------- */
 
@@ -280,7 +272,7 @@ static __attribute__((noinline)) void void_words(unsigned times)
 		return;
 	SET(times, GET(times) + 1);
 	begin_lull();
-	for (unsigned number = FIRST_CACHE; number < lasting_count; number++) {
+	for (unsigned number = CENSUS_FIRST; number < census_lasting; number++) {
 		struct cache *cache = magazine_cache_number(number);
 		bool closed;
 
@@ -313,7 +305,7 @@ void magazine_large_freed(size_t standing_by)
 /* Of classes that have no object left, not even in a magazine. */
 static __attribute__((noinline)) void give_last_slabs(void)
 {
-	for (unsigned number = FIRST_CACHE; number < lasting_count; number++) {
+	for (unsigned number = CENSUS_FIRST; number < census_lasting; number++) {
 		struct cache *cache = magazine_cache_number(number);
 		struct slab_cache *slabs = cache ? &cache->depot.slabs : NULL;
 
@@ -350,7 +342,7 @@ static __attribute__((noinline)) bool is_one_of_few(const struct cache *cache)
 		return false;
 	}
 	/* Its word was not made void. */
-	if (cache->number >= lasting_count)
+	if (cache->number >= census_lasting)
 		return false;
 	SET(calls, calls + 1);
 	/* Not where the program goes on: its calls would give back what it needs again, and wait for that. */
@@ -386,16 +378,6 @@ static bool is_idle(const uintptr_t *word)
 	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
 }
 
-/* The cache that a word belongs to, which a hardened one's second word does as well; NULL for none. */
-static struct cache *cache_of_word(unsigned number)
-{
-	struct cache *before = caches[number - 1];
-
-	if (caches[number])
-		return caches[number];
-	return before && before->returns_number == number ? before : NULL;
-}
-
 /* For the next look. */
 static void glimpse(uintptr_t *word)
 {
@@ -408,7 +390,7 @@ static void glimpse(uintptr_t *word)
  */
 static bool wants_full(unsigned number, uintptr_t *word)
 {
-	return cache_of_word(number) && words_hold_any(word);
+	return census_of_word(number) && words_hold_any(word);
 }
 
 /* What hardened caches let go would be handed out again too soon, and their slabs stay anyway. */
@@ -419,12 +401,12 @@ static bool follows_ebbs(const struct cache *cache)
 
 static bool wants_ebbing(unsigned number, uintptr_t *word)
 {
-	return follows_ebbs(cache_of_word(number)) && words_hold_any(word);
+	return follows_ebbs(census_of_word(number)) && words_hold_any(word);
 }
 
 static bool wants_idle(unsigned number, uintptr_t *word)
 {
-	const struct cache *cache = cache_of_word(number);
+	const struct cache *cache = census_of_word(number);
 
 	if (!cache)
 		return false;
@@ -436,14 +418,14 @@ static bool wants_idle(unsigned number, uintptr_t *word)
 
 static void empty_number(unsigned number, uintptr_t *word)
 {
-	words_empty(cache_of_word(number), word, depot_put);
+	words_empty(census_of_word(number), word, depot_put);
 	glimpse(word);
 }
 
 /* In an ebb what cannot wait goes by portions as well: the call that follows it has enough to do. */
 static void empty_ebbing(unsigned number, uintptr_t *word)
 {
-	words_empty(cache_of_word(number), word, depot_put_to_leave);
+	words_empty(census_of_word(number), word, depot_put_to_leave);
 	glimpse(word);
 }
 
@@ -470,7 +452,7 @@ void magazine_left_alone(void)
 	if (paid_until - now < BURST * PAUSE) {
 		paid_until += PAUSE;
 		begin_lull();
-		vcpu_drain(FIRST_CACHE, lasting_count, wants_full, empty_number);
+		vcpu_drain(CENSUS_FIRST, census_lasting, wants_full, empty_number);
 	}
 	corruption_end_walk(&census_lock);
 }
@@ -492,9 +474,9 @@ static void purge_hardened(void)
 	if (!options.hardened || os_elapsed(last, now) < options.decay)
 		return;
 	last = now;
-	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (is_purged(caches[number]))
-			slab_cache_shrink(&caches[number]->depot.slabs);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (is_purged(census_caches[number]))
+			slab_cache_shrink(&census_caches[number]->depot.slabs);
 }
 
 /* Pages of partial slabs.  With the census lock.  Whether that was all that there is. */
@@ -502,8 +484,10 @@ static bool hollow_slabs(enum slab_hollowing which)
 {
 	size_t most = which == SLAB_HOLLOW_ALL ? SIZE_MAX : PAGE_PURGE_MOST;
 
-	for (unsigned number = FIRST_CACHE; number < cache_count && most; number++) {
-		size_t given = caches[number] ? slab_hollow(&caches[number]->depot.slabs, which, most) : 0;
+	for (unsigned number = CENSUS_FIRST; number < census_count && most; number++) {
+		size_t given = census_caches[number]
+				       ? slab_hollow(&census_caches[number]->depot.slabs, which, most)
+				       : 0;
 
 		most -= given < most ? given : most;
 	}
@@ -523,9 +507,9 @@ static void hollow_by_age(void)
 /* Before the words are looked at: those of caches that get smaller magazines are emptied. */
 static void tick_depots(void)
 {
-	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (caches[number])
-			depot_tick(&caches[number]->depot);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_tick(&census_caches[number]->depot);
 }
 
 /*
@@ -553,8 +537,8 @@ static __attribute__((noinline)) bool hollow_portion(void)
 {
 	size_t left = HOLLOW_PORTION;
 
-	for (; departure.next_hollow < cache_count; departure.next_hollow++) {
-		struct cache *cache = caches[departure.next_hollow];
+	for (; departure.next_hollow < census_count; departure.next_hollow++) {
+		struct cache *cache = census_caches[departure.next_hollow];
 		size_t given = cache ? slab_hollow(&cache->depot.slabs, SLAB_HOLLOW_EBB, left) : 0;
 
 		if (given >= left)
@@ -569,8 +553,9 @@ static void see_off_portion(void)
 {
 	uint64_t left = departure.portion;
 
-	for (; departure.next < cache_count; departure.next++)
-		if (caches[departure.next] && !(left = depot_depart(&caches[departure.next]->depot, left)))
+	for (; departure.next < census_count; departure.next++)
+		if (census_caches[departure.next] &&
+		    !(left = depot_depart(&census_caches[departure.next]->depot, left)))
 			return;
 	if (departure.hollows && !hollow_portion())
 		return;
@@ -594,7 +579,7 @@ static void begin_departure(uint64_t leaving)
 
 	if (!departure.due || portion > departure.portion)
 		departure.portion = portion;
-	departure.next = FIRST_CACHE;
+	departure.next = CENSUS_FIRST;
 	__atomic_store_n(&departure.due, true, __ATOMIC_RELAXED);
 }
 
@@ -611,13 +596,13 @@ static __attribute__((noinline)) void follow_ebb(void)
 		bool low = ebb_begin();
 		uint64_t leaving = 0;
 
-		vcpu_drain(FIRST_CACHE, cache_count, wants_ebbing, empty_ebbing);
-		for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-			if (follows_ebbs(caches[number]))
-				leaving += depot_ebb(&caches[number]->depot);
+		vcpu_drain(CENSUS_FIRST, census_count, wants_ebbing, empty_ebbing);
+		for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+			if (follows_ebbs(census_caches[number]))
+				leaving += depot_ebb(&census_caches[number]->depot);
 		begin_departure(leaving);
 		departure.hollows = ebb_is_far();
-		departure.next_hollow = FIRST_CACHE;
+		departure.next_hollow = CENSUS_FIRST;
 		if (low)
 			see_off_portion();
 		corruption_end_walk(&census_lock);
@@ -659,11 +644,11 @@ static void reclaim(bool by_tick)
 	bool departs = false;
 
 	if (looks_at_words(by_tick))
-		vcpu_drain(FIRST_CACHE, cache_count, wants_idle, empty_number);
-	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (caches[number]) {
-			leaving += depot_age(&caches[number]->depot, !by_tick);
-			departs |= caches[number]->depot.departs;
+		vcpu_drain(CENSUS_FIRST, census_count, wants_idle, empty_number);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number]) {
+			leaving += depot_age(&census_caches[number]->depot, !by_tick);
+			departs |= census_caches[number]->depot.departs;
 		}
 	if (by_tick && departs)
 		begin_departure(leaving);
@@ -714,10 +699,10 @@ void magazine_heap_tick(void)
 static void reclaim_all(void)
 {
 	corruption_begin_walk(&census_lock);
-	vcpu_drain(FIRST_CACHE, cache_count, wants_full, empty_number);
-	for (unsigned number = FIRST_CACHE; number < cache_count; number++)
-		if (caches[number])
-			depot_empty(&caches[number]->depot);
+	vcpu_drain(CENSUS_FIRST, census_count, wants_full, empty_number);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_empty(&census_caches[number]->depot);
 	(void)hollow_slabs(SLAB_HOLLOW_ALL);
 	corruption_end_walk(&census_lock);
 	linked_reclaim(true);
@@ -915,16 +900,6 @@ static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
 	return object;
 }
 
-/* What all objects of a cache are aligned to. */
-static uint32_t alignment_of(const struct slab_traits *traits)
-{
-	uint32_t divisor = traits->size & -traits->size, slab = traits->alignment * PAGE_BYTES;
-
-	if (slab < PAGE_BYTES)
-		slab = PAGE_BYTES;
-	return divisor < slab ? divisor : slab;
-}
-
 static void *alloc_after_miss(struct cache *cache, struct request request)
 {
 	bool closed;
@@ -996,7 +971,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 {
 	const struct slab_traits *traits = &cache->depot.slabs.traits;
 
-	return magazine_alloc_requested(cache, (struct request){traits->size, alignment_of(traits)});
+	return magazine_alloc_requested(cache, (struct request){traits->size, magazine_alignment(traits)});
 }
 
 /*
@@ -1269,259 +1244,6 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 	return given;
 }
 
-/* ---- caches -------------------------------------------------------------------------------------------- */
-
-/* The word for returns has the next number, as cache_of_word has it. */
-static bool take_numbers(struct cache *cache, bool hardened)
-{
-	if (!vcpu_take_numbers(hardened ? 2 : 1, &cache->number))
-		return false;
-	cache->returns_number = hardened ? cache->number + 1 : 0;
-	cache->returns = hardened ? vcpu_offset(cache->returns_number) : 0;
-	return true;
-}
-
-/* Once the cache is in no list. */
-static void give_numbers(const struct cache *cache)
-{
-	vcpu_give_number(cache->number);
-	if (cache->returns_number)
-		vcpu_give_number(cache->returns_number);
-}
-
-/* Whether an object is its caller's from end to end, and no more than allocated or free. */
-static bool is_usual(const struct cache *cache)
-{
-	return !magazine_is_checked(cache) && !magazine_is_hardened(cache);
-}
-
-/* Tells magazine_usual() of a cache whose pages say that they are its own. */
-static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
-{
-	if (cache->id >= PAGE_ID_RESERVED && is_usual(cache) && bytes <= UINT16_MAX)
-		__atomic_store_n(&magazine_usual_bytes[cache->id / PAGE_ID_STEP], (uint16_t)bytes,
-				 __ATOMIC_RELEASE);
-}
-
-/*
- * Not where what was in an object is to be there after its free, or before its first use; nor where it is
- * aligned to more than its place can be.
- */
-static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
-{
-	return !traits->checks && guard_fits(traits->size, alignment_of(traits)) &&
-	       (!owner || !slab_keeps_content(traits));
-}
-
-/* With its numbers known. */
-static void init_cache(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
-{
-	struct slab_traits own = *traits;
-
-	own.guarded = may_be_guarded(traits, owner);
-	cache->offset = vcpu_offset(cache->number);
-	cache->map = vcpu_map(cache->number);
-	cache->owner = owner;
-	cache->id = own.id = cache->number < VCPU_BANK_CACHES ? cache->offset : PAGE_SLAB;
-	depot_init(&cache->depot, &own, capacity);
-	set_usual_bytes(cache, own.size);
-}
-
-/* With the census lock. */
-static void count_numbers(unsigned last)
-{
-	if (last >= cache_count)
-		__atomic_store_n(&cache_count, last + 1, __ATOMIC_RELEASE);
-}
-
-bool magazine_create(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
-{
-	bool created = false;
-
-	cpuslab_spin_lock(&census_lock);
-	if (take_numbers(cache, traits->hardened)) {
-		init_cache(cache, traits, capacity, owner);
-		__atomic_store_n(&caches[cache->number], cache, __ATOMIC_RELEASE);
-		count_numbers(traits->hardened ? cache->returns_number : cache->number);
-		created = true;
-	}
-	cpuslab_spin_unlock(&census_lock);
-	return created;
-}
-
-bool magazine_reserve(unsigned count, unsigned *first)
-{
-	cpuslab_spin_lock(&census_lock);
-	bool taken = vcpu_take_numbers(count, first);
-
-	if (taken) {
-		lasting_count = *first + count;
-		count_numbers(*first + count - 1);
-	}
-	cpuslab_spin_unlock(&census_lock);
-	return taken;
-}
-
-struct cache *magazine_create_reserved(unsigned number, const struct slab_traits *traits, bool waits)
-{
-	struct cache *cache = metadata_alloc_lasting(sizeof *cache, waits);
-	struct cache *found = NULL;
-
-	if (!cache)
-		return magazine_cache_number(number);
-	cache->number = number;
-	cache->returns = 0;
-	cache->returns_number = 0;
-	init_cache(cache, traits, 0, NULL);
-	/*
-	 * Of two threads that make it at once one is the first; the other has changed nothing that both know
-	 * but what is said of its objects' bytes, to the same.  A child of a fork in between makes it anew,
-	 * or finds it here.
-	 */
-	if (__atomic_compare_exchange_n(&caches[number], &found, cache, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE))
-		return cache;
-	/* To give the block back might mean to wait. */
-	if (waits)
-		metadata_free(cache, sizeof *cache);
-	return found;
-}
-
-/* Nobody is in a section on these words, so that no area needs to be closed. */
-static void empty_unused_words(struct cache *cache, unsigned number)
-{
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t *word = vcpu_word(id, number);
-
-		if (word)
-			words_empty(cache, word, depot_put);
-	}
-}
-
-/* With the census lock. */
-static void gather_unused(struct cache *cache)
-{
-	empty_unused_words(cache, cache->number);
-	if (cache->returns_number)
-		empty_unused_words(cache, cache->returns_number);
-	depot_empty(&cache->depot);
-}
-
-void magazine_gather(struct cache *cache)
-{
-	corruption_begin_walk(&census_lock);
-	gather_unused(cache);
-	corruption_end_walk(&census_lock);
-}
-
-uint64_t magazine_destroy(struct cache *cache)
-{
-	corruption_begin_walk(&census_lock);
-	gather_unused(cache);
-	uint64_t allocated = slab_cache_close(&cache->depot.slabs);
-
-	if (!allocated) {
-		set_usual_bytes(cache, 0);
-		__atomic_store_n(&caches[cache->number], NULL, __ATOMIC_RELEASE);
-		give_numbers(cache);
-		while (cache_count > lasting_count && !cache_of_word(cache_count - 1))
-			__atomic_store_n(&cache_count, cache_count - 1, __ATOMIC_RELEASE);
-	}
-	corruption_end_walk(&census_lock);
-	return allocated;
-}
-
-/* Moves what one cache has in words that can be reached to its depot.  With the census lock. */
-static void empty_all_words(struct cache *cache, unsigned number)
-{
-	for (unsigned id = 0; id < vcpu_ids(); id++) {
-		uintptr_t *word = vcpu_word(id, number);
-
-		if (word && words_hold_any(word) && vcpu_close(id)) {
-			words_empty(cache, word, depot_put);
-			vcpu_reopen(id);
-		}
-	}
-	if (number == cache->number && cache->returns_number)
-		empty_all_words(cache, cache->returns_number);
-}
-
-void magazine_shrink(struct cache *cache)
-{
-	corruption_begin_walk(&census_lock);
-	empty_all_words(cache, cache->number);
-	depot_empty(&cache->depot);
-	corruption_end_walk(&census_lock);
-}
-
-void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
-{
-	corruption_begin_walk(&census_lock);
-	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
-	if (depot_tune(&cache->depot, tunables))
-		empty_all_words(cache, cache->number);
-	corruption_end_walk(&census_lock);
-}
-
-unsigned magazine_caches(void)
-{
-	return __atomic_load_n(&cache_count, __ATOMIC_ACQUIRE);
-}
-
-struct cache *magazine_cache_number(unsigned number)
-{
-	return number < magazine_caches() ? __atomic_load_n(&caches[number], __ATOMIC_ACQUIRE) : NULL;
-}
-
-static struct cache *cache_of_id(uint16_t id)
-{
-	return magazine_cache_number(vcpu_cache(id));
-}
-
-static struct cache *cache_of_slabs(struct slab_cache *slabs)
-{
-	return slabs ? (struct cache *)((char *)slabs - offsetof(struct cache, depot.slabs)) : NULL;
-}
-
-struct cache *magazine_cache(const void *address)
-{
-	uint16_t id = page_is_heap(address) ? page_id(address) : PAGE_FREE;
-
-	while (id == PAGE_SLAB || id == PAGE_WATCHED) {
-		struct cache *cache = cache_of_slabs(slab_cache_of(address));
-		uint16_t before = id;
-
-		/*
-		 * Where the caller holds no object the page may have become one of a linked slab, whose
-		 * descriptor is another, or where it does, one that nobody watches.
-		 */
-		id = page_id(address);
-		if (id == before)
-			return cache;
-	}
-	return id >= PAGE_ID_RESERVED ? cache_of_id(id) : NULL;
-}
-
-void magazine_begin_census(void)
-{
-	cpuslab_spin_lock(&census_lock);
-}
-
-void magazine_end_census(void)
-{
-	cpuslab_spin_unlock(&census_lock);
-}
-
-void magazine_keep_caches(void)
-{
-	corruption_begin_walk(&keeping_lock);
-}
-
-void magazine_let_caches_go(void)
-{
-	corruption_end_walk(&keeping_lock);
-}
-
 /* ---- heap profiles ------------------------------------------------------------------------------------- */
 
 /* With the census lock. */
@@ -1631,49 +1353,4 @@ void magazine_tick_profile(void)
 	magazine_settle_profile();
 	if (profile_is_on())
 		turn_profile();
-}
-
-void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))
-{
-	show("magazine.caches", (uintptr_t)caches, sizeof caches);
-	show("magazine.cache_count", (uintptr_t)&cache_count, sizeof cache_count);
-	profile_show(show);
-	vcpu_show(show);
-	slab_show(show);
-	page_show(show);
-}
-
-/* ---- fork ---------------------------------------------------------------------------------------------- */
-
-static struct slab_cache *slabs_of_id(uint16_t id)
-{
-	struct cache *cache = cache_of_id(id);
-
-	return cache ? &cache->depot.slabs : NULL;
-}
-
-void magazine_repair(void)
-{
-	/* A child of a fork in between, by a thread that this child had already, begins all of it anew. */
-	static bool unfinished;
-	bool all = unfinished, any = false, orphans;
-
-	__atomic_store_n(&unfinished, true, __ATOMIC_RELEASE);
-	vcpu_repair();
-	cpuslab_spin_reset(&census_lock);
-	cpuslab_spin_reset(&keeping_lock);
-	text_repair();
-	profile_repair();
-	for (unsigned number = FIRST_CACHE; number < magazine_caches(); number++)
-		if (caches[number]) {
-			if (magazine_is_checked(caches[number]))
-				check_repair(caches[number]->depot.slabs.traits.checks);
-			depot_repair(&caches[number]->depot, all);
-			any |= slab_repair_begin(&caches[number]->depot.slabs, all);
-		}
-	orphans = linked_repair(all);
-	if (any)
-		orphans |= slab_repair_pages(slabs_of_id);
-	page_repair(orphans || all);
-	__atomic_store_n(&unfinished, false, __ATOMIC_RELEASE);
 }

@@ -135,6 +135,16 @@ static inline uint32_t magazine_object_bytes(const struct cache *cache)
 	return traits->checks ? traits->checks->zones.object_bytes : traits->size;
 }
 
+/* What all objects of a cache are aligned to. */
+static inline uint32_t magazine_alignment(const struct slab_traits *traits)
+{
+	uint32_t divisor = traits->size & -traits->size, slab = traits->alignment * PAGE_BYTES;
+
+	if (slab < PAGE_BYTES)
+		slab = PAGE_BYTES;
+	return divisor < slab ? divisor : slab;
+}
+
 /* Bytes that may be used at an allocated object of any cache. */
 size_t magazine_usable(const struct cache *cache, const void *object);
 /*

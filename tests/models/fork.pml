@@ -6,7 +6,7 @@
  *   src/slab/slab.c             take, mark_free, link_free, settle, begin_unlocked; slab_repair_begin,
  *                               slab_repair_pages, repair_slab
  *   src/magazine/words.c        words_take, words_install (words.h), words_empty
- *   src/magazine/magazine.c     magazine_repair
+ *   src/magazine/census.c       magazine_repair
  *   src/depot/depot.c           stack_push, stack_pop, depot_repair
  *
  * A thread of the parent takes objects from a slab and gives them back, by way of a magazine, and each of its
