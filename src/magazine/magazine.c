@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "magazine/magazine.h"
 
-#include <assert.h>
 #include <sys/single_threaded.h>
 
 #include "check/corruption.h"
@@ -10,13 +9,12 @@
 #include "linked/linked.h"
 #include "magazine/census.h"
 #include "magazine/hardened.h"
+#include "magazine/reclaim.h"
+#include "magazine/watch.h"
 #include "magazine/words.h"
 #include "options/options.h"
 #include "os/os.h"
-#include "profile/dump.h"
 #include "profile/profile.h"
-
-enum { TICK_MILLISECONDS = 100 };
 
 /* ---- magazines in hand --------------------------------------------------------------------------------- */
 
@@ -36,181 +34,6 @@ static struct magazine *unless_stale(struct cache *cache, struct magazine *magaz
 static void push_in_hand(struct magazine *magazine, void *object)
 {
 	magazine->slot[++magazine->count] = object;
-}
-
-/* ---- watched objects ----------------------------------------------------------------------------------- */
-
-enum { SMALLEST_MARKED = 3 }; /* slots: a magazine of fewer has no room for objects and a mark */
-
-/* Whether a profile runs that would see nothing of a cache's magazines, which therefore stay empty. */
-static bool is_too_small(const struct cache *cache)
-{
-	return profile_is_on() && cache->depot.capacity < SMALLEST_MARKED;
-}
-
-/* Puts a mark above the object on top. */
-static void mark_in_hand(struct magazine *magazine)
-{
-	magazine->slot[++magazine->count] = NULL;
-	magazine->marks++;
-}
-
-static void set_page_id(const void *object, uint16_t id)
-{
-	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
-}
-
-/*
- * Whether a choice of what a heap profile watches has an object of a cache; none has where there is no
- * choice.
- */
-static bool is_watched(const struct cache *cache, const struct profile_choice *choice, const void *object)
-{
-	return choice &&
-	       profile_watches(choice, profile_bound(choice, cache->depot.slabs.traits.size), object);
-}
-
-/* NULL where no profile runs. */
-static const struct profile_choice *choice_in_force(void)
-{
-	return profile_is_on() ? profile_choice() : NULL;
-}
-
-/* The choice that the marks of a magazine are of; NULL where no profile runs, or it is too old. */
-static const struct profile_choice *choice_of_marks(const struct magazine *magazine)
-{
-	return profile_is_on() ? profile_choice_of(magazine->choice) : NULL;
-}
-
-/*
- * Whether a freed object can go onto a magazine, with its mark if it gets one: a mark of the choice in force
- * not among those of another.
- */
-static bool has_room(const struct magazine *magazine, bool marked)
-{
-	if (magazine->count + marked >= magazine->capacity)
-		return false;
-	return !marked || !magazine->count || magazine->choice == profile_stamp();
-}
-
-/* Whether objects of a cache may be picked to be guarded. */
-static bool is_guarded(const struct cache *cache)
-{
-	return guard_is_on() && cache->depot.slabs.traits.guarded;
-}
-
-/* Whether something chooses among the objects of a cache's magazines. */
-static bool is_chosen_among(const struct cache *cache)
-{
-	return magazine_is_hardened(cache) || profile_is_on() || is_guarded(cache);
-}
-
-/* Puts a mark above the object of a slot; one for which the magazine has no room is left out. */
-static void mark_slot(struct magazine *magazine, unsigned slot)
-{
-	if (magazine->count == magazine->capacity)
-		return;
-	for (unsigned above = magazine->count++; above > slot; above--)
-		magazine->slot[above + 1] = magazine->slot[above];
-	magazine->slot[slot + 1] = NULL;
-	magazine->marks++;
-}
-
-/* Leads frees into the page of an object to the slow path.  The object is in hand, so that its page stays the
- * cache's. */
-static void watch_page(const void *object)
-{
-	if (page_id(object) != PAGE_WATCHED)
-		set_page_id(object, PAGE_WATCHED);
-}
-
-/*
- * After a refill: what a profile watches gets its mark.  From the top, so that a mark moves none of the
- * objects that are still to be looked at.
- */
-static void mark_watched(const struct cache *cache, struct magazine *magazine)
-{
-	/* As it is: another choice may be made meanwhile. */
-	const uint16_t stamp = profile_stamp();
-	const struct profile_choice choice = *profile_choice_at(stamp);
-	const uint64_t bound = profile_bound(&choice, cache->depot.slabs.traits.size);
-
-	magazine->choice = stamp;
-	for (unsigned i = magazine->count; i; i--)
-		if (__builtin_expect(profile_watches(&choice, bound, magazine->slot[i]), 0)) {
-			watch_page(magazine->slot[i]);
-			mark_slot(magazine, i);
-		}
-}
-
-/* Whether a slot has an object without a mark above it: a second one would be taken for an object. */
-static bool is_unmarked(const struct magazine *magazine, unsigned slot)
-{
-	return magazine->slot[slot] && (slot == magazine->count || magazine->slot[slot + 1]);
-}
-
-/* After a refill: what is picked to be guarded gets its mark, but for what a profile watches. */
-static void mark_guarded(struct magazine *magazine)
-{
-	const unsigned count = magazine->count, first = guard_picks_fresh();
-
-	if (first >= count)
-		return;
-	for (unsigned i = first + (count - 1 - first) / guard.rate * guard.rate;; i -= guard.rate) {
-		if (is_unmarked(magazine, i + 1))
-			mark_slot(magazine, i + 1);
-		if (i == first)
-			return;
-	}
-}
-
-/*
- * Whether an object that is being freed gets a mark; the profile is told of those it watches.  A page that
- * nobody watches any more becomes as others are; the object is still allocated, so that the page is the
- * cache's.
- */
-static bool free_is_watched(const struct cache *cache, void *object)
-{
-	if (page_id(object) != PAGE_WATCHED)
-		return false;
-	bool profiled = profile_is_on(), chosen = is_guarded(cache) && guard_chooses(object);
-
-	if (!profiled && !chosen) {
-		set_page_id(object, cache->id);
-		return false;
-	}
-	if (chosen)
-		guard_charge_estimate();
-	if (profiled) {
-		profile_visited();
-		profile_freed(object);
-	}
-	return is_watched(cache, choice_in_force(), object) || (chosen && guard_picks_freed());
-}
-
-/*
- * Every now and then, leads frees into pages that are chosen anew to the slow path.  Those of the last choice
- * find their own way back (free_is_watched); those of a slab that is made from now on are found as it is
- * made.
- */
-static __attribute__((noinline)) void choose_pages(uint64_t now)
-{
-	const uintptr_t begin = page_front.heap_page, end = begin + page_heap_pages();
-
-	if (!guard_turn(now, end - begin))
-		return;
-	uint64_t start = guard_meter();
-
-	cpuslab_spin_lock(&census_lock);
-	for (uintptr_t page = guard_chosen_from(begin); page < end; page += guard.spread) {
-		const void *address = (const void *)(page << PAGE_SHIFT);
-		struct cache *cache = magazine_cache(address);
-
-		if (cache && is_guarded(cache) && cache->depot.capacity >= SMALLEST_MARKED)
-			slab_watch_page(&cache->depot.slabs, address);
-	}
-	cpuslab_spin_unlock(&census_lock);
-	guard_charge(start);
 }
 
 /* ---- lulls --------------------------------------------------------------------------------------------- */
@@ -335,7 +158,7 @@ static __attribute__((noinline)) bool is_one_of_few(const struct cache *cache)
 	bool rare = note_step() >= LULL_GAP;
 	unsigned calls = GET(calls);
 
-	if (calls == LULL_CALLS || is_chosen_among(cache)) {
+	if (calls == LULL_CALLS || watch_chooses_among(cache)) {
 		/* All slow paths read this line. */
 		if (!GET(loaded))
 			SET(loaded, true);
@@ -668,14 +491,14 @@ void magazine_tick(void)
 	if (!__libc_single_threaded)
 		vcpu_count_thread();
 	if (guard_is_due(now))
-		choose_pages(now);
+		watch_turn_guards(now);
 	if (ebb_is_due())
 		follow_ebb();
 	else if (page_is_behind())
 		page_purge(false);
 	else if (__atomic_load_n(&departure.due, __ATOMIC_RELAXED))
 		see_off_next();
-	if (os_elapsed(last, now) < TICK_MILLISECONDS ||
+	if (os_elapsed(last, now) < RECLAIM_TICK ||
 	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
 	/* The first slow path of the process: nothing can be old. */
@@ -695,8 +518,7 @@ void magazine_heap_tick(void)
 		reclaim(false);
 }
 
-/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
-static void reclaim_all(void)
+void reclaim_all(void)
 {
 	corruption_begin_walk(&census_lock);
 	vcpu_drain(CENSUS_FIRST, census_count, wants_full, empty_number);
@@ -716,30 +538,6 @@ void magazine_trim(void)
 
 /* ---- slow paths ---------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline, cold)) void settle_profile(void);
-static void turn_profile(void);
-
-static __attribute__((noinline)) void sample(const struct cache *cache, const struct profile_choice *choice,
-					     void *object)
-{
-	profile_allocated(choice, object, cache->depot.slabs.traits.size);
-	/* Another choice may have been made meanwhile, which did not know of it. */
-	set_page_id(object, PAGE_WATCHED);
-	turn_profile();
-	profile_look();
-}
-
-/* The same of an object that always comes to a slow path, if it is watched. */
-void magazine_sample_unmarked(const struct cache *cache, const void *object)
-{
-	const struct profile_choice *choice = profile_choice();
-
-	if (is_watched(cache, choice, object)) {
-		profile_allocated(choice, object, cache->depot.slabs.traits.size);
-		profile_look();
-	}
-}
-
 /*
  * Whether the slabs' refusal is worth emptying all magazines, which others then miss.  What malloc can have
  * from the system beside a full heap is worth it now and then; it comes back when that has refused, too.
@@ -753,7 +551,7 @@ static __attribute__((noinline)) bool may_trim(const struct cache *cache)
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_trim, __ATOMIC_RELAXED);
 
 	/* Of several threads at once one; the others would find nothing more. */
-	return (!last || os_elapsed(last, now) >= TICK_MILLISECONDS) &&
+	return (!last || os_elapsed(last, now) >= RECLAIM_TICK) &&
 	       __atomic_compare_exchange_n(&last_trim, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
@@ -768,7 +566,7 @@ static __attribute__((noinline)) void *alloc_from_slab(struct cache *cache)
 	}
 	if (!object)
 		return NULL;
-	if (is_too_small(cache))
+	if (watch_cannot(cache))
 		magazine_sample_unmarked(cache, object);
 	return object;
 }
@@ -777,13 +575,13 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 {
 	if (!depot_refill(&cache->depot, magazine))
 		return false;
-	if (magazine->capacity < SMALLEST_MARKED)
+	if (magazine->capacity < WATCH_SMALLEST)
 		return true;
 	/* Those of the profile first, which need the objects one after the other. */
 	if (profile_is_on())
-		mark_watched(cache, magazine);
-	if (is_guarded(cache))
-		mark_guarded(magazine);
+		watch_mark_profiled(cache, magazine);
+	if (watch_is_guarded(cache))
+		watch_mark_guarded(magazine);
 	return true;
 }
 
@@ -818,37 +616,37 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 /* An object between guard pages in place of one that had a mark; NULL where it does not come to that. */
 static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, struct request request)
 {
-	if (!is_guarded(cache))
+	if (!watch_is_guarded(cache))
 		return NULL;
 	uint64_t now = os_milliseconds();
 
 	/* A loop on an object in a chosen page may come to no other slow path. */
 	if (guard_is_due(now))
-		choose_pages(now);
+		watch_turn_guards(now);
 	return guard_alloc(request.bytes, request.alignment, cache);
 }
 
 /* Hands out the top object of a magazine, or a guarded one in its place, and loads the magazine. */
 static void *hand_out(struct cache *cache, struct magazine *magazine, struct request request)
 {
-	const struct profile_choice *choice = choice_of_marks(magazine);
+	const struct profile_choice *choice = watch_choice_of(magazine);
 	bool marked;
 	void *object = depot_pop_in_hand(magazine, &marked);
 	/* A mark of a profile is for its object; others are of picks. */
-	bool watched = marked && is_watched(cache, choice, object);
+	bool watched = marked && watch_has(cache, choice, object);
 	void *guarded = marked && !watched ? alloc_guarded(cache, request) : NULL;
 
 	if (guarded) {
 		/* The object stays for the next allocation, which is as likely to be picked as any other. */
 		push_in_hand(magazine, object);
 		if (guard_picks_fresh() == 0)
-			mark_in_hand(magazine);
+			watch_mark(magazine);
 	}
 	words_install(cache, magazine);
 	if (guarded)
 		return guarded;
 	if (watched)
-		sample(cache, choice, object);
+		watch_sample(cache, choice, object);
 	return object;
 }
 
@@ -871,7 +669,7 @@ static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cach
 	uint64_t misses = arch_peek(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES);
 
 	return misses % VCPU_MISSED_FREE + misses / VCPU_MISSED_FREE <= MAGAZINE_SELDOM_MISSES &&
-	       !is_chosen_among(cache);
+	       !watch_chooses_among(cache);
 }
 
 /*
@@ -909,9 +707,9 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 
 	if (object)
 		return object;
-	if (is_too_small(cache)) {
+	if (watch_cannot(cache)) {
 		magazine_tick();
-		turn_profile();
+		watch_turn_profile();
 		return alloc_from_slab(cache);
 	}
 	struct hand loaded = words_detach(cache, &closed);
@@ -941,7 +739,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 		} else {
 			magazine_tick();
 			if (profile_is_on())
-				turn_profile();
+				watch_turn_profile();
 			magazine = filled_magazine(cache, magazine, spare);
 			if (!magazine)
 				return alloc_from_slab(cache);
@@ -955,7 +753,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, struct request request)
 {
 	if (profile_is_due())
-		settle_profile();
+		watch_settle_profile();
 
 	if (magazine_is_checked(cache))
 		return magazine_alloc_checked(cache, cache->depot.slabs.traits.checks->zones.object_bytes);
@@ -974,22 +772,6 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 	return magazine_alloc_requested(cache, (struct request){traits->size, magazine_alignment(traits)});
 }
 
-/*
- * Of an object that came past all marks, for a caller that must not wait: no look whether a dump is due, nor
- * at other vCPUs' magazines.
- */
-static __attribute__((noinline, cold)) void sample_quietly(const struct cache *cache, const void *object)
-{
-	const struct profile_choice *choice = profile_choice();
-
-	if (!is_watched(cache, choice, object))
-		return;
-	profile_allocated(choice, object, cache->depot.slabs.traits.size);
-	/* Its free is to be seen. */
-	if (!is_too_small(cache))
-		set_page_id(object, PAGE_WATCHED);
-}
-
 void *magazine_try_alloc_missed(struct cache *cache)
 {
 	if (magazine_is_checked(cache))
@@ -1001,7 +783,7 @@ void *magazine_try_alloc_missed(struct cache *cache)
 		return object;
 	object = depot_try_alloc(&cache->depot);
 	if (object && profile_is_on())
-		sample_quietly(cache, object);
+		watch_sample_quietly(cache, object);
 	return object;
 }
 
@@ -1026,7 +808,7 @@ static void dissolve(struct cache *cache, struct magazine *magazine)
 
 /*
  * Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
- * A choice that is made since free_is_watched() looked makes this one mark nobody's: one sample less.
+ * A choice that is made since watch_free() looked makes this one mark nobody's: one sample less.
  */
 static void take_back(struct cache *cache, uintptr_t offset, struct magazine *magazine, void *object,
 		      bool watched)
@@ -1034,8 +816,8 @@ static void take_back(struct cache *cache, uintptr_t offset, struct magazine *ma
 	if (!magazine->count)
 		magazine->choice = profile_stamp();
 	push_in_hand(magazine, object);
-	if (watched && magazine->capacity >= SMALLEST_MARKED)
-		mark_in_hand(magazine);
+	if (watched && magazine->capacity >= WATCH_SMALLEST)
+		watch_mark(magazine);
 	words_install_at(cache, offset, magazine);
 }
 
@@ -1061,7 +843,7 @@ static __attribute__((noinline)) void free_beside(struct cache *cache, void *obj
 	if (magazine && magazine->count)
 		must_not_be_last(cache, &magazine->slot[magazine->count], object);
 	must_be_allocated(cache, object);
-	if (!magazine || !has_room(magazine, false))
+	if (!magazine || !watch_has_room(magazine, false))
 		magazine = depot_take_empty(&cache->depot, magazine);
 	if (!magazine) {
 		free_to_slab(cache, object);
@@ -1073,7 +855,7 @@ static __attribute__((noinline)) void free_beside(struct cache *cache, void *obj
 
 __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *object)
 {
-	bool closed, watched = free_is_watched(cache, object);
+	bool closed, watched = watch_free(cache, object);
 
 	if (magazine_is_checked(cache)) {
 		magazine_free_checked(cache, object, SIZE_MAX);
@@ -1082,7 +864,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (!watched && magazine_free_at(cache->map, &cache->offset, object))
 		return;
-	if (is_too_small(cache)) {
+	if (watch_cannot(cache)) {
 		profile_freed(object);
 		free_to_slab(cache, object);
 		return;
@@ -1118,7 +900,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 
 	struct magazine *magazine = unless_stale(cache, loaded.magazine);
 
-	if (!magazine || !has_room(magazine, watched)) {
+	if (!magazine || !watch_has_room(magazine, watched)) {
 		struct magazine *spare = unless_stale(cache, words_take_spare(cache, cache->offset));
 
 		if (spare && !spare->count) {
@@ -1178,7 +960,7 @@ static struct magazine *trade_waiting(struct cache *cache, struct magazine *wait
  */
 __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void *object)
 {
-	bool closed, watched = free_is_watched(cache, object);
+	bool closed, watched = watch_free(cache, object);
 	struct hand loaded = words_detach_from(cache, cache->returns, &closed);
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
@@ -1191,7 +973,7 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 	}
 	struct magazine *magazine = loaded.magazine;
 
-	if (!magazine || !has_room(magazine, watched)) {
+	if (!magazine || !watch_has_room(magazine, watched)) {
 		struct magazine *waiting = words_take_spare(cache, cache->returns);
 
 		magazine_tick();
@@ -1242,115 +1024,4 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 		*++top = objects[given++];
 	return_word(cache, top);
 	return given;
-}
-
-/* ---- heap profiles ------------------------------------------------------------------------------------- */
-
-/* With the census lock. */
-static struct {
-	struct profile_choice choice;
-	uint64_t bound;
-	uint32_t size;
-} walk;
-
-static bool watched_in_walk(const char *first, unsigned count, bool before)
-{
-	const struct profile_choice choice = walk.choice;
-	const char *end = first + (size_t)count * walk.size;
-
-	for (const char *object = first; object < end; object += walk.size)
-		if (profile_watches(&choice, walk.bound, object) || (before && profile_has(object)))
-			return true;
-	return before && guard_chooses(first);
-}
-
-/*
- * Objects that the program has already never pass a refill of their own accord: the pages of those that are
- * watched lead their frees to the slow path.  An object that another thread frees meanwhile by what it read
- * before goes unwatched until it comes back.
- */
-static void watch_pages(void)
-{
-	uintptr_t end = page_front.heap_page + page_heap_pages(), page = page_front.heap_page;
-
-	cpuslab_spin_lock(&census_lock);
-	walk.choice = *profile_choice();
-	while (page < end) {
-		const void *address = (const void *)(page << PAGE_SHIFT);
-		struct cache *cache = magazine_cache(address);
-
-		page++;
-		if (!cache || magazine_is_checked(cache) || cache->depot.capacity < SMALLEST_MARKED)
-			continue;
-		walk.size = cache->depot.slabs.traits.size;
-		walk.bound = profile_bound(&walk.choice, walk.size);
-		page += slab_watch_pages(&cache->depot.slabs, address, watched_in_walk) - 1;
-	}
-	cpuslab_spin_unlock(&census_lock);
-}
-
-/*
- * A choice lasts longer than the one before: a program that has just begun is profiled at a pace that suits
- * it (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
- */
-enum { TURN_FIRST = 16, TURN_LAST = 500 }; /* milliseconds */
-enum { WALK_NANOSECONDS = 1000000 / 400 }; /* in each of them */
-static uint64_t next_turn, turn_milliseconds;
-
-static void watch_until_next_turn(uint64_t now)
-{
-	uint64_t start = os_thread_nanoseconds();
-
-	watch_pages();
-	uint64_t least = (os_thread_nanoseconds() - start) / WALK_NANOSECONDS;
-	uint64_t turn = __atomic_load_n(&turn_milliseconds, __ATOMIC_RELAXED);
-
-	__atomic_store_n(&turn_milliseconds, 2 * turn < TURN_LAST ? 2 * turn : TURN_LAST, __ATOMIC_RELAXED);
-	__atomic_store_n(&next_turn, now + (least > turn ? least : turn), __ATOMIC_RELAXED);
-}
-
-/* What lies in magazines as a profile starts has no marks: it goes to the slabs, and is marked as it comes
- * back. */
-static void settle_profile(void)
-{
-	if (!profile_settle())
-		return;
-	__atomic_store_n(&turn_milliseconds, TURN_FIRST, __ATOMIC_RELAXED);
-	watch_until_next_turn(os_milliseconds());
-	reclaim_all();
-}
-
-/*
- * Another choice of objects every now and then, so that a few that are used over and over do not stand for
- * all.  Magazines stay as they are, with the marks of their choices; slabs on the words of linked caches,
- * which none of the last choice's objects lie in, do not.
- */
-static void turn_profile(void)
-{
-	uint64_t now = os_milliseconds(), due = __atomic_load_n(&next_turn, __ATOMIC_RELAXED);
-
-	if (now < due || !__atomic_compare_exchange_n(&next_turn, &due, now + TURN_LAST, false,
-						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		return;
-	magazine_turn_profile(now);
-}
-
-void magazine_turn_profile(uint64_t now)
-{
-	profile_turn();
-	watch_until_next_turn(now);
-	linked_reclaim(true);
-}
-
-void magazine_settle_profile(void)
-{
-	if (profile_is_due())
-		settle_profile();
-}
-
-void magazine_tick_profile(void)
-{
-	magazine_settle_profile();
-	if (profile_is_on())
-		turn_profile();
 }

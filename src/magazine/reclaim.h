@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * magazine/reclaim: what is hoarded goes back.  For the magazine room's own files, beside magazine_tick,
+ * magazine_heap_tick and magazine_trim, which slow paths call.
+ *
+ * By age: what no vCPU has asked for since the last tick goes from the words to the depots, and from these to
+ * the slabs.  In an ebb (depot/ebb.h): what the program has no more use for, and then some pages of slabs.
+ * What leaves the depots goes by portions, each of which one slow path sees off.  And where memory has ended:
+ * everything at once.
+ *
+ * Lock: the census lock, for every walk over caches and other vCPUs' words.  A slow path that finds it taken
+ * goes on, since whoever has it does the same work.
+ */
+#ifndef CPUSLAB_MAGAZINE_RECLAIM_H
+#define CPUSLAB_MAGAZINE_RECLAIM_H
+
+enum { RECLAIM_TICK = 100 }; /* milliseconds */
+
+/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
+void reclaim_all(void);
+
+#endif
