@@ -3,9 +3,9 @@
  * page_blocks: the option huge_pages.  Always and never hold for the whole heap and for mappings outside it;
  * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
  * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
- * gives it again with the whole; advises large objects once such were filled, those of resident pages after
- * many; gives whole blocks back first; stops where a huge page is dear, to try again now and then; and holds
- * for what goes back to the reserve.
+ * gives it again with the whole; comes sooner where the program is large; advises large objects once such
+ * were filled, those of resident pages after many; gives whole blocks back first; stops where a huge page is
+ * dear, to try again now and then; and holds for what goes back to the reserve.
  *
  * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
  * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
@@ -13,6 +13,7 @@
 #include "check.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "options/options.h"
 #include "page/block.h"
@@ -20,6 +21,19 @@
 #include "page/page.h"
 
 enum { SOME_SLAB = 40000, RUN_PAGES = 16, RUN_BYTES = RUN_PAGES * PAGE_BYTES, MIB = 1 << 20 };
+
+/* What the system says of the program: nothing here is large, unless it is to be. */
+static struct rusage program;
+static bool program_unknown;
+
+int getrusage(__rusage_who_t who, struct rusage *usage)
+{
+	CHECK(who == RUSAGE_SELF);
+	*usage = program;
+	if (program_unknown)
+		errno = ENOSYS;
+	return program_unknown ? -1 : 0;
+}
 
 struct mapping {
 	unsigned long start, end;
@@ -297,6 +311,45 @@ static unsigned reuses_until_advised(size_t pages, bool touch)
 	return REUSES;
 }
 
+/* As the heap grows to so many bytes, which are touched, what becomes usable is advised or not. */
+static void expect_growth(size_t bytes, bool advised)
+{
+	size_t had = (layout.heap.committed + BLOCK_BYTES - 1) & -(size_t)BLOCK_BYTES;
+	fill_heap(bytes, true);
+	size_t before = advised_bytes(layout.heap.base, had);
+	CHECK(bytes >= had + BLOCK_BYTES);
+	size_t grown = advised_bytes(layout.heap.base + had, bytes - had);
+	CHECK(before == 0, "%zu of %zu", before, had);
+	CHECK(grown == (advised ? bytes - had : 0), "%zu of %zu", grown, bytes - had);
+}
+
+/* The small heap of a program that is large by what else it has. */
+static void run_program(void)
+{
+	enum { PAGES = BLOCK_LARGE_PROGRAM / PAGE_BYTES };
+	expect_growth(5ul * MIB, false);
+	/* Another one was, which this process ran before. */
+	program.ru_maxrss = BLOCK_LARGE_PROGRAM / 1024;
+	program.ru_minflt = PAGES / 4 - 1;
+	expect_growth(10ul * MIB, false);
+	/* It has touched enough, but never had it all at once. */
+	program.ru_maxrss--;
+	program.ru_minflt = PAGES;
+	expect_growth(15ul * MIB, false);
+	program.ru_maxrss++;
+	program_unknown = true;
+	expect_growth(20ul * MIB, false);
+	program_unknown = false;
+	program.ru_minflt = PAGES / 4;
+	/* More than half of the heap was not touched. */
+	fill_heap(20ul * MIB + RUN_BYTES, true);
+	CHECK(madvise(layout.heap.base, 20ul * MIB, MADV_DONTNEED) == 0);
+	expect_growth(26ul * MIB, false);
+	for (size_t page = 0; page < 20ul * MIB / PAGE_BYTES; page++)
+		layout.heap.base[page * PAGE_BYTES] = 1;
+	expect_growth(40ul * MIB, true);
+}
+
 /* Resident pages are given back for huge ones, but not before that pays. */
 static void run_reused(void)
 {
@@ -457,11 +510,12 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto", "large",   "small",  "reused", "sparse", "jump",
-						    "dear", "skipped", "shrunk", "always", "never"};
+		static const char *const modes[] = {"auto",   "large",   "small",  "reused",
+						    "sparse", "jump",    "dear",   "skipped",
+						    "shrunk", "program", "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s%s", i < 9 ? "auto" : modes[i],
+			snprintf(text, sizeof text, "huge_pages:%s%s", i < 10 ? "auto" : modes[i],
 				 strcmp(modes[i], "small") == 0 ? ",reserve:128M" : "");
 			check_again(text, modes[i]);
 		}
@@ -488,6 +542,8 @@ int main(int argc, char **argv)
 		run_skipped();
 	else if (strcmp(argv[1], "shrunk") == 0)
 		run_shrunk();
+	else if (strcmp(argv[1], "program") == 0)
+		run_program();
 	else
 		run_everywhere(strcmp(argv[1], "always") == 0);
 	return 0;

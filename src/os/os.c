@@ -202,6 +202,14 @@ int os_huge_pages(void *address, size_t bytes, bool wanted)
 	return STATUS(madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
 }
 
+bool os_was_resident(size_t most, size_t touched)
+{
+	struct rusage usage;
+
+	return STATUS(getrusage(RUSAGE_SELF, &usage)) == 0 && (size_t)usage.ru_maxrss >= most >> 10 &&
+	       (size_t)usage.ru_minflt >= touched / OS_PAGE_BYTES;
+}
+
 bool os_is_resident(const void *page)
 {
 	unsigned char present = 0;

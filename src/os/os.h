@@ -56,6 +56,11 @@ bool os_purges_several(void);
 int os_populate(void *address, size_t bytes);
 /* Asks for transparent huge pages in a range, or keeps them off it. */
 int os_huge_pages(void *address, size_t bytes, bool wanted);
+/*
+ * Whether the process once had so many bytes resident, and has touched so many by page faults of its own;
+ * false, too, where the system does not say.
+ */
+bool os_was_resident(size_t most, size_t touched);
 /* Whether a page of ours is in memory; false, too, where the system does not say. */
 bool os_is_resident(const void *page);
 /* The range reads as zero in a forked child. */

@@ -6,8 +6,11 @@
 #include "page/layout.h"
 #include "page/page.h"
 
-/* Looks at random pages, of which at most one in SPARSE may find none in memory. */
-enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
+/*
+ * Looks at random pages, of which at most one in SPARSE may find none in memory; one in HALF, where the heap
+ * is the small part of a large program.
+ */
+enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, HALF = 2, FREES_PER_LOOK = 256 };
 
 /*
  * What it costs to make a resident block huge, 0.2 ms, in times that a program must write all of it to gain
@@ -73,22 +76,22 @@ void block_init(bool reserved)
 	if (reserved)
 		initial_advice(0, heap->planned);
 	if (options.huge_pages == OPTION_HUGE_PAGES_AUTO)
-		seen = heap->planned < BLOCK_SMALL_HEAP ? heap->planned : BLOCK_SMALL_HEAP;
+		seen = heap->planned < BLOCK_LEAST_HEAP ? heap->planned : BLOCK_LEAST_HEAP;
 	else
 		seen = reserved ? heap->planned : 0;
 }
 
-/* Whether nearly all of so many pages is in memory, as far as a few looks tell. */
-static bool is_dense(const char *base, size_t pages, unsigned looks)
+/* Whether all of so many pages but one in `sparse` is in memory, as far as a few looks tell. */
+static bool is_dense(const char *base, size_t pages, unsigned looks, unsigned sparse)
 {
 	unsigned missing = 0;
 	uint64_t place = pages;
 
-	for (unsigned i = 0; i < looks && missing <= looks / SPARSE; i++) {
+	for (unsigned i = 0; i < looks && missing <= looks / sparse; i++) {
 		place = place * 0x5851f42d4c957f2du + 0x14057b7ef767814fu;
 		missing += !os_is_resident(base + ((size_t)((place >> 32) * pages >> 32) << PAGE_SHIFT));
 	}
-	return missing <= looks / SPARSE;
+	return missing <= looks / sparse;
 }
 
 /* Makes the place for what is known of blocks, which the pages that are advised then have to have. */
@@ -180,6 +183,37 @@ void block_prove(struct blocks blocks)
 
 /* ---- what the heap grows by ---------------------------------------------------------------------------- */
 
+/* Of a heap of which the pages below `top` have been used: which blocks to advise. */
+static __attribute__((noinline)) void plan_growth(uint32_t top)
+{
+	struct region *heap = &layout.heap;
+	size_t used = (size_t)top << PAGE_SHIFT, from = seen > used ? seen : used;
+	uint32_t first = (uint32_t)((from + BLOCK_BYTES - 1) / BLOCK_BYTES);
+	uint32_t end = (uint32_t)(heap->committed / BLOCK_BYTES), count = end > first ? end - first : 0;
+	unsigned sparse = seen < BLOCK_SMALL_HEAP ? HALF : SPARSE;
+
+	heap->step = BLOCK_BYTES;
+	seen = (size_t)end * BLOCK_BYTES;
+	/* What there is speaks for as much again, not for the whole of a request that is far larger. */
+	if (count > top / BLOCK_PAGES)
+		count = top / BLOCK_PAGES;
+	if (!count || !is_dense(heap->base, top, HEAP_LOOKS, sparse) || !has_advice())
+		return;
+	/* One request may need the last of what there was together with this. */
+	if (ahead.first + ahead.count != first)
+		ahead = (struct blocks){first, 0};
+	ahead.count += count;
+}
+
+/*
+ * Whether the program is large.  The most that was resident is also said of one that a large program became
+ * by exec; so it must have touched a part of that itself.
+ */
+static bool is_large_program(void)
+{
+	return os_was_resident(BLOCK_LARGE_PROGRAM, BLOCK_LARGE_PROGRAM / 4);
+}
+
 static void decide_growth(uint32_t top)
 {
 	struct region *heap = &layout.heap;
@@ -191,19 +225,10 @@ static void decide_growth(uint32_t top)
 		seen = heap->committed;
 		return;
 	}
-	heap->step = BLOCK_BYTES;
-
-	uint32_t first = (uint32_t)(seen / BLOCK_BYTES), end = (uint32_t)(heap->committed / BLOCK_BYTES);
-	/* What there is speaks for as much again, not for the whole of a request that is far larger. */
-	uint32_t count = end - first < top / BLOCK_PAGES ? end - first : top / BLOCK_PAGES;
-
-	seen = (size_t)end * BLOCK_BYTES;
-	if (!count || !is_dense(heap->base, top, HEAP_LOOKS) || !has_advice())
-		return;
-	/* One request may need the last of what there was together with this. */
-	if (ahead.first + ahead.count != first)
-		ahead = (struct blocks){first, 0};
-	ahead.count += count;
+	if (seen < BLOCK_SMALL_HEAP && !is_large_program())
+		seen = heap->committed < BLOCK_SMALL_HEAP ? heap->committed : BLOCK_SMALL_HEAP;
+	if (heap->committed > seen)
+		plan_growth(top);
 }
 
 struct blocks block_heap_grown(uint32_t top, uint32_t end)
@@ -279,7 +304,7 @@ static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
 
 static bool is_filled(uint32_t first, uint32_t pages)
 {
-	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS);
+	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS, SPARSE);
 }
 
 /* Those that are not yet, of blocks in a row. */
@@ -451,7 +476,7 @@ void block_mapping(void *address, size_t old_bytes, size_t bytes)
 	size_t half = (size_t)1 << (63 - __builtin_clzl(bytes));
 
 	if (old_bytes && bytes >= BLOCK_SMALL_HEAP && old_bytes < half &&
-	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS) &&
+	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS, SPARSE) &&
 	    is_worth_trying((uint32_t)((bytes - old_bytes) / BLOCK_BYTES)))
 		(void)os_huge_pages(address, bytes, true);
 }

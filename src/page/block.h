@@ -3,13 +3,14 @@
  * block: which blocks of 2 MiB of the heap may be huge pages.  For the page room's own files.
  *
  * The option huge_pages says always or never, for the whole heap.  By default, auto: the heap's first
- * BLOCK_SMALL_HEAP bytes never are, for there a block that is used in part would be a large part of the
+ * BLOCK_SMALL_HEAP bytes are not, for there a block that is used in part would be a large part of the
  * program.  What the heap grows by after that is advised to be huge, if nearly all of the heap as it is then
  * is resident: a program that fills what it has will fill the next block as well.  What it has not touched,
- * and what was given back, speaks against it.  So are, wherever they lie, the blocks of a large object, if
- * one of half its size at least was resident when it was freed, or when the next one came.  Pages that are
- * resident already stay as they are until such objects have been made of them many times: then they go back,
- * and come as huge ones.
+ * and what was given back, speaks against it.  A program that has BLOCK_LARGE_PROGRAM bytes resident, heap or
+ * not, may have huge pages from BLOCK_LEAST_HEAP on, and then half of the heap will do.  So may, wherever
+ * they lie, the blocks of a large object, if one of half its size at least was resident when it was freed, or
+ * when the next one came.  Pages that are resident already stay as they are until such objects have been made
+ * of them many times: then they go back, and come as huge ones.
  *
  * What a huge page takes depends on where the system finds one: 0.2 ms to zero it, but 4.5 where a virtual
  * machine has lent its free memory to its host, or others must be moved to make room, while ordinary pages
@@ -30,7 +31,8 @@
 #include "page/page.h"
 
 /* Page numbers here count from the heap's start, as in run.h. */
-enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT, BLOCK_SMALL_HEAP = 32 << 20 };
+enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT };
+enum { BLOCK_LEAST_HEAP = 4 << 20, BLOCK_SMALL_HEAP = 32 << 20, BLOCK_LARGE_PROGRAM = 64 << 20 };
 
 /* Once, when the layout is made; `reserved` when the heap is one mapping from the start. */
 void block_init(bool reserved);

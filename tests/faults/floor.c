@@ -199,6 +199,11 @@ int __wrap_mincore(void *address, size_t bytes, unsigned char *present)
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
 
+int __wrap_getrusage(int who, struct rusage *usage)
+{
+	return fails(ENOSYS) ? -1 : __real_getrusage(who, usage);
+}
+
 int __wrap_getrlimit(int resource, struct rlimit *limit)
 {
 	return fails(EPERM) ? -1 : __real_getrlimit(resource, limit);

@@ -12,6 +12,7 @@
 
 struct iovec;
 struct rlimit;
+struct rusage;
 struct timespec;
 
 /* Starts to count anew; calls number `first` to `first + count - 1` fail, and none where `count` is 0. */
@@ -46,6 +47,7 @@ FLOOR_WRAPS(void *, mremap, void *, size_t, size_t, int, ...);
 FLOOR_WRAPS(int, mprotect, void *, size_t, int);
 FLOOR_WRAPS(int, madvise, void *, size_t, int);
 FLOOR_WRAPS(int, mincore, void *, size_t, unsigned char *);
+FLOOR_WRAPS(int, getrusage, int, struct rusage *);
 FLOOR_WRAPS(int, getrlimit, int, struct rlimit *);
 FLOOR_WRAPS(int, sched_getcpu, void);
 FLOOR_WRAPS(int, clock_gettime, clockid_t, struct timespec *);
