@@ -90,7 +90,7 @@ struct linked_cache {
 	uint32_t releasing;               /* slabs in no list that are being given back without the lock */
 	struct linked_slab *first, *last; /* partial slabs: taken from the front, put at the back */
 	uint32_t partial, slabs;
-	uint32_t created, freed;
+	uint32_t created, freed;          /* for reports, modulo 2^32, as the next */
 	uint32_t lock_acquires, glimpsed; /* glimpsed: lock_acquires when the last tick looked */
 #if !ARCH_HAS_PAIR
 	struct cpuslab_spinlock pair_lock;

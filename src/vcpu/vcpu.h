@@ -9,7 +9,8 @@
  *
  *   spares: the spare magazine, 0 for none and for lists
  *
- *   misses: allocations that missed, modulo 2^32, and frees in units of VCPU_MISSED_FREE
+ *   misses: allocations that missed, modulo 2^32, and frees in units of VCPU_MISSED_FREE; each time the
+ * former begin anew there is a free too many, and sums over vCPUs fall (cpuslab_read_counters)
  *
  *   glimpses: what the word was when the last tick looked
  *
