@@ -140,7 +140,8 @@ void vcpu_repair(void);
  * Of a slow path without a lock, where there may be several threads: counts the calling one, once.  When such
  * a thread ends and at most one is left of them, what vcpu_when_alone has set is called in it, once its own
  * values' destructors (pthread_key_create) have run: without a lock, and maybe in a forked child that nobody
- * has repaired.  After a fork it may be called with one more left.
+ * has repaired.  After a fork it may be called with one more left, and beside others that are at their
+ * destructors; not at the end of a thread that first came by in the last round of its own.
  */
 void vcpu_count_thread(void);
 void vcpu_when_alone(void (*call)(void));
