@@ -9,7 +9,7 @@
  * it is more than the program still has, and from the dirty pages likewise.
  *
  * The call that comes by then empties the words. What leaves the depots, and the pages of the slabs that this
- * empties, go in portions, one by each call that comes to a depot (magazine.c): nobody waits for the whole.
+ * empties, go in portions, one by each call that comes to a depot (reclaim.c): nobody waits for the whole.
  * Enough calls come, since half of what was out has still to come back: a class that the program has many
  * objects of brings whole magazines, and frees of others that meet a void word go to the slabs one by one
  * until objects go out again (depot.scarce). What is freed last would else stay on the words, and they would

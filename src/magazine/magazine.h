@@ -19,6 +19,10 @@
  * cache is destroyed.  Only caches of the first bank (see vcpu.h) have pages whose map entry leads straight
  * to the word; the pages of the others say PAGE_SLAB.
  *
+ * What misses come to stands in magazine.c, with words.c for each step; the rest of the room in census.c, the
+ * list of caches; watch.c, objects that a heap profile or guarding picks out; lull.c and reclaim.c, what goes
+ * back; glance.c; hardened.c and checked.c, caches whose objects are checked.
+ *
  * What it does as time passes, or memory ends, or in a forked child, it does for the linked engine too.
  *
  * Called by malloc and the object caches, from any thread.  Lock: census_lock for the list of caches, and for

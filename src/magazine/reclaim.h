@@ -16,6 +16,11 @@
 
 enum { RECLAIM_TICK = 100 }; /* milliseconds */
 
+/*
+ * Moves what caches with numbers below `end` have on the words of all vCPUs that can be reached to their
+ * depots.  With the census lock.
+ */
+void reclaim_words(unsigned end);
 /* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
 void reclaim_all(void);
 

@@ -7,7 +7,7 @@
  *                               depot_take_empty, depot_put, drain_portion, is_of_use, pop_unneeded, pop_leaving,
  *                               drain_leaving, see_off, let_leave, depot_age, depot_ebb, depot_depart, depot_empty,
  *                               depot_repair
- *   src/magazine/magazine.c     magazine_tick, see_off_next, see_off_portion, begin_departure, follow_ebb, reclaim
+ *   src/magazine/reclaim.c      magazine_tick, see_off_next, see_off_portion, begin_departure, follow_ebb, reclaim
  *
  * There is one depot, and magazines of one object.  A thread has one in hand, as a slow path does; where there is
  * none to be had from the depot it refills its own.  What is stale and goes to the slabs for that is depot.pml's
@@ -92,7 +92,7 @@ bool sorts, departs, ebbs;
 byte stay;
 bool locked;
 
-/* departure, of magazine.c; `passed` for a next that is beyond the depot */
+/* departure, of reclaim.c; `passed` for a next that is beyond the depot */
 bool due, passed;
 bool census;
 byte walkers;

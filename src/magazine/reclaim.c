@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+#include "magazine/reclaim.h"
+
+#include <sys/single_threaded.h>
+
+#include "check/corruption.h"
+#include "depot/ebb.h"
+#include "guard/guard.h"
+#include "linked/linked.h"
+#include "magazine/census.h"
+#include "magazine/lull.h"
+#include "magazine/watch.h"
+#include "magazine/words.h"
+#include "options/options.h"
+#include "os/os.h"
+
+/* ---- what is on words ---------------------------------------------------------------------------------- */
+
+/*
+ * A cache is idle on a vCPU when its word has not moved since the last look.  Nothing counts on the fast
+ * path, so the word itself is compared with a copy; equal by chance, it costs a refill.
+ */
+static bool is_idle(const uintptr_t *word)
+{
+	uintptr_t loaded = __atomic_load_n(word, __ATOMIC_RELAXED);
+	uintptr_t spare = __atomic_load_n(word + VCPU_ROW, __ATOMIC_RELAXED);
+
+	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
+}
+
+/* For the next look. */
+static void glimpse(uintptr_t *word)
+{
+	word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/*
+ * For vcpu_drain, with the census lock: all words, those that follow an ebb, those that are idle, and how to
+ * empty one.
+ */
+static bool wants_full(unsigned number, uintptr_t *word)
+{
+	return census_of_word(number) && words_hold_any(word);
+}
+
+/* What hardened caches let go would be handed out again too soon, and their slabs stay anyway. */
+static bool follows_ebbs(const struct cache *cache)
+{
+	return cache && !magazine_is_hardened(cache);
+}
+
+static bool wants_ebbing(unsigned number, uintptr_t *word)
+{
+	return follows_ebbs(census_of_word(number)) && words_hold_any(word);
+}
+
+static bool wants_idle(unsigned number, uintptr_t *word)
+{
+	const struct cache *cache = census_of_word(number);
+
+	if (!cache)
+		return false;
+	if (is_idle(word) || (cache->depot.shrunk && words_hold_any(word)))
+		return true;
+	glimpse(word);
+	return false;
+}
+
+static void empty_number(unsigned number, uintptr_t *word)
+{
+	words_empty(census_of_word(number), word, depot_put);
+	glimpse(word);
+}
+
+/* In an ebb what cannot wait goes by portions as well: the call that follows it has enough to do. */
+static void empty_ebbing(unsigned number, uintptr_t *word)
+{
+	words_empty(census_of_word(number), word, depot_put_to_leave);
+	glimpse(word);
+}
+
+/* ---- pages that go by age ------------------------------------------------------------------------------ */
+
+/* Memory that may go by age: without a constructor's objects, which would take their addresses with them. */
+static bool is_purged(const struct cache *cache)
+{
+	return cache && magazine_is_hardened(cache) && !slab_keeps_content(&cache->depot.slabs.traits);
+}
+
+/*
+ * The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
+ */
+static void purge_hardened(void)
+{
+	static uint64_t last;
+	uint64_t now = os_milliseconds();
+
+	if (!options.hardened || os_elapsed(last, now) < options.decay)
+		return;
+	last = now;
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (is_purged(census_caches[number]))
+			slab_cache_shrink(&census_caches[number]->depot.slabs);
+}
+
+/* Pages of partial slabs.  With the census lock.  Whether that was all that there is. */
+static bool hollow_slabs(enum slab_hollowing which)
+{
+	size_t most = which == SLAB_HOLLOW_ALL ? SIZE_MAX : PAGE_PURGE_MOST;
+
+	for (unsigned number = CENSUS_FIRST; number < census_count && most; number++) {
+		size_t given = census_caches[number]
+				       ? slab_hollow(&census_caches[number]->depot.slabs, which, most)
+				       : 0;
+
+		most -= given < most ? given : most;
+	}
+	return most;
+}
+
+/* The same by age.  What a call leaves is for the next tick. */
+static void hollow_by_age(void)
+{
+	static uint64_t last;
+	uint64_t now = os_milliseconds();
+
+	if (os_elapsed(last, now) >= options.decay && hollow_slabs(SLAB_HOLLOW_UNNEEDED))
+		last = now;
+}
+
+/* ---- what leaves by portions; ebbs --------------------------------------------------------------------- */
+
+/*
+ * What leaves since a tick or an ebb goes by portions, lest somebody's free wait for all of it: each call
+ * that comes to a depot gives some to the slabs.  Then, in an ebb that has come far, some pages that these
+ * still have but no object lies in go to the system: what is left may stay for good, and nobody come here
+ * again.  With the census lock, but for a glance at `due`.
+ *
+ * Small portions are many: it is better that one call in some thousands takes twice as long than that twice
+ * as many are long.
+ */
+enum {
+	PORTION_LEAST = DEPOT_PORTION,
+	PORTIONS = 64,       /* more of them than this only where they are as small as can be */
+	HOLLOW_PORTION = 128 /* pages, as slab_hollow counts them */
+};
+static struct {
+	bool due, hollows;
+	unsigned next, next_hollow; /* numbers of caches */
+	uint64_t portion;           /* objects */
+} departure;
+
+/* Of pages.  Whether that was the last. */
+static __attribute__((noinline)) bool hollow_portion(void)
+{
+	size_t left = HOLLOW_PORTION;
+
+	for (; departure.next_hollow < census_count; departure.next_hollow++) {
+		struct cache *cache = census_caches[departure.next_hollow];
+		size_t given = cache ? slab_hollow(&cache->depot.slabs, SLAB_HOLLOW_EBB, left) : 0;
+
+		if (given >= left)
+			return false;
+		left -= given;
+	}
+	return true;
+}
+
+/* The next portion.  With the census lock. */
+static void see_off_portion(void)
+{
+	uint64_t left = departure.portion;
+
+	for (; departure.next < census_count; departure.next++)
+		if (census_caches[departure.next] &&
+		    !(left = depot_depart(&census_caches[departure.next]->depot, left)))
+			return;
+	if (departure.hollows && !hollow_portion())
+		return;
+	departure.hollows = false;
+	__atomic_store_n(&departure.due, false, __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) void see_off_next(void)
+{
+	if (!corruption_try_walk(&census_lock))
+		return;
+	if (departure.due)
+		see_off_portion();
+	corruption_end_walk(&census_lock);
+}
+
+/* So many objects leave.  With the census lock. */
+static void begin_departure(uint64_t leaving)
+{
+	uint64_t portion = PORTION_LEAST + leaving / PORTIONS;
+
+	if (!departure.due || portion > departure.portion)
+		departure.portion = portion;
+	departure.next = CENSUS_FIRST;
+	__atomic_store_n(&departure.due, true, __ATOMIC_RELAXED);
+}
+
+/*
+ * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
+ * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
+ * ebb stays due: the one here may have made its last call, so that one that reclaims comes here at the end of
+ * its walk, and after any other walk the next tick does.  Where little is left its first portion goes at
+ * once, since that, too, may have been the last call.
+ */
+static __attribute__((noinline)) void follow_ebb(void)
+{
+	while (ebb_is_due() && corruption_try_walk(&census_lock)) {
+		bool low = ebb_begin();
+		uint64_t leaving = 0;
+
+		vcpu_drain(CENSUS_FIRST, census_count, wants_ebbing, empty_ebbing);
+		for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+			if (follows_ebbs(census_caches[number]))
+				leaving += depot_ebb(&census_caches[number]->depot);
+		begin_departure(leaving);
+		departure.hollows = ebb_is_far();
+		departure.next_hollow = CENSUS_FIRST;
+		if (low)
+			see_off_portion();
+		corruption_end_walk(&census_lock);
+		page_ebb(low);
+		for (unsigned i = 0; low && i < 3 && page_is_behind(); i++)
+			page_purge(false);
+	}
+}
+
+/* ---- ticks --------------------------------------------------------------------------------------------- */
+
+/*
+ * Other vCPUs' words are emptied behind a fence, which stops each thread that runs for as long as it takes to
+ * touch some ten pages.  What is idle there has a bound, and the heap of a larger program takes many pages
+ * before that matters.  With the census lock.
+ */
+static bool looks_at_words(bool by_tick)
+{
+	enum { LARGE_HEAP = (8 << 20) >> PAGE_SHIFT, TIMES_PASSED = 3 };
+	static unsigned passed;
+
+	if (!by_tick && vcpu_areas() > 1 && page_heap_pages() >= LARGE_HEAP && passed < TIMES_PASSED) {
+		passed++;
+		return false;
+	}
+	passed = 0;
+	return true;
+}
+
+/* Before the words are looked at: those of caches that get smaller magazines are emptied. */
+static void tick_depots(void)
+{
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_tick(&census_caches[number]->depot);
+}
+
+/*
+ * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and when many pages
+ * were taken.  One thread at a time; another one has nothing to add.
+ */
+static void reclaim(bool by_tick)
+{
+	if (!corruption_try_walk(&census_lock))
+		return;
+	if (by_tick)
+		tick_depots();
+	uint64_t leaving = 0;
+	bool departs = false;
+
+	if (looks_at_words(by_tick))
+		vcpu_drain(CENSUS_FIRST, census_count, wants_idle, empty_number);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number]) {
+			leaving += depot_age(&census_caches[number]->depot, !by_tick);
+			departs |= census_caches[number]->depot.departs;
+		}
+	if (by_tick && departs)
+		begin_departure(leaving);
+	hollow_by_age();
+	purge_hardened();
+	corruption_end_walk(&census_lock);
+	if (ebb_is_due())
+		follow_ebb();
+	linked_reclaim(false);
+}
+
+void magazine_tick(void)
+{
+	static uint64_t last_tick;
+	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
+
+	if (!__libc_single_threaded)
+		vcpu_count_thread();
+	if (guard_is_due(now))
+		watch_turn_guards(now);
+	if (ebb_is_due())
+		follow_ebb();
+	else if (page_is_behind())
+		page_purge(false);
+	else if (__atomic_load_n(&departure.due, __ATOMIC_RELAXED))
+		see_off_next();
+	if (os_elapsed(last, now) < RECLAIM_TICK ||
+	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	/* The first slow path of the process: nothing can be old. */
+	if (!last)
+		return;
+	vcpu_bury_dead_slots();
+	ebb_forget();
+	reclaim(true);
+	page_tick();
+	if (lull_is_on())
+		lull_follow();
+}
+
+void magazine_heap_tick(void)
+{
+	if (page_wants_hoards())
+		reclaim(false);
+}
+
+/* ---- everything ---------------------------------------------------------------------------------------- */
+
+void reclaim_words(unsigned end)
+{
+	vcpu_drain(CENSUS_FIRST, end, wants_full, empty_number);
+}
+
+void reclaim_all(void)
+{
+	corruption_begin_walk(&census_lock);
+	reclaim_words(census_count);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_empty(&census_caches[number]->depot);
+	(void)hollow_slabs(SLAB_HOLLOW_ALL);
+	corruption_end_walk(&census_lock);
+	linked_reclaim(true);
+}
+
+void magazine_trim(void)
+{
+	reclaim_all();
+	page_purge(true);
+}
