@@ -58,7 +58,7 @@ static void begin_release(void)
 	slabs->allocated--;
 }
 
-/* The rest of it, and of release_slabs. */
+/* The rest of it, and of slab_release. */
 static void end_release(void)
 {
 	struct slab *slab = slab_of_object(object);

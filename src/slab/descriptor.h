@@ -15,7 +15,7 @@ struct slab {
 	char *base;
 	uint16_t in_use, bump, head;  /* head: the first free object below bump, or NO_INDEX */
 	uint8_t bin;                  /* while it is in one */
-	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in slab.c */
+	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in state.h */
 	struct slab_cache *cache;
 	uint16_t home;   /* whose its untouched objects are: a vCPU, or nobody's; with the cache's lock */
 	bool clean_tail; /* what lies behind the objects below bump takes no memory; with the slab's lock */

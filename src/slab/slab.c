@@ -9,30 +9,12 @@
 #include "guard/guard.h"
 #include "os/os.h"
 #include "page/page.h"
-#include "slab/descriptor.h"
 #include "slab/geometry.h"
 #include "slab/hollow.h"
-#include "slab/shuffle.h"
+#include "slab/state.h"
 #include "vcpu/vcpu.h"
 
-enum {
-	NO_INDEX = UINT16_MAX,
-	DESCRIPTOR_MOST = 4096,
-	FULL_BIN = SLAB_BINS, /* of debugged caches alone */
-	IN_NO_BIN,
-};
-
-/*
- * They change, as `bin` does, under the cache's lock alone.  Whoever has the slab's lock may read them before
- * that: what a slab in the wrong bin needs is then decided under the cache's lock, and nobody else can make a
- * right bin wrong.
- */
-enum slab_flags {
-	LISTED = 0x02,
-	MAKING = 0x04, /* not the cache's yet: its constructors are running, or it waits in `made` */
-	PURGED = 0x08, /* of a hardened cache: its pages take no memory */
-	ENDED = 0x10,  /* of a hardened cache: a page without access ends it */
-};
+enum { DESCRIPTOR_MOST = 4096, IN_NO_BIN = SLAB_FULL_BIN + 1 };
 
 /* ---- geometry ------------------------------------------------------------------------------------------ */
 
@@ -63,23 +45,12 @@ static void choose_geometry(struct slab_cache *cache)
 	cache->bin_scale = ((uint64_t)SLAB_BINS << 32) / cache->objects + 1;
 }
 
-/* Where a descriptor's records begin, if it has any. */
-static size_t index_end(const struct slab_cache *cache)
-{
-	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
-}
-
-static size_t records_start(const struct slab_cache *cache)
-{
-	return (index_end(cache) + sizeof(uint64_t) - 1) & -sizeof(uint64_t);
-}
-
 static size_t descriptor_bytes(const struct slab_cache *cache)
 {
 	const struct checks *checks = cache->traits.checks;
 
-	return checks ? records_start(cache) + (size_t)checks->record_bytes * cache->objects
-		      : index_end(cache);
+	return checks ? slab_records_start(cache) + (size_t)checks->record_bytes * cache->objects
+		      : slab_index_end(cache);
 }
 
 void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
@@ -95,53 +66,14 @@ static inline unsigned next_of(const struct slab *slab, unsigned i, bool wide)
 {
 	unsigned next = wide ? slab->index.wide[i] : slab->index.narrow[i];
 
-	return next == i ? NO_INDEX : next;
-}
-
-static inline void set_index(struct slab *slab, size_t i, size_t value, bool wide)
-{
-	if (wide)
-		slab->index.wide[i] = (uint16_t)value;
-	else
-		slab->index.narrow[i] = (uint8_t)value;
-}
-
-static inline void link_free(struct slab *slab, unsigned i, bool wide)
-{
-	set_index(slab, i, slab->head == NO_INDEX ? i : slab->head, wide);
-	slab->head = (uint16_t)i;
+	return next == i ? SLAB_NO_INDEX : next;
 }
 
 /* ---- lists: with the cache's lock ------------------------------------------------------------------ */
 
 static bool is_listed(const struct slab *slab)
 {
-	return cpuslab_pagelock_flags(&slab->lock) & LISTED;
-}
-
-static void leave_bin(struct slab_cache *cache, struct slab *slab)
-{
-	if (slab->next)
-		slab->next->previous = slab->previous;
-	if (slab->previous)
-		slab->previous->next = slab->next;
-	else
-		cache->partial[slab->bin] = slab->next;
-}
-
-static void enter_bin(struct slab_cache *cache, struct slab *slab, unsigned bin)
-{
-	__atomic_store_n(&slab->bin, (uint8_t)bin, __ATOMIC_RELAXED);
-	slab->previous = NULL;
-	slab->next = cache->partial[bin];
-	if (slab->next)
-		slab->next->previous = slab;
-	cache->partial[bin] = slab;
-}
-
-static unsigned in_use_of(const struct slab *slab)
-{
-	return __atomic_load_n(&slab->in_use, __ATOMIC_RELAXED);
+	return cpuslab_pagelock_flags(&slab->lock) & SLAB_LISTED;
 }
 
 /* With the slab's lock. */
@@ -174,19 +106,19 @@ static bool is_settled(const struct slab_cache *cache, const struct slab *slab)
 /* After in_use changed: into the bin that the slab belongs in now.  Returns the flags that this changes. */
 static uint8_t settle(struct slab_cache *cache, struct slab *slab)
 {
-	unsigned bin = bin_for(cache, in_use_of(slab));
+	unsigned bin = bin_for(cache, slab_in_use(slab));
 	bool was_listed = is_listed(slab);
 
 	if (was_listed && bin == slab->bin)
 		return 0;
 	if (was_listed)
-		leave_bin(cache, slab);
+		slab_leave_bin(cache, slab);
 	if (bin != IN_NO_BIN)
-		enter_bin(cache, slab, bin);
-	return was_listed == (bin != IN_NO_BIN) ? 0 : LISTED;
+		slab_enter_bin(cache, slab, bin);
+	return was_listed == (bin != IN_NO_BIN) ? 0 : SLAB_LISTED;
 }
 
-static bool try_lock_slab(struct slab *slab)
+bool slab_try_lock(struct slab *slab)
 {
 	return cpuslab_pagelock_trylock_expecting(&slab->lock, cpuslab_pagelock_flags(&slab->lock));
 }
@@ -226,12 +158,12 @@ static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int tak
 		for (struct slab *slab = cache->partial[bin]; slab; slab = slab->next) {
 			if (is_foreign(cache, slab, taker) && foreign++ < FOREIGN_MOST)
 				continue;
-			if (try_lock_slab(slab))
+			if (slab_try_lock(slab))
 				return slab;
 		}
 	struct slab *slab = cache->empty;
 
-	if (!slab || !try_lock_slab(slab))
+	if (!slab || !slab_try_lock(slab))
 		return NULL;
 	cache->empty = slab->next;
 	cache->kept_empty--;
@@ -241,8 +173,7 @@ static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int tak
 
 /* ---- slabs --------------------------------------------------------------------------------------------- */
 
-/* Takes over what slab_try_alloc has made.  With the lock. */
-static void adopt_made(struct slab_cache *cache)
+void slab_adopt_made(struct slab_cache *cache)
 {
 	if (!__atomic_load_n(&cache->made, __ATOMIC_RELAXED))
 		return;
@@ -260,16 +191,9 @@ static void adopt_made(struct slab_cache *cache)
 		 * Its object may just be being freed: then it settles by a count that is not yet changed or
 		 * already is, and whoever frees finds it in the wrong bin, or empty, and waits for this lock.
 		 */
-		cpuslab_pagelock_flip_flags(&slab->lock, settle(cache, slab) | MAKING);
+		cpuslab_pagelock_flip_flags(&slab->lock, settle(cache, slab) | SLAB_MAKING);
 		slab = next;
 	}
-}
-
-static void lock_cache(struct slab_cache *cache)
-{
-	cpuslab_spin_lock(&cache->lock);
-	cache->lock_acquires++;
-	adopt_made(cache);
 }
 
 static bool try_lock_cache(struct slab_cache *cache)
@@ -277,101 +201,11 @@ static bool try_lock_cache(struct slab_cache *cache)
 	if (!cpuslab_spin_trylock(&cache->lock))
 		return false;
 	cache->lock_acquires++;
-	adopt_made(cache);
+	slab_adopt_made(cache);
 	return true;
 }
 
-/* ---- hardened slabs ------------------------------------------------------------------------------------ */
-
-/*
- * So many slabs at most have a page of their own that ends them, all caches together: each takes two mappings
- * of the 65530 that a process may have (vm.max_map_count), and the program needs some, too.
- */
-enum { GUARDS_MOST = 12 << 10 };
-
-static size_t object_bytes(const struct slab_cache *cache)
-{
-	return (size_t)(cache->pages - 1) * PAGE_BYTES;
-}
-
-static void guard_end(const struct slab_cache *cache, struct slab *slab)
-{
-	static unsigned guards;
-
-	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) >= GUARDS_MOST ||
-	    os_forbid(slab->base + object_bytes(cache), PAGE_BYTES) != 0)
-		return;
-	__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
-	cpuslab_pagelock_set_flags(&slab->lock, ENDED);
-}
-
-/* Links all objects in random order, as if each had been handed out and come back. */
-static void shuffle(struct slab_cache *cache, struct slab *slab)
-{
-	uint16_t order[UINT8_MAX + 1];
-	unsigned objects = cache->objects;
-
-	assert(objects <= sizeof order / sizeof *order);
-	shuffle_numbers(order, objects);
-	for (unsigned i = 0; i < objects; i++)
-		link_free(slab, order[i], cache->wide);
-	__atomic_store_n(&slab->bump, (uint16_t)objects, __ATOMIC_RELEASE);
-}
-
-/* Before anyone knows the slab. */
-static __attribute__((noinline)) void harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
-{
-	if (!zeroed && !cache->traits.untouchable)
-		memset(slab->base, 0, object_bytes(cache));
-	shuffle(cache, slab);
-}
-
-/*
- * Once a repair can find it: pages of a slab that nobody knows become a free run in a forked child, which
- * must be able to write to them.
- */
-static __attribute__((noinline)) void forbid(const struct slab_cache *cache, struct slab *slab)
-{
-	if (cache->traits.untouchable)
-		(void)os_forbid(slab->base, object_bytes(cache));
-	guard_end(cache, slab);
-}
-
-/*
- * Gives the memory of a hardened cache's empty slabs to the system.  They read as zero before and after, and
- * an object that was written to since it came back is let off.  Returns how many pages.  With the lock.
- */
-static size_t purge_empty(struct slab_cache *cache)
-{
-	size_t pages = 0;
-
-	for (struct slab *slab = cache->partial[0]; slab; slab = slab->next) {
-		if (in_use_of(slab) || cpuslab_pagelock_flags(&slab->lock) & PURGED)
-			continue;
-		if (os_purge(slab->base, object_bytes(cache)) != 0)
-			break;
-		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
-		cpuslab_pagelock_set_flags(&slab->lock, PURGED);
-		pages += object_bytes(cache) >> PAGE_SHIFT;
-	}
-	return pages;
-}
-
 /* ---- slabs that come and go ---------------------------------------------------------------------------- */
-
-/*
- * Around changes to slabs and counts without the cache's lock: a forked child must know of them.  Returns
- * whether another has all slabs (begin_alone): then none may be locked before the cache's lock was free.
- */
-static bool begin_unlocked(struct slab_cache *cache)
-{
-	return __atomic_fetch_add(&cache->unlocked, 1, __ATOMIC_ACQ_REL) & SLAB_ALONE;
-}
-
-static void end_unlocked(struct slab_cache *cache)
-{
-	__atomic_fetch_sub(&cache->unlocked, 1, __ATOMIC_ACQ_REL);
-}
 
 /* Those of a slab's pages that are chosen to have frees into them seen. */
 static void watch_chosen(const struct slab_cache *cache, const char *base)
@@ -387,21 +221,21 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 			    bool zeroed)
 {
 	*slab = (struct slab){.base = base,
-			      .head = NO_INDEX,
+			      .head = SLAB_NO_INDEX,
 			      .cache = cache,
 			      .home = (uint16_t)vcpu_here(),
 			      .clean_tail = zeroed};
 	cpuslab_pagelock_init(&slab->lock, flags);
 	if (cache->traits.hardened)
-		harden(cache, slab, zeroed);
+		slab_harden(cache, slab, zeroed);
 	/*
 	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
-	 * whose first page knows it, so that page comes last here and goes first in release_slabs.
+	 * whose first page knows it, so that page comes last here and goes first in slab_release.
 	 */
 	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->traits.hardened)
-		forbid(cache, slab);
+		slab_forbid(cache, slab);
 	if (guard_is_on() && cache->traits.guarded && guard_goes_on())
 		watch_chosen(cache, base);
 	return slab;
@@ -424,32 +258,18 @@ static struct slab *make_slab(struct slab_cache *cache, uint8_t flags)
 	return lay_out(cache, slab, base, flags, zeroed);
 }
 
-static struct check_place place_of(const struct slab_cache *cache, const struct slab *slab, unsigned i)
-{
-	const struct slab_traits *traits = &cache->traits;
-
-	return (struct check_place){
-		.slot = (unsigned char *)slab->base + (size_t)i * traits->size,
-		.record = (struct check_record *)((char *)slab + records_start(cache) +
-						  (size_t)i * traits->checks->record_bytes),
-		.slab = slab->base,
-		.objects = cache->objects,
-		.used = (uint16_t)in_use_of(slab),
-	};
-}
-
 /* The opposite of construct, for objects that are checked: nobody calls a destructor. */
 static void unprepare(const struct slab_cache *cache, const struct slab *slab)
 {
 	for (unsigned i = 0; i < cache->objects; i++)
-		check_release(cache->traits.checks, place_of(cache, slab, i).slot);
+		check_release(cache->traits.checks, slab_place_of(cache, slab, i).slot);
 }
 
 static void construct(const struct slab_cache *cache, const struct slab *slab)
 {
 	for (unsigned i = 0; i < cache->objects; i++) {
 		if (cache->traits.checks) {
-			struct check_place place = place_of(cache, slab, i);
+			struct check_place place = slab_place_of(cache, slab, i);
 
 			check_prepare(cache->traits.checks, place.slot, place.record);
 		} else {
@@ -467,13 +287,13 @@ static bool has_constructor(const struct slab_cache *cache)
 static struct slab *make_constructed_slab(struct slab_cache *cache)
 {
 	cpuslab_spin_unlock(&cache->lock);
-	struct slab *slab = make_slab(cache, MAKING);
+	struct slab *slab = make_slab(cache, SLAB_MAKING);
 
 	if (slab)
 		construct(cache, slab);
-	lock_cache(cache);
+	slab_lock_cache(cache);
 	if (slab)
-		cpuslab_pagelock_clear_flags(&slab->lock, MAKING);
+		cpuslab_pagelock_clear_flags(&slab->lock, SLAB_MAKING);
 	return slab;
 }
 
@@ -491,12 +311,7 @@ static struct slab *create_slab(struct slab_cache *cache)
 	return slab;
 }
 
-/*
- * Gives back slabs, linked through `next`, that are in no list any more.  Without the lock, but in between
- * begin_unlocked and end_unlocked, so that a forked child finds those that were not come to.  Returns how
- * many.
- */
-static unsigned release_slabs(const struct slab_cache *cache, struct slab *slab)
+unsigned slab_release(const struct slab_cache *cache, struct slab *slab)
 {
 	unsigned released = 0;
 
@@ -510,7 +325,7 @@ static unsigned release_slabs(const struct slab_cache *cache, struct slab *slab)
 		hollow_forget(slab);
 		/* First, so that no forked child takes pages without access for free ones. */
 		if (cache->traits.hardened)
-			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & ENDED);
+			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & SLAB_ENDED);
 		for (uintptr_t page = page_of(base); page < page_of(base) + cache->pages; page++)
 			__atomic_store_n(&page_front.slab_of[page], 0, __ATOMIC_RELEASE);
 		if (!cache->traits.hardened)
@@ -543,11 +358,11 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	unsigned taken = 0, head = slab->head, bump = slab->bump;
 
 	slab->looked = 0;
-	for (; taken < count && head != NO_INDEX; taken++) {
+	for (; taken < count && head != SLAB_NO_INDEX; taken++) {
 		unsigned i = head;
 
 		head = next_of(slab, i, wide);
-		set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
+		slab_set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
 		*--end = base + i * size;
 	}
 	slab->head = (uint16_t)head;
@@ -557,7 +372,7 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 	if (fresh > count - taken)
 		fresh = count - taken;
 	for (unsigned i = bump; i < bump + fresh; i++) {
-		set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
+		slab_set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
 		*--end = base + i * size;
 	}
 	/* The marks before the bump that makes them count: a repair must not read what was never written. */
@@ -580,7 +395,7 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 	note_need(cache, count_allocated(cache, taken));
 	if (__builtin_expect(slab->hollow != 0, 0))
 		hollow_fill(cache, slab, end - taken, taken);
-	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & PURGED;
+	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & SLAB_PURGED;
 
 	cpuslab_pagelock_unlock_flip(&slab->lock, settle(cache, slab) | purged);
 	return taken;
@@ -591,7 +406,7 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 	unsigned taken = 0;
 	int here = vcpu_here();
 
-	lock_cache(cache);
+	slab_lock_cache(cache);
 	while (taken < count) {
 		struct slab *slab = lock_slab_with_free_object(cache, here);
 
@@ -656,7 +471,7 @@ static struct slab *try_make_slab(struct slab_cache *cache)
 		push_made(&cache->unused, slab);
 		return NULL;
 	}
-	lay_out(cache, slab, base, MAKING, zeroed);
+	lay_out(cache, slab, base, SLAB_MAKING, zeroed);
 	if (traits->construct)
 		construct(cache, slab);
 	return slab;
@@ -693,11 +508,11 @@ void *slab_try_alloc(struct slab_cache *cache)
 		return NULL;
 	/* Nobody else knows the slab; but once the caller has the object, anyone may, so it must be on the
 	 * stack. */
-	begin_unlocked(cache);
+	slab_begin_unlocked(cache);
 	object = take_one(cache, slab);
 	count_allocated(cache, 1);
 	push_made(&cache->made, slab);
-	end_unlocked(cache);
+	slab_end_unlocked(cache);
 	return object;
 }
 
@@ -712,7 +527,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	const uint32_t size = cache->traits.size, reciprocal = cache->reciprocal;
 	const unsigned bump = slab->bump;
 	/* The last one of a list is its own next: the first of these, if there is no list yet. */
-	size_t head = slab->head == NO_INDEX ? slab_index(cache, slab, *objects) : slab->head;
+	size_t head = slab->head == SLAB_NO_INDEX ? slab_index(cache, slab, *objects) : slab->head;
 	void *const *next = objects, *const *end = objects + count;
 
 	for (; next < end; next++) {
@@ -722,7 +537,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 		if (__builtin_expect(i * size != offset || i >= bump, 0) ||
 		    __builtin_expect(!slab_is_allocated(slab, i, wide), 0))
 			break;
-		set_index(slab, i, head, wide);
+		slab_set_index(slab, i, head, wide);
 		head = i;
 	}
 
@@ -748,7 +563,7 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 	if (keeps_another(cache)) {
 		/* Starts again from its lowest address. */
 		slab->bump = 0;
-		slab->head = NO_INDEX;
+		slab->head = SLAB_NO_INDEX;
 		slab->clean_tail = false;
 		slab->next = cache->empty;
 		cache->empty = slab;
@@ -837,7 +652,7 @@ static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 
 	if (!slab->in_use || !is_settled(cache, slab)) {
 		if (!freeing->cache_is_locked)
-			lock_cache(cache);
+			slab_lock_cache(cache);
 		freeing->cache_is_locked = true;
 		if (freeing->was_full)
 			cache->full_slabs--;
@@ -898,7 +713,7 @@ refuse(struct slab_cache *cache, const struct slab *slab, const void *object, st
 		end_alone(cache, freeing);
 	if (freeing->cache_is_locked)
 		cpuslab_spin_unlock(&cache->lock);
-	end_unlocked(cache);
+	slab_end_unlocked(cache);
 	corruption_abort(cache->traits.name, object, what);
 }
 
@@ -943,39 +758,18 @@ unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigne
 	struct freeing freeing = {0};
 
 	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
-	if (begin_unlocked(cache) || cache->traits.checks) {
-		lock_cache(cache);
+	if (slab_begin_unlocked(cache) || cache->traits.checks) {
+		slab_lock_cache(cache);
 		freeing.cache_is_locked = true;
 	}
 	free_objects(cache, objects, count, &freeing);
 	count_allocated(cache, -(uint64_t)count);
 	if (freeing.cache_is_locked)
 		cpuslab_spin_unlock(&cache->lock);
-	unsigned released = release_slabs(cache, freeing.surplus);
+	unsigned released = slab_release(cache, freeing.surplus);
 
-	end_unlocked(cache);
+	slab_end_unlocked(cache);
 	return released;
-}
-
-/*
- * Takes the empty slabs out of a cache that keeps them.  One whose last object is just being freed is locked
- * until it is settled, and left alone.  With the lock.
- */
-static struct slab *withdraw_empty(struct slab_cache *cache)
-{
-	struct slab *withdrawn = NULL, *next;
-
-	for (struct slab *slab = cache->partial[0]; slab; slab = next) {
-		next = slab->next;
-		if (in_use_of(slab) || !try_lock_slab(slab))
-			continue;
-		leave_bin(cache, slab);
-		cache->slabs--;
-		cache->freed++;
-		slab->next = withdrawn;
-		withdrawn = slab;
-	}
-	return withdrawn;
 }
 
 /* Takes up to `most` empty slabs out of the cache, but not the `keep` that became empty first.  With the
@@ -997,17 +791,6 @@ static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t
 	return taken;
 }
 
-/* Gives up the lock. */
-static unsigned unlock_and_release(struct slab_cache *cache, struct slab *surplus)
-{
-	begin_unlocked(cache);
-	cpuslab_spin_unlock(&cache->lock);
-	unsigned released = release_slabs(cache, surplus);
-
-	end_unlocked(cache);
-	return released;
-}
-
 /* Keeps so many besides one; whether there are more. */
 static bool set_spares(struct slab_cache *cache, uint32_t spares)
 {
@@ -1019,8 +802,8 @@ static bool set_spares(struct slab_cache *cache, uint32_t spares)
 static __attribute__((noinline)) unsigned release_spares(struct slab_cache *cache, uint32_t spares,
 							 uint32_t most)
 {
-	lock_cache(cache);
-	return unlock_and_release(cache, take_empty(cache, spares + 1, most));
+	slab_lock_cache(cache);
+	return slab_unlock_and_release(cache, take_empty(cache, spares + 1, most));
 }
 
 void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
@@ -1034,232 +817,14 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
 	return set_spares(cache, 0) ? release_spares(cache, 0, most) : 0;
 }
 
-/* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
-static __attribute__((noinline)) void shrink_hardened(struct slab_cache *cache)
-{
-	struct slab *withdrawn = NULL;
-	size_t purged = 0;
-
-	lock_cache(cache);
-	if (cache->traits.construct && !cache->traits.type_stable)
-		withdrawn = withdraw_empty(cache);
-	else if (!cache->traits.type_stable)
-		purged = purge_empty(cache);
-	(void)unlock_and_release(cache, withdrawn);
-	if (purged)
-		page_count_purged(purged);
-}
-
 void slab_cache_shrink(struct slab_cache *cache)
 {
 	if (cache->traits.hardened) {
-		shrink_hardened(cache);
+		slab_shrink_hardened(cache);
 		return;
 	}
-	lock_cache(cache);
-	(void)unlock_and_release(cache, take_empty(cache, 0, UINT32_MAX));
-}
-
-/* ---- pages without an object --------------------------------------------------------------------------- */
-
-/*
- * Pages' worth of free objects that nobody has needed since the last look, as far as they may take memory.
- * A glance without the lock: who takes objects at this instant is seen at the next look.
- */
-static size_t look_at_need(struct slab_cache *cache)
-{
-	uint64_t needed = __atomic_load_n(&cache->needed, __ATOMIC_RELAXED);
-	uint64_t there = (uint64_t)__atomic_load_n(&cache->slabs, __ATOMIC_RELAXED) * cache->objects;
-	size_t hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED);
-	size_t unneeded = there > needed ? (size_t)(there - needed) * cache->traits.size >> PAGE_SHIFT : 0;
-
-	__atomic_store_n(&cache->needed, __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
-			 __ATOMIC_RELAXED);
-	return unneeded > hollow ? unneeded - hollow : 0;
-}
-
-/*
- * Whether to walk by age for so many pages' worth.  After such a walk that found little it waits until there
- * is more.  An ebb does not: what was taken and freed since may lie elsewhere, though it is as much.
- */
-static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
-{
-	if (unneeded < cache->barren)
-		cache->barren = unneeded;
-	return unneeded >= cache->barren + cache->barren / 4 + HOLLOW_LEAST;
-}
-
-/*
- * A walk over partial slabs, sparsest first.  It locks some, gives up the cache's lock, and gives back their
- * pages under theirs: nobody takes objects from them meanwhile, and whoever frees into them waits.  The last
- * one stays locked, and so in its bin, until the walk has gone on from it.
- */
-struct hollowing {
-	unsigned bin;
-	size_t wanted, left; /* pages; and what it may cost yet */
-	bool refused;        /* by the system */
-	bool passes;         /* slabs in which a look found nothing, and that nothing has happened to since */
-	unsigned count;
-	struct slab *last;
-	struct hollow_part {
-		struct slab *slab;
-		uint32_t pages;
-	} parts[32];
-};
-
-static struct slab *next_partial(const struct slab_cache *cache, struct hollowing *walk, struct slab *slab)
-{
-	slab = slab ? slab->next : cache->partial[walk->bin];
-	while (!slab && ++walk->bin < SLAB_BINS)
-		slab = cache->partial[walk->bin];
-	return slab;
-}
-
-/* Locks the next slabs with such pages; returns whether there may be more.  With the cache's lock. */
-static bool gather(const struct slab_cache *cache, struct hollowing *walk)
-{
-	enum { MOST = sizeof walk->parts / sizeof *walk->parts };
-	struct slab *slab = walk->last;
-
-	/* So that `looked` holds any number in use. */
-	assert(cache->pages == 1 || cache->objects <= UINT8_MAX);
-	walk->count = 0;
-	while (walk->count < MOST && (slab = next_partial(cache, walk, slab))) {
-		if ((walk->passes && slab->looked == (uint8_t)in_use_of(slab)) || !try_lock_slab(slab))
-			continue;
-		uint32_t pages = hollow_pages(cache, slab);
-
-		if (pages) {
-			walk->parts[walk->count++] = (struct hollow_part){slab, pages};
-		} else {
-			slab->looked = (uint8_t)in_use_of(slab);
-			cpuslab_pagelock_unlock(&slab->lock);
-		}
-	}
-	if (walk->last)
-		cpuslab_pagelock_unlock(&walk->last->lock);
-	walk->last = slab;
-	return slab;
-}
-
-static bool is_over(const struct hollowing *walk)
-{
-	return !walk->wanted || !walk->left || walk->refused;
-}
-
-static size_t less(size_t from, size_t what)
-{
-	return from > what ? from - what : 0;
-}
-
-/* What a row counts as. */
-static size_t cost_of(unsigned pages)
-{
-	unsigned least = os_purges_several() ? SLAB_HOLLOW_PART : SLAB_HOLLOW_RUN;
-
-	return pages > least ? pages : least;
-}
-
-/* Gives back rows that together count as no more than is left, or few more. */
-static void give_back(struct slab_cache *cache, struct hollowing *walk, const struct hollow_row *rows,
-		      unsigned count)
-{
-	unsigned done = hollow_give_back(cache, rows, count);
-
-	assert(done <= count);
-	for (unsigned i = 0; i < done; i++) {
-		unsigned pages = (unsigned)__builtin_popcount(rows[i].pages);
-
-		walk->left = less(walk->left, cost_of(pages));
-		walk->wanted = less(walk->wanted, pages);
-	}
-	walk->refused = done < count;
-	/* As one call, whatever was asked for: a caller that goes on where it met its bound gets to the end.
-	 */
-	if (walk->refused)
-		walk->left = less(walk->left, SLAB_HOLLOW_RUN);
-}
-
-/* Rows of the slabs that are locked, as many as go by one system call. */
-static void hollow_parts(struct slab_cache *cache, struct hollowing *walk)
-{
-	struct hollow_row rows[OS_RANGES];
-	size_t pages = 0, cost = 0;
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < walk->count && !is_over(walk); i++)
-		while (walk->parts[i].pages && !is_over(walk)) {
-			rows[count] = (struct hollow_row){walk->parts[i].slab,
-							  hollow_first_row(&walk->parts[i].pages)};
-			unsigned own = (unsigned)__builtin_popcount(rows[count++].pages);
-
-			pages += own;
-			cost += cost_of(own);
-			if (count < OS_RANGES && pages < walk->wanted && cost < walk->left)
-				continue;
-			give_back(cache, walk, rows, count);
-			pages = cost = count = 0;
-		}
-	if (count)
-		give_back(cache, walk, rows, count);
-}
-
-/* Seldom worth it, and far from the code of each tick. */
-static __attribute__((noinline)) void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
-{
-	bool more = true;
-
-	begin_unlocked(cache);
-	while (more && !is_over(walk)) {
-		lock_cache(cache);
-		more = gather(cache, walk);
-		cpuslab_spin_unlock(&cache->lock);
-		hollow_parts(cache, walk);
-		for (unsigned i = 0; i < walk->count; i++)
-			if (walk->parts[i].slab != walk->last)
-				cpuslab_pagelock_unlock(&walk->parts[i].slab->lock);
-	}
-	if (walk->last)
-		cpuslab_pagelock_unlock(&walk->last->lock);
-	end_unlocked(cache);
-}
-
-/*
- * Pages' worth of free objects that are more than those allocated, as far as they may take memory.  Where the
- * allocated ones are so many that they lie in most pages, none: what is freed next makes it more.
- */
-static size_t look_at_ebb(const struct slab_cache *cache)
-{
-	const uint64_t size = cache->traits.size;
-	uint64_t allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED);
-	uint64_t there = (uint64_t)__atomic_load_n(&cache->slabs, __ATOMIC_RELAXED) * cache->objects;
-	size_t hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED);
-
-	if (there < 2 * allocated || there * size < allocated * PAGE_BYTES / HOLLOW_SHARING)
-		return 0;
-	return less((there - 2 * allocated) * size >> PAGE_SHIFT, hollow);
-}
-
-size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most)
-{
-	struct hollowing walk = {.wanted = SIZE_MAX, .left = most, .passes = which == SLAB_HOLLOW_EBB};
-
-	if (!hollow_is_for(cache))
-		return 0;
-	if (which == SLAB_HOLLOW_EBB) {
-		walk.wanted = look_at_ebb(cache);
-		if (walk.wanted < HOLLOW_LEAST)
-			return 0;
-	} else if (which == SLAB_HOLLOW_UNNEEDED) {
-		walk.wanted = look_at_need(cache);
-		if (!is_worth_a_walk(cache, walk.wanted))
-			return 0;
-	}
-	hollow_walk(cache, &walk);
-	/* What it did not find is not there. */
-	if (which == SLAB_HOLLOW_UNNEEDED)
-		cache->barren = walk.left ? walk.wanted : 0;
-	return most - walk.left;
+	slab_lock_cache(cache);
+	(void)slab_unlock_and_release(cache, take_empty(cache, 0, UINT32_MAX));
 }
 
 /* All slabs of one list.  With the lock, and no object allocated. */
@@ -1291,11 +856,11 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 {
 	struct slab *surplus = NULL;
 
-	lock_cache(cache);
+	slab_lock_cache(cache);
 	uint64_t allocated = cache->allocated;
 
 	if (!allocated) {
-		for (unsigned bin = 0; bin <= FULL_BIN; bin++) {
+		for (unsigned bin = 0; bin <= SLAB_FULL_BIN; bin++) {
 			collect(cache, cache->partial[bin], &surplus);
 			cache->partial[bin] = NULL;
 		}
@@ -1303,349 +868,11 @@ uint64_t slab_cache_close(struct slab_cache *cache)
 		cache->empty = NULL;
 		cache->kept_empty = 0;
 	}
-	begin_unlocked(cache);
+	slab_begin_unlocked(cache);
 	cpuslab_spin_unlock(&cache->lock);
-	release_slabs(cache, surplus);
-	end_unlocked(cache);
+	slab_release(cache, surplus);
+	slab_end_unlocked(cache);
 	if (!allocated)
 		free_unused(cache);
 	return allocated;
-}
-
-void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
-			void *argument)
-{
-	uintptr_t end = page_front.heap_page + page_heap_pages();
-
-	for (uintptr_t page = page_front.heap_page; page < end; page++) {
-		char *address = (char *)(page << PAGE_SHIFT);
-		const struct slab *slab =
-			page_front.map[page] == PAGE_LINKED ? NULL : slab_of_object(address);
-
-		if (!slab || slab->cache != cache || slab->base != address)
-			continue;
-		for (unsigned i = 0; i < slab->bump; i++)
-			if (slab_is_allocated(slab, i, cache->wide))
-				visit(address + (size_t)i * cache->traits.size, argument);
-	}
-}
-
-struct slab_cache *slab_cache_of(const void *address)
-{
-	const uint32_t *place = &page_front.slab_of[page_of(address)];
-	uint32_t reference = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-	const struct slab *slab = reference ? metadata_block(reference) : NULL;
-	struct slab_cache *cache = slab ? __atomic_load_n(&slab->cache, __ATOMIC_ACQUIRE) : NULL;
-
-	/*
-	 * Where the caller holds no object the slab may just have been given back, and its descriptor be
-	 * another thing since: then the page leads there no more.  Or it does again, as the descriptor of a
-	 * slab that was made there meanwhile: then that has another cache than was read while it was that
-	 * thing.
-	 */
-	return cache && __atomic_load_n(place, __ATOMIC_ACQUIRE) == reference &&
-			       __atomic_load_n(&slab->cache, __ATOMIC_RELAXED) == cache
-		       ? cache
-		       : NULL;
-}
-
-void slab_fetch(const void *object)
-{
-	const char *slab = (const char *)slab_of_object(object);
-
-	if (slab) {
-		__builtin_prefetch(slab);
-		__builtin_prefetch(slab + METADATA_UNIT);
-	}
-}
-
-bool slab_is_object(const struct slab_cache *cache, const void *object)
-{
-	const struct slab *slab = slab_of_object(object);
-
-	if (!slab || slab->cache != cache)
-		return false;
-	unsigned i = slab_index(cache, slab, object);
-
-	return slab->base + (size_t)i * cache->traits.size == (const char *)object && i < slab->bump &&
-	       slab_is_allocated(slab, i, cache->wide);
-}
-
-void *slab_object_of(const struct slab_cache *cache, const void *address)
-{
-	const struct slab *slab = slab_of_object(address);
-
-	if (!slab || slab->cache != cache)
-		return NULL;
-	/* The reciprocal of slab_index is exact for the starts of objects alone. */
-	size_t index = (size_t)((const char *)address - slab->base) / cache->traits.size;
-	char *object = slab->base + index * cache->traits.size;
-
-	return slab_is_object(cache, object) ? object : NULL;
-}
-
-bool slab_place(const struct slab_cache *cache, const void *address, struct check_place *place)
-{
-	const struct slab *slab = slab_of_object(address);
-
-	if (!slab || slab->cache != cache)
-		return false;
-	/* The reciprocal of slab_index is exact for the starts of slots alone. */
-	size_t i = (size_t)((const char *)address - slab->base) / cache->traits.size;
-
-	if (i >= cache->objects)
-		return false;
-	*place = place_of(cache, slab, (unsigned)i);
-	return true;
-}
-
-static void walk_list(const struct slab_cache *cache, const struct slab *slab,
-		      void (*visit)(const struct check_place *place, void *argument), void *argument)
-{
-	for (; slab; slab = slab->next)
-		for (unsigned i = 0; i < cache->objects; i++) {
-			struct check_place place = place_of(cache, slab, i);
-
-			visit(&place, argument);
-		}
-}
-
-void slab_walk(struct slab_cache *cache, void (*visit)(const struct check_place *place, void *argument),
-	       void *argument)
-{
-	lock_cache(cache);
-	for (unsigned bin = 0; bin <= FULL_BIN; bin++)
-		walk_list(cache, cache->partial[bin], visit, argument);
-	walk_list(cache, cache->empty, visit, argument);
-	cpuslab_spin_unlock(&cache->lock);
-}
-
-/* With the lock. */
-static uint64_t count_purged(const struct slab_cache *cache)
-{
-	uint64_t purged = 0;
-
-	for (const struct slab *slab = cache->partial[0]; slab; slab = slab->next)
-		purged += (cpuslab_pagelock_flags(&slab->lock) & PURGED) != 0;
-	return purged;
-}
-
-void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistics)
-{
-	cpuslab_spin_lock(&cache->lock);
-	adopt_made(cache);
-	*statistics = (struct slab_statistics){
-		.slabs = cache->slabs,
-		.purged = count_purged(cache),
-		.kept_empty = cache->kept_empty,
-		.hollow = __atomic_load_n(&cache->hollow, __ATOMIC_RELAXED),
-		.allocated = __atomic_load_n(&cache->allocated, __ATOMIC_RELAXED),
-		.capacity = (uint64_t)cache->slabs * cache->objects,
-		.created = cache->created,
-		.freed = cache->freed,
-		.lock_acquires = cache->lock_acquires,
-	};
-	cpuslab_spin_unlock(&cache->lock);
-}
-
-/*
- * The slab in use that a page belongs to, if it is the cache's; NULL for none.  With the lock: such a slab
- * stays.  But one that is on its way out still has its pages lead to it, and its descriptor may become at any
- * instant that of another, which slab_try_alloc makes without the lock: where that one lies is read last.
- */
-static const struct slab *slab_to_watch(const struct slab_cache *cache, const void *address)
-{
-	const struct slab *slab = slab_of_object(address);
-
-	if (!slab || slab->cache != cache || !__atomic_load_n(&slab->in_use, __ATOMIC_ACQUIRE))
-		return NULL;
-	return page_of(address) - page_of(slab->base) < cache->pages ? slab : NULL;
-}
-
-size_t slab_watch_pages(struct slab_cache *cache, const void *address,
-			bool (*watched)(const char *first, unsigned count, bool before))
-{
-	lock_cache(cache);
-	const struct slab *slab = slab_to_watch(cache, address);
-	unsigned first = 0;
-
-	if (!slab || slab->base != address) {
-		cpuslab_spin_unlock(&cache->lock);
-		return 1;
-	}
-	for (uintptr_t page = page_of(address); page < page_of(address) + cache->pages; page++) {
-		size_t end = ((page + 1) << PAGE_SHIFT) - (uintptr_t)address;
-		unsigned next = (unsigned)((end + cache->traits.size - 1) / cache->traits.size);
-		bool before = page_front.map[page] == PAGE_WATCHED, now;
-
-		if (next > slab->bump)
-			next = slab->bump;
-		now = first < next &&
-		      watched(slab->base + (size_t)first * cache->traits.size, next - first, before);
-		first = next;
-		if (now != before)
-			__atomic_store_n(&page_front.map[page], now ? PAGE_WATCHED : cache->traits.id,
-					 __ATOMIC_RELEASE);
-	}
-	cpuslab_spin_unlock(&cache->lock);
-	return cache->pages;
-}
-
-void slab_watch_page(struct slab_cache *cache, const void *address)
-{
-	lock_cache(cache);
-	if (slab_to_watch(cache, address))
-		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
-	cpuslab_spin_unlock(&cache->lock);
-}
-
-void slab_show(void (*show)(const char *name, uintptr_t value, size_t size))
-{
-	show("slab", 0, sizeof(struct slab));
-	show("slab.base", offsetof(struct slab, base), sizeof(char *));
-	show("slab.in_use", offsetof(struct slab, in_use), sizeof(uint16_t));
-	show("slab.bump", offsetof(struct slab, bump), sizeof(uint16_t));
-	show("slab.lock", offsetof(struct slab, lock), sizeof(struct cpuslab_pagelock));
-	show("slab.cache", offsetof(struct slab, cache), sizeof(struct slab_cache *));
-}
-
-/* ---- fork ---------------------------------------------------------------------------------------------- */
-
-bool slab_repair_begin(struct slab_cache *cache, bool all)
-{
-	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
-
-	/* Most are whole; their pages stay shared with the parent. */
-	if (cache->under_repair != broken)
-		cache->under_repair = broken;
-	if (!broken)
-		return false;
-	cache->unlocked = 0;
-	cpuslab_spin_reset(&cache->lock);
-	memset(cache->partial, 0, sizeof cache->partial);
-	cache->empty = NULL;
-	cache->slabs = cache->full_slabs = cache->kept_empty = 0;
-	cache->allocated = cache->needed = 0;
-	page_count_hollow(-(long)__atomic_exchange_n(&cache->hollow, 0, __ATOMIC_RELEASE));
-	return true;
-}
-
-static void enlist(struct slab_cache *cache, struct slab *slab, unsigned bin)
-{
-	enter_bin(cache, slab, bin);
-	cpuslab_pagelock_set_flags(&slab->lock, LISTED);
-}
-
-static void count_full(struct slab_cache *cache, struct slab *slab)
-{
-	cache->full_slabs++;
-	if (cache->traits.checks)
-		enlist(cache, slab, FULL_BIN);
-}
-
-static bool waits_in_made(const struct slab_cache *cache, const struct slab *slab)
-{
-	const struct slab *other = cache->made;
-
-	while (other && other != slab)
-		other = other->next;
-	return other;
-}
-
-/*
- * Whether no object of a slab was ever handed out: a bump tells, though all may have come back by now.  A
- * hardened one's objects are all below it from the first on; of these one must be out.
- */
-static bool is_untaken(const struct slab_cache *cache, const struct slab *slab)
-{
-	unsigned i = 0;
-
-	while (cache->traits.hardened && i < slab->bump && !slab_is_allocated(slab, i, cache->wide))
-		i++;
-	return i == slab->bump;
-}
-
-/* Makes lock, list, counts and bin of one slab anew from its marks. */
-static void repair_slab(struct slab_cache *cache, struct slab *slab)
-{
-	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (MAKING | PURGED | ENDED);
-
-	if (flags & MAKING && !waits_in_made(cache, slab)) {
-		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds it. */
-		if (is_untaken(cache, slab))
-			return;
-		/* Whoever was taking it over (adopt_made), or about to leave it there, is gone. */
-		flags &= (uint8_t)~MAKING;
-	}
-	cpuslab_pagelock_init(&slab->lock, flags);
-	slab->head = NO_INDEX;
-	slab->in_use = 0;
-	slab->looked = 0;
-	for (unsigned i = slab->bump; i-- > 0;) {
-		if (slab_is_allocated(slab, i, cache->wide))
-			slab->in_use++;
-		else
-			link_free(slab, i, cache->wide);
-	}
-	cache->allocated += slab->in_use;
-	hollow_repair(cache, slab);
-	if (flags & MAKING)
-		return;
-	cache->slabs++;
-	if (slab->in_use <
-	    cache->objects) /* an empty one goes to the sparsest bin, and leaves it the usual way */
-		enlist(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
-	else
-		count_full(cache, slab);
-}
-
-/* Whether the first page of a slab says the same as another page of it; any of them may be watched. */
-static bool has_its_base(const struct slab *slab, uint16_t id)
-{
-	uint16_t base = page_front.map[page_of(slab->base)];
-
-	return base == id || base == PAGE_WATCHED || (id == PAGE_WATCHED && base == slab->cache->traits.id);
-}
-
-/*
- * A page of a slab that was being made or given back is free.  But of a slab that was being retired, which
- * begins with its first page, some pages may be without access: all of them are retired.
- */
-static void end_orphan(uintptr_t page, const struct slab *slab)
-{
-	if (slab && page_front.map[page_of(slab->base)] == PAGE_RETIRED) {
-		page_front.map[page] = PAGE_RETIRED;
-		return;
-	}
-	page_front.slab_of[page] = 0;
-	page_front.map[page] = PAGE_FREE;
-}
-
-bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
-{
-	uintptr_t end = page_front.heap_page + page_heap_pages();
-	bool orphans = false;
-
-	for (uintptr_t page = page_front.heap_page; page < end; page++) {
-		const char *address = (const char *)(page << PAGE_SHIFT);
-		uint16_t id = page_front.map[page];
-
-		if (id != PAGE_SLAB && id != PAGE_WATCHED && id < PAGE_ID_RESERVED)
-			continue;
-		struct slab *slab = slab_of_object(address);
-		struct slab_cache *cache = id >= PAGE_ID_RESERVED ? cache_of_id(id)
-					   : slab                 ? slab->cache
-								  : NULL;
-
-		/* A slab that was being made or given back: nobody is left to finish it. */
-		if (!slab || !has_its_base(slab, id)) {
-			if (id < PAGE_ID_RESERVED || (cache && cache->under_repair)) {
-				end_orphan(page, slab);
-				orphans = true;
-			}
-		} else if (cache && cache->under_repair && slab->base == address) {
-			repair_slab(cache, slab);
-		}
-	}
-	return orphans;
 }

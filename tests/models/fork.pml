@@ -3,8 +3,8 @@
  * A model of fork at any instant, for spin.  It mirrors
  *
  *   src/malloc/process.c        process_settle, process_enter: the word that the kernel wipes
- *   src/slab/slab.c             take, mark_free, link_free, settle, begin_unlocked; slab_repair_begin,
- *                               slab_repair_pages, repair_slab
+ *   src/slab/slab.c, state.h    take, mark_free, settle; slab_link_free, slab_begin_unlocked
+ *   src/slab/repair.c           slab_repair_begin, slab_repair_pages, repair_slab
  *   src/magazine/words.c        words_take, words_install (words.h), words_empty
  *   src/magazine/census.c       magazine_repair
  *   src/depot/depot.c           stack_push, stack_pop, depot_repair

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A model of a cache's slabs, for spin: freeing against refilling against shrinking, against pages that go back
- * while their slab stays, and against allocations that wait for nobody.  It mirrors src/slab/slab.c: lock_cache,
- * try_lock_cache, adopt_made, slab_alloc_batch, lock_slab_with_free_object, take_and_unlock,
- * make_constructed_slab, slab_try_alloc, push_made, slab_free_batch, free_objects, begin_unlocked, begin_alone,
- * end_alone, begin_part, lock_slab, unlock_slab, settle, leave, slab_cache_shrink, keep_spares, take_empty, release_slabs, gather, hollow_walk.
+ * while their slab stays, and against allocations that wait for nobody.  It mirrors src/slab/state.h:
+ * slab_lock_cache, slab_begin_unlocked; slab.c: try_lock_cache, slab_adopt_made, slab_alloc_batch,
+ * lock_slab_with_free_object, take_and_unlock, make_constructed_slab, slab_try_alloc, push_made, slab_free_batch,
+ * free_objects, begin_alone, end_alone, begin_part, lock_slab, unlock_slab, settle, leave, slab_cache_shrink,
+ * slab_cache_keep, take_empty, slab_release; and hollow_walk.c: gather, hollow_walk.
  *
  * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump.  They and in_use
  * change with the slab's own lock, in steps, since only that lock makes them one; `place` is what bin and flags
@@ -389,7 +390,7 @@ inline give_back(s)
 	atomic { assert(place[s] == SURPLUS && in_use[s] == 0); place[s] = GONE; owner[s] = 0 }
 }
 
-/* release_slabs: all that this thread has taken out of the cache. */
+/* slab_release: all that this thread has taken out of the cache. */
 inline release()
 {
 	s = 0;

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slab/repair: in a forked child, makes lists, counts and locks of the slabs anew from their marks where a
+ * thread that the child does not have may have left them half done.  Its interface is in slab.h.
+ */
+#include <string.h>
+
+#include "page/page.h"
+#include "slab/hollow.h"
+#include "slab/state.h"
+
+bool slab_repair_begin(struct slab_cache *cache, bool all)
+{
+	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
+
+	/* Most are whole; their pages stay shared with the parent. */
+	if (cache->under_repair != broken)
+		cache->under_repair = broken;
+	if (!broken)
+		return false;
+	cache->unlocked = 0;
+	cpuslab_spin_reset(&cache->lock);
+	memset(cache->partial, 0, sizeof cache->partial);
+	cache->empty = NULL;
+	cache->slabs = cache->full_slabs = cache->kept_empty = 0;
+	cache->allocated = cache->needed = 0;
+	page_count_hollow(-(long)__atomic_exchange_n(&cache->hollow, 0, __ATOMIC_RELEASE));
+	return true;
+}
+
+static void enlist(struct slab_cache *cache, struct slab *slab, unsigned bin)
+{
+	slab_enter_bin(cache, slab, bin);
+	cpuslab_pagelock_set_flags(&slab->lock, SLAB_LISTED);
+}
+
+static void count_full(struct slab_cache *cache, struct slab *slab)
+{
+	cache->full_slabs++;
+	if (cache->traits.checks)
+		enlist(cache, slab, SLAB_FULL_BIN);
+}
+
+static bool waits_in_made(const struct slab_cache *cache, const struct slab *slab)
+{
+	const struct slab *other = cache->made;
+
+	while (other && other != slab)
+		other = other->next;
+	return other;
+}
+
+/*
+ * Whether no object of a slab was ever handed out: a bump tells, though all may have come back by now.  A
+ * hardened one's objects are all below it from the first on; of these one must be out.
+ */
+static bool is_untaken(const struct slab_cache *cache, const struct slab *slab)
+{
+	unsigned i = 0;
+
+	while (cache->traits.hardened && i < slab->bump && !slab_is_allocated(slab, i, cache->wide))
+		i++;
+	return i == slab->bump;
+}
+
+/* Makes lock, list, counts and bin of one slab anew from its marks. */
+static void repair_slab(struct slab_cache *cache, struct slab *slab)
+{
+	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (SLAB_MAKING | SLAB_PURGED | SLAB_ENDED);
+
+	if (flags & SLAB_MAKING && !waits_in_made(cache, slab)) {
+		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds it. */
+		if (is_untaken(cache, slab))
+			return;
+		/* Whoever was taking it over (slab_adopt_made), or about to leave it there, is gone. */
+		flags &= (uint8_t)~SLAB_MAKING;
+	}
+	cpuslab_pagelock_init(&slab->lock, flags);
+	slab->head = SLAB_NO_INDEX;
+	slab->in_use = 0;
+	slab->looked = 0;
+	for (unsigned i = slab->bump; i-- > 0;) {
+		if (slab_is_allocated(slab, i, cache->wide))
+			slab->in_use++;
+		else
+			slab_link_free(slab, i, cache->wide);
+	}
+	cache->allocated += slab->in_use;
+	hollow_repair(cache, slab);
+	if (flags & SLAB_MAKING)
+		return;
+	cache->slabs++;
+	if (slab->in_use <
+	    cache->objects) /* an empty one goes to the sparsest bin, and leaves it the usual way */
+		enlist(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
+	else
+		count_full(cache, slab);
+}
+
+/* Whether the first page of a slab says the same as another page of it; any of them may be watched. */
+static bool has_its_base(const struct slab *slab, uint16_t id)
+{
+	uint16_t base = page_front.map[page_of(slab->base)];
+
+	return base == id || base == PAGE_WATCHED || (id == PAGE_WATCHED && base == slab->cache->traits.id);
+}
+
+/*
+ * A page of a slab that was being made or given back is free.  But of a slab that was being retired, which
+ * begins with its first page, some pages may be without access: all of them are retired.
+ */
+static void end_orphan(uintptr_t page, const struct slab *slab)
+{
+	if (slab && page_front.map[page_of(slab->base)] == PAGE_RETIRED) {
+		page_front.map[page] = PAGE_RETIRED;
+		return;
+	}
+	page_front.slab_of[page] = 0;
+	page_front.map[page] = PAGE_FREE;
+}
+
+bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
+{
+	uintptr_t end = page_front.heap_page + page_heap_pages();
+	bool orphans = false;
+
+	for (uintptr_t page = page_front.heap_page; page < end; page++) {
+		const char *address = (const char *)(page << PAGE_SHIFT);
+		uint16_t id = page_front.map[page];
+
+		if (id != PAGE_SLAB && id != PAGE_WATCHED && id < PAGE_ID_RESERVED)
+			continue;
+		struct slab *slab = slab_of_object(address);
+		struct slab_cache *cache = id >= PAGE_ID_RESERVED ? cache_of_id(id)
+					   : slab                 ? slab->cache
+								  : NULL;
+
+		/* A slab that was being made or given back: nobody is left to finish it. */
+		if (!slab || !has_its_base(slab, id)) {
+			if (id < PAGE_ID_RESERVED || (cache && cache->under_repair)) {
+				end_orphan(page, slab);
+				orphans = true;
+			}
+		} else if (cache && cache->under_repair && slab->base == address) {
+			repair_slab(cache, slab);
+		}
+	}
+	return orphans;
+}
