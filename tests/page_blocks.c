@@ -25,10 +25,12 @@ enum { SOME_SLAB = 40000, RUN_PAGES = 16, RUN_BYTES = RUN_PAGES * PAGE_BYTES, MI
 /* What the system says of the program: nothing here is large, unless it is to be. */
 static struct rusage program;
 static bool program_unknown;
+static unsigned program_asked; /* so many times */
 
 int getrusage(__rusage_who_t who, struct rusage *usage)
 {
 	CHECK(who == RUSAGE_SELF);
+	program_asked++;
 	*usage = program;
 	if (program_unknown)
 		errno = ENOSYS;
@@ -350,6 +352,21 @@ static void run_program(void)
 	expect_growth(40ul * MIB, true);
 }
 
+/* One that is large from the beginning is not asked about more often than the heap gets usable memory. */
+static void run_large_program(void)
+{
+	unsigned steps = 0;
+	program.ru_maxrss = BLOCK_LARGE_PROGRAM / 1024;
+	program.ru_minflt = BLOCK_LARGE_PROGRAM / PAGE_BYTES;
+	while (page_heap_pages() * PAGE_BYTES < 24ul * MIB) {
+		size_t had = layout.heap.committed;
+		take(RUN_PAGES, SOME_SLAB, true);
+		steps += layout.heap.committed > had;
+	}
+	CHECK(program_asked > 0 && program_asked <= steps, "%u in %u steps", program_asked, steps);
+	CHECK(advised_bytes(block_at(4), 16ul * MIB) == 16ul * MIB);
+}
+
 /* Resident pages are given back for huge ones, but not before that pays. */
 static void run_reused(void)
 {
@@ -510,12 +527,12 @@ int main(int argc, char **argv)
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
 		check_skip("a kernel without huge pages");
 	if (argc == 1) {
-		static const char *const modes[] = {"auto",   "large",   "small",  "reused",
-						    "sparse", "jump",    "dear",   "skipped",
-						    "shrunk", "program", "always", "never"};
+		static const char *const modes[] = {"auto",          "large",  "small",   "reused", "sparse",
+						    "jump",          "dear",   "skipped", "shrunk", "program",
+						    "large_program", "always", "never"};
 		for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
 			char text[64];
-			snprintf(text, sizeof text, "huge_pages:%s%s", i < 10 ? "auto" : modes[i],
+			snprintf(text, sizeof text, "huge_pages:%s%s", i < 11 ? "auto" : modes[i],
 				 strcmp(modes[i], "small") == 0 ? ",reserve:128M" : "");
 			check_again(text, modes[i]);
 		}
@@ -544,6 +561,8 @@ int main(int argc, char **argv)
 		run_shrunk();
 	else if (strcmp(argv[1], "program") == 0)
 		run_program();
+	else if (strcmp(argv[1], "large_program") == 0)
+		run_large_program();
 	else
 		run_everywhere(strcmp(argv[1], "always") == 0);
 	return 0;

@@ -193,7 +193,7 @@ static __attribute__((noinline)) void plan_growth(uint32_t top)
 	unsigned sparse = seen < BLOCK_SMALL_HEAP ? HALF : SPARSE;
 
 	heap->step = BLOCK_BYTES;
-	seen = (size_t)end * BLOCK_BYTES;
+	seen = heap->committed;
 	/* What there is speaks for as much again, not for the whole of a request that is far larger. */
 	if (count > top / BLOCK_PAGES)
 		count = top / BLOCK_PAGES;
