@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * descriptor: what a slab's own room and the hardened path know of it.  For the rules see slab.h.
+ * slab/descriptor: a slab's descriptor, for the slab room and the hardened path.  For the rules see slab.h.
  *
- * Lock-free, for an object that the caller holds, or of a cache whose slabs stay for ever (hardened).
+ * Lock-free, for an object that the caller holds, or in a cache whose slabs stay for good (hardened).
  */
 #ifndef CPUSLAB_SLAB_DESCRIPTOR_H
 #define CPUSLAB_SLAB_DESCRIPTOR_H
@@ -11,16 +11,16 @@
 #include "slab/slab.h"
 
 struct slab {
-	struct slab *next, *previous; /* in its cache's bin; a slab that is full or kept empty is in none */
+	struct slab *next, *previous; /* in a bin of its cache; full and kept empty slabs are in none */
 	char *base;
-	uint16_t in_use, bump, head;  /* head: the first free object below bump, or NO_INDEX */
+	uint16_t in_use, bump, head;  /* head: first free object below bump, or SLAB_NO_INDEX */
 	uint8_t bin;                  /* while it is in one */
-	struct cpuslab_pagelock lock; /* its user flags: enum slab_flags in state.h */
+	struct cpuslab_pagelock lock; /* user flags: enum slab_flags in state.h */
 	struct slab_cache *cache;
-	uint16_t home;   /* whose its untouched objects are: a vCPU, or nobody's; with the cache's lock */
-	bool clean_tail; /* what lies behind the objects below bump takes no memory; with the slab's lock */
-	uint8_t looked;  /* objects in use when a look found no page; 0 once one was taken; cache's lock */
-	uint32_t hollow; /* a bit for each page of it that was given back since; with the slab's lock */
+	uint16_t home;   /* vCPU that its untouched objects serve, or NO_HOME; with the cache's lock */
+	bool clean_tail; /* pages beyond the objects below bump take no memory; with the slab's lock */
+	uint8_t looked;  /* in_use when gather() last found no page; 0 after a take; with the cache's lock */
+	uint32_t hollow; /* a bit for each hollow page; with the slab's lock */
 	union {
 		uint8_t narrow[0];
 		uint16_t wide[0];
@@ -42,7 +42,7 @@ static inline struct slab *slab_of_object(const void *object)
 	return reference ? metadata_block(reference) : NULL;
 }
 
-/* Exact for the starts of objects alone. */
+/* Exact only for the start of an object. */
 static inline unsigned slab_index(const struct slab_cache *cache, const struct slab *slab, const void *object)
 {
 	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);

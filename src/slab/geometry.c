@@ -3,7 +3,7 @@
 
 #include "arch/minmax.h"
 
-/* At most one part in `parts` of a slab of such objects would be left over. */
+/* Whether at most 1/parts of a slab would be left over. */
 static bool is_tight(uint32_t bytes, uint32_t objects, uint32_t stride, uint32_t parts)
 {
 	return bytes - objects * stride <= bytes / parts;
@@ -35,7 +35,7 @@ const struct geometry_slab_rule geometry_slab_narrow = {
 	.order_highest = ORDER_BLOCK,
 };
 
-/* An index at the slab's start takes whole alignments, so that the first object is aligned. */
+/* Bytes of an index at the slab's start, rounded up so that the first object is aligned. */
 static uint32_t index_room(const struct geometry *slab, uint32_t alignment)
 {
 	return geometry_stride(slab->objects * slab->index_bytes, alignment);
@@ -53,10 +53,7 @@ static struct geometry slab_of_order(const struct geometry_slab_rule *rule, uint
 
 	if (inside) {
 		slab.objects = slab.bytes / (stride + slab.index_bytes);
-		/*
-		 * That counted the index without its rounding; what the rounding adds is less than an
-		 * object.
-		 */
+		/* That ignored the rounding of the index, which adds less than an object. */
 		if (slab.objects && slab.bytes - slab.objects * stride < index_room(&slab, alignment))
 			slab.objects--;
 		slab.left_over = slab.bytes - slab.objects * stride - index_room(&slab, alignment);
@@ -71,14 +68,12 @@ struct geometry geometry_slab(const struct geometry_slab_rule *rule, uint32_t si
 {
 	uint32_t stride = geometry_stride(size, alignment);
 	bool inside = rule->early || size < rule->outside_from;
-	/* An index has to have a number for each object. */
+	/* The index must have a number for each object. */
 	uint32_t most = rule->index_bytes >= 4 ? UINT32_MAX : (1u << 8 * rule->index_bytes) - 1;
 	struct geometry chosen = {0};
 
-	/*
-	 * An index outside is an object of some cache itself: larger than this one's, it could need its
-	 * own.
-	 */
+	/* An index outside is itself an object of some cache.  Were it larger than this one's objects, it
+	 * could need an index of its own. */
 	if (!inside)
 		most = min_t(uint32_t, most, stride / rule->index_bytes);
 	for (uint32_t order = 0; order <= rule->order_highest; order++) {
@@ -92,7 +87,7 @@ struct geometry geometry_slab(const struct geometry_slab_rule *rule, uint32_t si
 		if (rule->reclaimable || order >= rule->order_wanted || slab.left_over * 8 <= slab.bytes)
 			break;
 	}
-	/* What is left over may hold the index after all. */
+	/* The left-over may have room for the index after all. */
 	if (chosen.objects && !chosen.index_inside && chosen.left_over >= index_room(&chosen, alignment)) {
 		chosen.index_inside = true;
 		chosen.left_over -= index_room(&chosen, alignment);
@@ -114,7 +109,7 @@ struct geometry_tunables geometry_tunables(uint32_t size)
 
 /* ---- SLUB ------------------------------------------------------------------------------------------ */
 
-/* SLUB counts the objects of a slab in 15 bits. */
+/* SLUB counts a slab's objects in 15 bits. */
 enum { SLUB_OBJECTS_MAX = 32767 };
 
 /* The smallest order whose block holds so many bytes. */
@@ -134,7 +129,7 @@ static uint32_t bits(uint32_t x)
 
 static uint32_t choose_slub_order(const struct geometry_slub_rule *rule, uint32_t stride)
 {
-	/* Enough objects that each CPU finds some; but a slab of the highest order must hold them. */
+	/* Enough objects for every CPU, but no more than a slab of the highest order holds. */
 	uint32_t wanted = 4 * (bits(rule->cpus) + 1);
 	uint32_t possible = (rule->page_bytes << rule->order_highest) / stride;
 
@@ -147,7 +142,7 @@ static uint32_t choose_slub_order(const struct geometry_slub_rule *rule, uint32_
 	if ((rule->page_bytes << lowest) / stride > SLUB_OBJECTS_MAX)
 		return order_of(rule, (uint64_t)stride * SLUB_OBJECTS_MAX) - 1;
 
-	/* The less is left over the better, and a small slab is better than a large one. */
+	/* Less left-over is better; with the same, the smaller slab is. */
 	for (uint32_t parts = 16; parts > 1; parts /= 2)
 		for (uint32_t order = lowest; order <= rule->order_highest; order++) {
 			uint32_t bytes = rule->page_bytes << order;
@@ -177,17 +172,15 @@ struct geometry geometry_slub(const struct geometry_slub_rule *rule, uint32_t st
 /* ---- our own --------------------------------------------------------------------------------------- */
 
 enum {
-	/* Slabs aim at this many objects and this size; larger objects have a slab each. */
+	/* A slab aims at this many objects and this size; larger objects have a slab each. */
 	RUN_OBJECTS = 64,
 	RUN_BYTES = 64 << 10,
-	/*
-	 * Of objects that share a cache line slabs aim at what 256 of them fill: so neighbours come and go
-	 * together.
-	 */
+	/* Below this, where objects share a cache line, a slab aims at what 256 of them fill: so neighbours
+	 * come and go together. */
 	RUN_SHARED_BELOW = 64,
 	RUN_ALONE_FROM = 32 << 10,
 	RUN_PARTS = 32,
-	/* Objects smaller than this would leave half a page unused if an index had to be a byte. */
+	/* With smaller objects, a one-byte index would leave half a page unused. */
 	RUN_NARROW_FROM = 16,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/hardened: what slabs of hardened mode have beside others: a random order, a page without access behind
- * them, and addresses that stay theirs when their memory goes back.  Its functions are in state.h.
+ * slab/hardened: what slabs of hardened caches have besides: random order, a page without access behind them,
+ * and addresses that stay theirs when their memory goes back.  Its functions are declared in state.h.
  */
 #include <assert.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "slab/state.h"
 
 /*
- * So many slabs at most have a page of their own that ends them, all caches together: each takes two mappings
- * of the 65530 that a process may have (vm.max_map_count), and the program needs some, too.
+ * Slabs, in all caches together, that may end in a page without access.  Each takes two of the 65530 mappings
+ * that a process may have (vm.max_map_count), and the program needs some, too.
  */
 enum { GUARDS_MOST = 12 << 10 };
 
@@ -61,8 +61,8 @@ void slab_forbid(const struct slab_cache *cache, struct slab *slab)
 }
 
 /*
- * Gives the memory of a hardened cache's empty slabs to the system.  They read as zero before and after, and
- * an object that was written to since it came back is let off.  Returns how many pages.  With the lock.
+ * Gives the memory of a hardened cache's empty slabs to the system; returns how many pages.  They read as
+ * zero before and after, so that a write to a free object in them goes unnoticed.  With the lock.
  */
 static size_t purge_empty(struct slab_cache *cache)
 {
@@ -81,8 +81,8 @@ static size_t purge_empty(struct slab_cache *cache)
 }
 
 /*
- * Takes the empty slabs out of a cache that keeps them.  One whose last object is just being freed is locked
- * until it is settled, and left alone.  With the lock.
+ * Removes the empty slabs from a cache that keeps them.  Skips a slab whose last object is just being freed,
+ * which is locked until it is settled.  With the lock.
  */
 static struct slab *withdraw_empty(struct slab_cache *cache)
 {
@@ -101,7 +101,7 @@ static struct slab *withdraw_empty(struct slab_cache *cache)
 	return withdrawn;
 }
 
-/* What a constructor has made cannot be purged and found again: such slabs go, and their addresses. */
+/* Constructed objects would not survive a purge: such slabs leave, and their addresses with them. */
 void slab_shrink_hardened(struct slab_cache *cache)
 {
 	struct slab *withdrawn = NULL;

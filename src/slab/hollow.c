@@ -15,13 +15,13 @@ bool hollow_is_for(const struct slab_cache *cache)
 	       !traits->hardened && !traits->checks;
 }
 
-/* The pages from one byte of a slab to another, that one included; of slabs that hollow_is_for() alone. */
+/* The pages from byte `first` to byte `last` of a slab, inclusive; of at most 32 pages (hollow_is_for). */
 static uint32_t pages_between(size_t first, size_t last)
 {
 	return (2u << (last >> PAGE_SHIFT)) - (1u << (first >> PAGE_SHIFT));
 }
 
-/* Those in which an object is allocated. */
+/* The pages in which an object is allocated. */
 static uint32_t pages_in_use(const struct slab_cache *cache, const struct slab *slab)
 {
 	const size_t size = cache->traits.size;
@@ -46,7 +46,8 @@ static void set_hollow(struct slab_cache *cache, struct slab *slab, uint32_t pag
 	long more = __builtin_popcount(pages) - __builtin_popcount(slab->hollow);
 
 	slab->hollow = pages;
-	/* A child of a fork in between takes its cache's count from the page room's: that is no less. */
+	/* In this order, so that a child forked in between never subtracts more from the page room's count
+	 * than it has. */
 	if (more > 0)
 		page_count_hollow(more);
 	__atomic_fetch_add(&cache->hollow, (uint64_t)more, __ATOMIC_RELEASE);
@@ -56,7 +57,7 @@ static void set_hollow(struct slab_cache *cache, struct slab *slab, uint32_t pag
 
 uint32_t hollow_first_row(uint32_t *pages)
 {
-	/* Adding to the lowest of a row clears the row, and carries behind it. */
+	/* Adding the row's lowest bit clears the row and carries into the bit above it. */
 	uint32_t row = *pages & ~(*pages + (*pages & -*pages));
 
 	*pages &= ~row;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/hollow: pages of a slab that take no memory, because none of its objects in them is allocated.
+ * slab/hollow: pages of a slab that take no memory, because no object in them is allocated.
  *
- * Nothing of ours lies in a slab, so that such a page can go back to the system while its objects stay in the
- * free list.  They read as zero then, and whoever is handed one gets a fresh page by touching it.
+ * No metadata lies in a slab, so such a page can go back to the system while its objects stay in the free
+ * list.  They read as zero then, and touching one brings a fresh page.
  *
- * For the slab room's own files, about a slab whose lock the caller has.
+ * For the slab room's own files.  The caller has the slab's lock.
  *
- * Fork: a bit is set after its page went, and a repair takes those for hollow in which no object is
+ * Fork: a bit is set after its page was given back.  A repair keeps the bits of pages in which no object is
  * allocated.
  */
 #ifndef CPUSLAB_HOLLOW_H
@@ -18,33 +18,34 @@
 
 #include "slab/slab.h"
 
-/* Pages' worth of free objects that are worth a walk; and objects in a page, with which few have none. */
+/* Pages' worth of free objects that deserve a walk; allocated objects per page with which few pages have
+ * none. */
 enum { HOLLOW_LEAST = 32, HOLLOW_SHARING = 2 };
 
 /*
- * Whether slabs of a cache may have such pages: more than one, nothing in free objects that must be found
- * again, and pages that nobody else gives back.
+ * Whether slabs of a cache can have hollow pages: they have several, up to 32, and several objects; content
+ * need not survive a free; and nothing else gives their pages back.
  */
 bool hollow_is_for(const struct slab_cache *cache);
-/* A bit for each page of a slab that would free memory. */
+/* Returns a bit for each page that would free memory if it were given back. */
 uint32_t hollow_pages(const struct slab_cache *cache, const struct slab *slab);
-/* Pages of one slab that lie in a row. */
+/* A row of adjacent pages of one slab. */
 struct hollow_row {
 	struct slab *slab;
 	uint32_t pages;
 };
-/* Takes the first row off these pages. */
+/* Removes the first row from `pages`, and returns it. */
 uint32_t hollow_first_row(uint32_t *pages);
 /*
- * Gives rows back, OS_RANGES of them at most, by one system call where the system lets.  Returns how many, in
+ * Gives back up to OS_RANGES rows, by one system call where the system supports that.  Returns how many, in
  * their order; fewer where it refuses.
  */
 unsigned hollow_give_back(struct slab_cache *cache, const struct hollow_row *rows, unsigned count);
-/* After objects were allocated from a slab: what they lie in will be touched. */
+/* Clears the bits of pages in which these objects lie, which were just allocated and will be touched. */
 void hollow_fill(struct slab_cache *cache, struct slab *slab, void *const *objects, unsigned count);
-/* Before a slab leaves its cache. */
+/* Clears all bits, before the slab leaves its cache. */
 void hollow_forget(struct slab *slab);
-/* In a forked child, when the slab's marks are right and its cache's count is of those before it. */
+/* In a forked child, once the slab's indexes are right and the cache's count is of slabs repaired before. */
 void hollow_repair(struct slab_cache *cache, struct slab *slab);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/hollow_walk: gives back the pages of a cache's slabs in which no object is allocated, and decides when
- * that is worth a walk.  Its interface is slab_hollow, in slab.h; what it needs of one slab is in hollow.h.
+ * slab/hollow_walk: gives back pages of a cache's slabs in which no object is allocated, and decides when
+ * that is worth a walk.  Its interface is slab_hollow, in slab.h; hollow.h does the work on one slab.
  */
 #include <assert.h>
 
@@ -11,8 +11,8 @@
 #include "slab/state.h"
 
 /*
- * Pages' worth of free objects that nobody has needed since the last look, as far as they may take memory.
- * A glance without the lock: who takes objects at this instant is seen at the next look.
+ * Returns how many pages' worth of free objects were not needed since the last look, hollow pages deducted.
+ * Looks without the lock: objects taken at this instant show at the next look.
  */
 static size_t look_at_need(struct slab_cache *cache)
 {
@@ -27,8 +27,8 @@ static size_t look_at_need(struct slab_cache *cache)
 }
 
 /*
- * Whether to walk by age for so many pages' worth.  After such a walk that found little it waits until there
- * is more.  An ebb does not: what was taken and freed since may lie elsewhere, though it is as much.
+ * Whether so many pages' worth deserve a walk by age.  After a walk that found few pages it waits until there
+ * is more.  An ebb does not wait: after allocations and frees the same amount may lie elsewhere.
  */
 static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
 {
@@ -38,15 +38,15 @@ static bool is_worth_a_walk(struct slab_cache *cache, size_t unneeded)
 }
 
 /*
- * A walk over partial slabs, sparsest first.  It locks some, gives up the cache's lock, and gives back their
- * pages under theirs: nobody takes objects from them meanwhile, and whoever frees into them waits.  The last
- * one stays locked, and so in its bin, until the walk has gone on from it.
+ * A walk over partial slabs, sparsest first.  It locks some, releases the cache's lock, and gives their pages
+ * back under their own locks: meanwhile allocations pass these slabs over, and frees into them wait.  The
+ * last one stays locked, and so in its bin, until the walk has continued from it.
  */
 struct hollowing {
 	unsigned bin;
-	size_t wanted, left; /* pages; and what it may cost yet */
+	size_t wanted, left; /* pages still wanted; cost that may still be incurred */
 	bool refused;        /* by the system */
-	bool passes;         /* slabs in which a look found nothing, and that nothing has happened to since */
+	bool passes;         /* over slabs in which a look found no page, and that have not changed since */
 	unsigned count;
 	struct slab *last;
 	struct hollow_part {
@@ -63,13 +63,13 @@ static struct slab *next_partial(const struct slab_cache *cache, struct hollowin
 	return slab;
 }
 
-/* Locks the next slabs with such pages; returns whether there may be more.  With the cache's lock. */
+/* Locks the next slabs that have such pages; returns whether there may be more.  With the cache's lock. */
 static bool gather(const struct slab_cache *cache, struct hollowing *walk)
 {
 	enum { MOST = sizeof walk->parts / sizeof *walk->parts };
 	struct slab *slab = walk->last;
 
-	/* So that `looked` holds any number in use. */
+	/* `looked` must be able to hold any in_use. */
 	assert(cache->pages == 1 || cache->objects <= UINT8_MAX);
 	walk->count = 0;
 	while (walk->count < MOST && (slab = next_partial(cache, walk, slab))) {
@@ -100,7 +100,7 @@ static size_t less(size_t from, size_t what)
 	return from > what ? from - what : 0;
 }
 
-/* What a row counts as. */
+/* The cost of a row of so many pages. */
 static size_t cost_of(unsigned pages)
 {
 	unsigned least = os_purges_several() ? SLAB_HOLLOW_PART : SLAB_HOLLOW_RUN;
@@ -108,7 +108,7 @@ static size_t cost_of(unsigned pages)
 	return pages > least ? pages : least;
 }
 
-/* Gives back rows that together count as no more than is left, or few more. */
+/* Gives back rows that together cost no more than what is left, or slightly more. */
 static void give_back(struct slab_cache *cache, struct hollowing *walk, const struct hollow_row *rows,
 		      unsigned count)
 {
@@ -122,13 +122,13 @@ static void give_back(struct slab_cache *cache, struct hollowing *walk, const st
 		walk->wanted = less(walk->wanted, pages);
 	}
 	walk->refused = done < count;
-	/* As one call, whatever was asked for: a caller that goes on where it met its bound gets to the end.
-	 */
+	/* Costs one call, however many rows were refused: so a caller that resumes where it met its bound
+	 * reaches the end. */
 	if (walk->refused)
 		walk->left = less(walk->left, SLAB_HOLLOW_RUN);
 }
 
-/* Rows of the slabs that are locked, as many as go by one system call. */
+/* Gives back rows of the locked slabs, as many as fit into each system call. */
 static void hollow_parts(struct slab_cache *cache, struct hollowing *walk)
 {
 	struct hollow_row rows[OS_RANGES];
@@ -152,7 +152,7 @@ static void hollow_parts(struct slab_cache *cache, struct hollowing *walk)
 		give_back(cache, walk, rows, count);
 }
 
-/* Seldom worth it, and far from the code of each tick. */
+/* Out of line, away from the code that runs at each tick, since few ticks walk. */
 static __attribute__((noinline)) void hollow_walk(struct slab_cache *cache, struct hollowing *walk)
 {
 	bool more = true;
@@ -173,8 +173,8 @@ static __attribute__((noinline)) void hollow_walk(struct slab_cache *cache, stru
 }
 
 /*
- * Pages' worth of free objects that are more than those allocated, as far as they may take memory.  Where the
- * allocated ones are so many that they lie in most pages, none: what is freed next makes it more.
+ * Returns by how many pages' worth free objects exceed allocated ones, hollow pages deducted.  None while
+ * allocated objects are so many that most pages have one: later frees raise the excess.
  */
 static size_t look_at_ebb(const struct slab_cache *cache)
 {
@@ -204,7 +204,7 @@ size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t m
 			return 0;
 	}
 	hollow_walk(cache, &walk);
-	/* What it did not find is not there. */
+	/* After a complete walk, what it did not find is not there. */
 	if (which == SLAB_HOLLOW_UNNEEDED)
 		cache->barren = walk.left ? walk.wanted : 0;
 	return most - walk.left;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/look: what the rooms above ask about objects, slabs and their cache, and which pages are watched.  It
- * changes nothing else.  Its interface is in slab.h, which says what is asked without a lock.
+ * slab/look: answers questions of the rooms above about objects, slabs and their cache, and sets which pages
+ * are watched; it changes nothing else.  Its interface is in slab.h, which says what needs no lock.
  */
 #include "page/page.h"
 #include "slab/state.h"
@@ -32,10 +32,10 @@ struct slab_cache *slab_cache_of(const void *address)
 	struct slab_cache *cache = slab ? __atomic_load_n(&slab->cache, __ATOMIC_ACQUIRE) : NULL;
 
 	/*
-	 * Where the caller holds no object the slab may just have been given back, and its descriptor be
-	 * another thing since: then the page leads there no more.  Or it does again, as the descriptor of a
-	 * slab that was made there meanwhile: then that has another cache than was read while it was that
-	 * thing.
+	 * Where the caller holds no object, the slab may just have been given back and its descriptor become
+	 * something else: then the page no longer refers to it.  Or it does again, if that memory is now the
+	 * descriptor of a new slab there (ABA): then its cache is not what was read while it was something
+	 * else.
 	 */
 	return cache && __atomic_load_n(place, __ATOMIC_ACQUIRE) == reference &&
 			       __atomic_load_n(&slab->cache, __ATOMIC_RELAXED) == cache
@@ -71,7 +71,7 @@ void *slab_object_of(const struct slab_cache *cache, const void *address)
 
 	if (!slab || slab->cache != cache)
 		return NULL;
-	/* The reciprocal of slab_index is exact for the starts of objects alone. */
+	/* The reciprocal of slab_index is exact only for the start of an object. */
 	size_t index = (size_t)((const char *)address - slab->base) / cache->traits.size;
 	char *object = slab->base + index * cache->traits.size;
 
@@ -84,7 +84,7 @@ bool slab_place(const struct slab_cache *cache, const void *address, struct chec
 
 	if (!slab || slab->cache != cache)
 		return false;
-	/* The reciprocal of slab_index is exact for the starts of slots alone. */
+	/* The reciprocal of slab_index is exact only for the start of a slot. */
 	size_t i = (size_t)((const char *)address - slab->base) / cache->traits.size;
 
 	if (i >= cache->objects)
@@ -143,9 +143,10 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 }
 
 /*
- * The slab in use that a page belongs to, if it is the cache's; NULL for none.  With the lock: such a slab
- * stays.  But one that is on its way out still has its pages lead to it, and its descriptor may become at any
- * instant that of another, which slab_try_alloc makes without the lock: where that one lies is read last.
+ * Returns the slab of this cache, with objects in use, that a page belongs to; NULL for none.  With the lock,
+ * under which such a slab stays.  But the pages of a slab on its way out still refer to it, and its
+ * descriptor may at any instant become that of a slab that slab_try_alloc makes without the lock: so `base`
+ * is read last.
  */
 static const struct slab *slab_to_watch(const struct slab_cache *cache, const void *address)
 {

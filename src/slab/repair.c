@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/repair: in a forked child, makes lists, counts and locks of the slabs anew from their marks where a
- * thread that the child does not have may have left them half done.  Its interface is in slab.h.
+ * slab/repair: in a forked child, rebuilds lists, counts and locks from the slabs' indexes where a thread
+ * that the child does not have may have left them half done.  Its interface is in slab.h.
  */
 #include <string.h>
 
@@ -13,7 +13,8 @@ bool slab_repair_begin(struct slab_cache *cache, bool all)
 {
 	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
 
-	/* Most are whole; their pages stay shared with the parent. */
+	/* Most caches are intact; they are not written to, so that their pages stay shared with the parent.
+	 */
 	if (cache->under_repair != broken)
 		cache->under_repair = broken;
 	if (!broken)
@@ -51,8 +52,8 @@ static bool waits_in_made(const struct slab_cache *cache, const struct slab *sla
 }
 
 /*
- * Whether no object of a slab was ever handed out: a bump tells, though all may have come back by now.  A
- * hardened one's objects are all below it from the first on; of these one must be out.
+ * Whether no object of a slab was ever handed out.  `bump` tells, though all may have come back by now.  In a
+ * hardened slab all objects are below `bump` from the start: there one must be allocated now.
  */
 static bool is_untaken(const struct slab_cache *cache, const struct slab *slab)
 {
@@ -63,16 +64,17 @@ static bool is_untaken(const struct slab_cache *cache, const struct slab *slab)
 	return i == slab->bump;
 }
 
-/* Makes lock, list, counts and bin of one slab anew from its marks. */
+/* Rebuilds lock, free list, counts and bin of one slab from its indexes. */
 static void repair_slab(struct slab_cache *cache, struct slab *slab)
 {
 	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (SLAB_MAKING | SLAB_PURGED | SLAB_ENDED);
 
 	if (flags & SLAB_MAKING && !waits_in_made(cache, slab)) {
-		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds it. */
+		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds the slab.
+		 */
 		if (is_untaken(cache, slab))
 			return;
-		/* Whoever was taking it over (slab_adopt_made), or about to leave it there, is gone. */
+		/* The thread that was adopting it (slab_adopt_made), or about to push it, is gone. */
 		flags &= (uint8_t)~SLAB_MAKING;
 	}
 	cpuslab_pagelock_init(&slab->lock, flags);
@@ -97,7 +99,7 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 		count_full(cache, slab);
 }
 
-/* Whether the first page of a slab says the same as another page of it; any of them may be watched. */
+/* Whether a slab's first page has the same id as another page of it.  Either may be watched. */
 static bool has_its_base(const struct slab *slab, uint16_t id)
 {
 	uint16_t base = page_front.map[page_of(slab->base)];
@@ -106,8 +108,8 @@ static bool has_its_base(const struct slab *slab, uint16_t id)
 }
 
 /*
- * A page of a slab that was being made or given back is free.  But of a slab that was being retired, which
- * begins with its first page, some pages may be without access: all of them are retired.
+ * Frees a page of a slab that was half made or half given back.  But of a slab that was being retired, first
+ * page first, some pages may be without access already: all of them are retired.
  */
 static void end_orphan(uintptr_t page, const struct slab *slab)
 {
@@ -135,7 +137,7 @@ bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 					   : slab                 ? slab->cache
 								  : NULL;
 
-		/* A slab that was being made or given back: nobody is left to finish it. */
+		/* A slab that was half made or half given back, with no thread left to finish it. */
 		if (!slab || !has_its_base(slab, id)) {
 			if (id < PAGE_ID_RESERVED || (cache && cache->under_repair)) {
 				end_orphan(page, slab);

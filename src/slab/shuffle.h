@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* slab/shuffle: the order in which the objects of a new slab are handed out, where nobody is to guess it. */
+/* slab/shuffle: a random order in which the objects of a new slab are handed out, so that none can guess it.
+ */
 #ifndef CPUSLAB_SHUFFLE_H
 #define CPUSLAB_SHUFFLE_H
 
@@ -7,7 +8,7 @@
 
 #include "os/os.h"
 
-/* The numbers below `count`, 65536 at most, in random order. */
+/* Fills `order` with the numbers below `count`, at most 65536, in random order. */
 static inline void shuffle_numbers(uint16_t *order, unsigned count)
 {
 	uint64_t random = os_random();

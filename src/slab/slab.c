@@ -18,7 +18,7 @@ enum { DESCRIPTOR_MOST = 4096, IN_NO_BIN = SLAB_FULL_BIN + 1 };
 
 /* ---- geometry ------------------------------------------------------------------------------------------ */
 
-/* So many that the descriptor with their records is a block of metadata that can be used again. */
+/* Caps the objects so that a descriptor with their records is a block of metadata that can be used again. */
 static void limit_to_records(const struct slab_cache *cache, struct geometry *geometry)
 {
 	uint32_t most = (DESCRIPTOR_MOST - offsetof(struct slab, index) - sizeof(uint64_t)) /
@@ -41,7 +41,7 @@ static void choose_geometry(struct slab_cache *cache)
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
 	cache->reciprocal = (uint32_t)(((1ull << 32) + size - 1) / size);
-	/* Rounded up, so that whole bins come out whole; the error is too small to show. */
+	/* Rounded up, so that full bins come out exact; the error is too small to matter. */
 	cache->bin_scale = ((uint64_t)SLAB_BINS << 32) / cache->objects + 1;
 }
 
@@ -82,13 +82,13 @@ static void set_in_use(struct slab *slab, unsigned in_use)
 	__atomic_store_n(&slab->in_use, (uint16_t)in_use, __ATOMIC_RELAXED);
 }
 
-/* Whether slabs stay the cache's own, so that their addresses are nobody else's. */
+/* Whether slabs stay the cache's for good, so that nothing else ever gets their addresses. */
 static bool keeps_slabs(const struct slab_cache *cache)
 {
 	return cache->traits.type_stable || cache->traits.hardened;
 }
 
-/* Where a slab belongs that has so many objects in use. */
+/* The bin of a slab with `in_use` allocated objects, or IN_NO_BIN. */
 static unsigned bin_for(const struct slab_cache *cache, unsigned in_use)
 {
 	bool in_none = in_use == cache->objects ? !cache->traits.checks : in_use == 0 && !keeps_slabs(cache);
@@ -96,14 +96,14 @@ static unsigned bin_for(const struct slab_cache *cache, unsigned in_use)
 	return in_none ? IN_NO_BIN : (unsigned)(in_use * cache->bin_scale >> 32);
 }
 
-/* Needs the slab's lock alone. */
+/* Whether a slab is in the right bin.  The slab's lock is enough. */
 static bool is_settled(const struct slab_cache *cache, const struct slab *slab)
 {
 	return bin_for(cache, slab->in_use) ==
 	       (is_listed(slab) ? __atomic_load_n(&slab->bin, __ATOMIC_RELAXED) : (unsigned)IN_NO_BIN);
 }
 
-/* After in_use changed: into the bin that the slab belongs in now.  Returns the flags that this changes. */
+/* Moves a slab whose in_use has changed to the right bin.  Returns the flags that the caller must flip. */
 static uint8_t settle(struct slab_cache *cache, struct slab *slab)
 {
 	unsigned bin = bin_for(cache, slab_in_use(slab));
@@ -123,7 +123,7 @@ bool slab_try_lock(struct slab *slab)
 	return cpuslab_pagelock_trylock_expecting(&slab->lock, cpuslab_pagelock_flags(&slab->lock));
 }
 
-/* Who takes untouched objects: a vCPU by its id, or an allocation that takes them wherever they are. */
+/* A taker is a vCPU, by its id, or ANYONE, whom every slab serves. */
 enum { ANYONE = -1, FOREIGN_MOST = 64, NO_HOME = UINT16_MAX };
 
 static int vcpu_here(void)
@@ -132,11 +132,11 @@ static int vcpu_here(void)
 }
 
 /*
- * Whether a slab has untouched objects that are another vCPU's.  With the cache's lock.
+ * Whether a slab has untouched objects and is another vCPU's.  With the cache's lock.
  *
- * Those of a hardened slab lie in no order, so that all its objects count as untouched until none is left for
- * the first time: else two vCPUs would have objects whose marks share cache lines, which are written to with
- * every allocation and free.
+ * A hardened slab hands objects out in random order, so it counts as untouched until all of them have been
+ * out once.  Otherwise two vCPUs would have objects whose marks share cache lines, and each allocation and
+ * free writes a mark.
  */
 static bool is_foreign(const struct slab_cache *cache, const struct slab *slab, int taker)
 {
@@ -146,9 +146,9 @@ static bool is_foreign(const struct slab_cache *cache, const struct slab *slab, 
 }
 
 /*
- * Locks a slab that has a free object for this taker; NULL where there is none.  One in which somebody is
- * freeing at this instant is passed over: it must not be waited for with the cache's lock, and others do as
- * well.  After so many foreign ones, which take time, the next will do.
+ * Locks a slab that has a free object for this taker; NULL for none.  Skips slabs whose lock another thread
+ * holds: it must not wait for one with the cache's lock held, and others do as well.  After FOREIGN_MOST
+ * slabs of other vCPUs, whose scan takes time, it takes the next one.
  */
 static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int taker)
 {
@@ -188,8 +188,9 @@ void slab_adopt_made(struct slab_cache *cache)
 		if (cache->objects == 1)
 			cache->full_slabs++;
 		/*
-		 * Its object may just be being freed: then it settles by a count that is not yet changed or
-		 * already is, and whoever frees finds it in the wrong bin, or empty, and waits for this lock.
+		 * Its object may be in the middle of being freed.  Whether settle() sees in_use before or
+		 * after that, the freeing thread finds the slab in the wrong bin, or empty, and waits for
+		 * this lock.
 		 */
 		cpuslab_pagelock_flip_flags(&slab->lock, settle(cache, slab) | SLAB_MAKING);
 		slab = next;
@@ -207,7 +208,7 @@ static bool try_lock_cache(struct slab_cache *cache)
 
 /* ---- slabs that come and go ---------------------------------------------------------------------------- */
 
-/* Those of a slab's pages that are chosen to have frees into them seen. */
+/* Marks the chosen ones of a new slab's pages, so that frees into them are seen. */
 static void watch_chosen(const struct slab_cache *cache, const char *base)
 {
 	uintptr_t end = page_of(base) + cache->pages;
@@ -216,7 +217,7 @@ static void watch_chosen(const struct slab_cache *cache, const char *base)
 		__atomic_store_n(&page_front.map[page], PAGE_WATCHED, __ATOMIC_RELEASE);
 }
 
-/* A slab that nobody knows of yet but the page room, in memory that was just allocated. */
+/* Lays out a slab that only the page room knows of yet, in memory that was just allocated. */
 static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
 {
@@ -229,8 +230,8 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 	if (cache->traits.hardened)
 		slab_harden(cache, slab, zeroed);
 	/*
-	 * The descriptor is whole before anyone, a repair included, can find it; and a repair believes a slab
-	 * whose first page knows it, so that page comes last here and goes first in slab_release.
+	 * The descriptor is complete before anyone, a repair included, can find it.  A repair trusts a slab
+	 * whose first page refers to it, so that page is set last here, and cleared first in slab_release.
 	 */
 	for (uintptr_t page = page_of(base) + cache->pages; page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
@@ -258,7 +259,7 @@ static struct slab *make_slab(struct slab_cache *cache, uint8_t flags)
 	return lay_out(cache, slab, base, flags, zeroed);
 }
 
-/* The opposite of construct, for objects that are checked: nobody calls a destructor. */
+/* Undoes check_prepare for each slot; constructors have no counterpart. */
 static void unprepare(const struct slab_cache *cache, const struct slab *slab)
 {
 	for (unsigned i = 0; i < cache->objects; i++)
@@ -283,7 +284,7 @@ static bool has_constructor(const struct slab_cache *cache)
 	return cache->traits.construct || cache->traits.checks;
 }
 
-/* A slab with its objects constructed.  Gives up the lock meanwhile, for the constructor may do anything. */
+/* Makes a slab and constructs its objects.  Gives up the lock meanwhile: a constructor may do anything. */
 static struct slab *make_constructed_slab(struct slab_cache *cache)
 {
 	cpuslab_spin_unlock(&cache->lock);
@@ -297,13 +298,13 @@ static struct slab *make_constructed_slab(struct slab_cache *cache)
 	return slab;
 }
 
-/* A slab, locked. */
+/* Creates a slab, and locks it. */
 static struct slab *create_slab(struct slab_cache *cache)
 {
 	struct slab *slab = has_constructor(cache) ? make_constructed_slab(cache) : make_slab(cache, 0);
 
 	if (slab) {
-		cpuslab_pagelock_lock(&slab->lock); /* nobody else knows it */
+		cpuslab_pagelock_lock(&slab->lock); /* no other thread knows it */
 		cache->slabs++;
 		cache->created++;
 		ARCH_PROBE("slab_new", (uintptr_t)cache->traits.name, cache->slabs);
@@ -341,20 +342,20 @@ static uint64_t count_allocated(struct slab_cache *cache, uint64_t objects)
 	return __atomic_add_fetch(&cache->allocated, objects, __ATOMIC_RELAXED);
 }
 
-/* The most that are allocated at once.  With the lock; a look at it at this instant may come too early. */
+/* Raises the peak of allocated objects.  With the lock; a concurrent look_at_need() may miss this peak. */
 static void note_need(struct slab_cache *cache, uint64_t allocated)
 {
 	if (allocated > __atomic_load_n(&cache->needed, __ATOMIC_RELAXED))
 		__atomic_store_n(&cache->needed, allocated, __ATOMIC_RELAXED);
 }
 
-/* Takes up to `count` objects of a locked slab, filling `end` downwards. */
+/* Takes up to `count` objects of a locked slab, filling downwards from `end`. */
 static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **end, unsigned count,
 			    bool wide)
 {
 	const size_t size = cache->traits.size;
 	char *base = slab->base;
-	/* In registers: what is written to the indexes might be any of these. */
+	/* Copied to registers: stores to the indexes may alias these fields. */
 	unsigned taken = 0, head = slab->head, bump = slab->bump;
 
 	slab->looked = 0;
@@ -375,14 +376,14 @@ static inline unsigned take(struct slab_cache *cache, struct slab *slab, void **
 		slab_set_index(slab, i, wide ? SLAB_ALLOCATED_WIDE : SLAB_ALLOCATED_NARROW, wide);
 		*--end = base + i * size;
 	}
-	/* The marks before the bump that makes them count: a repair must not read what was never written. */
+	/* After the indexes that it makes valid: a repair must not read those that were never written. */
 	__atomic_store_n(&slab->bump, (uint16_t)(bump + fresh), __ATOMIC_RELEASE);
 	taken += fresh;
 	set_in_use(slab, slab->in_use + taken);
 	return taken;
 }
 
-/* Up to `count` objects of a locked slab, filling `end` downwards; unlocks it.  With the cache's lock. */
+/* As take(), then unlocks the slab.  With the cache's lock. */
 static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, void **end, unsigned count)
 {
 	unsigned taken =
@@ -411,12 +412,12 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 		struct slab *slab = lock_slab_with_free_object(cache, here);
 
 		if (!slab) {
-			/* With something to return, no constructor need run. */
+			/* Returns what it has rather than run constructors. */
 			if (taken && has_constructor(cache))
 				break;
 			slab = create_slab(cache);
 		}
-		/* When the system has no more, what is another vCPU's is better than nothing. */
+		/* When the system has no more memory, another vCPU's slab will do. */
 		if (!slab)
 			slab = lock_slab_with_free_object(cache, ANYONE);
 		if (!slab)
@@ -429,8 +430,7 @@ unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned cou
 	return taken;
 }
 
-/* Stacks of slabs that are pushed without the lock.  They are taken whole, so that no head comes back as
- * another. */
+/* Pushes onto a stack without the lock.  There is no ABA, since stacks are only ever detached whole. */
 static void push_made(struct slab **stack, struct slab *slab)
 {
 	slab->next = __atomic_load_n(stack, __ATOMIC_RELAXED);
@@ -454,7 +454,7 @@ static struct slab *try_get_descriptor(struct slab_cache *cache)
 	return slab;
 }
 
-/* A slab of the caller's own, with its objects constructed. */
+/* Makes a slab of the caller's own, and constructs its objects. */
 static struct slab *try_make_slab(struct slab_cache *cache)
 {
 	const struct slab_traits *traits = &cache->traits;
@@ -467,7 +467,7 @@ static struct slab *try_make_slab(struct slab_cache *cache)
 		page_try_alloc(cache->pages, traits->alignment ? traits->alignment : 1, traits->id, &zeroed);
 
 	if (!base) {
-		/* To give it back might mean to wait. */
+		/* Freeing the descriptor might wait. */
 		push_made(&cache->unused, slab);
 		return NULL;
 	}
@@ -497,7 +497,7 @@ void *slab_try_alloc(struct slab_cache *cache)
 			(void)take_and_unlock(cache, slab, &object + 1, 1);
 		cpuslab_spin_unlock(&cache->lock);
 	} else if (__atomic_load_n(&cache->made, __ATOMIC_RELAXED)) {
-		/* While somebody holds the lock for long, one slab too many is enough. */
+		/* While another thread holds the lock for long, one surplus slab is enough. */
 		return NULL;
 	}
 	if (object)
@@ -506,8 +506,8 @@ void *slab_try_alloc(struct slab_cache *cache)
 
 	if (!slab)
 		return NULL;
-	/* Nobody else knows the slab; but once the caller has the object, anyone may, so it must be on the
-	 * stack. */
+	/* Nobody else knows the slab.  But once the caller has the object any thread may free it, and by then
+	 * the slab must be on the stack. */
 	slab_begin_unlocked(cache);
 	object = take_one(cache, slab);
 	count_allocated(cache, 1);
@@ -517,8 +517,8 @@ void *slab_try_alloc(struct slab_cache *cache)
 }
 
 /*
- * Marks the first of these objects free, which lies in this slab, and those after it up to the first that
- * does not, or that is not an object in use; returns how many.  With the slab's lock.
+ * Marks objects[0], which lies in this slab, and those that follow it free, up to the first that lies
+ * elsewhere or is not allocated; returns how many.  With the slab's lock, or alone.
  */
 static inline unsigned mark_free(const struct slab_cache *cache, struct slab *slab, void *const *objects,
 				 unsigned count, bool wide)
@@ -526,12 +526,13 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	const uintptr_t base = (uintptr_t)slab->base;
 	const uint32_t size = cache->traits.size, reciprocal = cache->reciprocal;
 	const unsigned bump = slab->bump;
-	/* The last one of a list is its own next: the first of these, if there is no list yet. */
+	/* The last object of a list is its own next: the first of these, if the list is empty. */
 	size_t head = slab->head == SLAB_NO_INDEX ? slab_index(cache, slab, *objects) : slab->head;
 	void *const *next = objects, *const *end = objects + count;
 
 	for (; next < end; next++) {
-		/* What does not lie in this slab is not the start of one of its objects either. */
+		/* An address outside this slab fails this test like one that is not the start of an object.
+		 */
 		uintptr_t offset = (uintptr_t)*next - base, i = offset * reciprocal >> 32;
 
 		if (__builtin_expect(i * size != offset || i >= bump, 0) ||
@@ -549,7 +550,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	return n;
 }
 
-/* One, or what the depot has asked for. */
+/* Whether one more empty slab may be kept: one, and the spares that the depot has asked for. */
 static bool keeps_another(const struct slab_cache *cache)
 {
 	uint32_t most = __atomic_load_n(&cache->spares, __ATOMIC_RELAXED) + 1;
@@ -557,11 +558,11 @@ static bool keeps_another(const struct slab_cache *cache)
 	return cache->kept_empty < most && cache->objects > 1;
 }
 
-/* A slab that became empty, and has left its bin: it is kept, or among those to give back. */
+/* Keeps a slab that became empty and has left its bin, or adds it to the surplus. */
 static void leave(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
 	if (keeps_another(cache)) {
-		/* Starts again from its lowest address. */
+		/* Hands objects out from its lowest address again. */
 		slab->bump = 0;
 		slab->head = SLAB_NO_INDEX;
 		slab->clean_tail = false;
@@ -576,21 +577,21 @@ static void leave(struct slab_cache *cache, struct slab *slab, struct slab **sur
 	}
 }
 
-/* Frees that are under way: the slab whose lock is held, and whether the cache's is. */
+/* A call that frees objects: the slab that it works on, slabs to give back, and what it has locked. */
 struct freeing {
 	struct slab *slab, *surplus;
 	bool was_full, cache_is_locked;
-	bool alone; /* with the cache's lock: all slabs are this thread's, and none is locked */
+	bool alone; /* all slabs are this thread's, with the cache's lock (SLAB_ALONE); none is locked */
 };
 
-/* Of a batch: for fewer it is not worth to be alone, and for more at a time others would wait too long. */
+/* Of a batch: fewer are not worth being alone for; after more the others have waited long enough. */
 enum { ALONE_LEAST = 8, ALONE_MOST = 128 };
 
 /*
- * Tries to have all slabs, with the cache's lock: their own locks would take longer than all else.  Whoever
- * locks a slab without the cache's lock is counted before it looks for SLAB_ALONE.  So either it is seen
- * here, or it sees that, and waits for the cache's lock.  Here nobody is waited for: one who is counted may
- * be waiting for the lock that this thread has just taken.
+ * Tries to get all slabs for this thread, with the cache's lock: locking each would cost more than all the
+ * rest.  A thread that locks slabs without the cache's lock is counted in `unlocked` before it looks for
+ * SLAB_ALONE.  So either it is seen here, or it sees SLAB_ALONE and waits for the cache's lock.  This
+ * function waits for nobody: a thread that is counted may be waiting for the lock that was just taken here.
  */
 static bool begin_alone(struct slab_cache *cache, struct freeing *freeing)
 {
@@ -611,7 +612,7 @@ static __attribute__((noinline)) void end_alone(struct slab_cache *cache, struct
 	freeing->alone = freeing->cache_is_locked = false;
 }
 
-/* Gives others a chance, and tries to be alone for the next of so many objects. */
+/* Lets other threads in, and tries to be alone for the next part of `count` objects. */
 static __attribute__((noinline)) void begin_part(struct slab_cache *cache, unsigned count,
 						 struct freeing *freeing)
 {
@@ -621,8 +622,8 @@ static __attribute__((noinline)) void begin_part(struct slab_cache *cache, unsig
 }
 
 /*
- * A slab's lock before its cache's, and one slab at a time.  With the cache's lock a slab may only be tried:
- * whoever has it may be waiting for that lock.
+ * Locks a slab, one at a time.  A slab's lock comes before its cache's, so with the cache's lock held it is
+ * only tried: its holder may be waiting for that lock.
  */
 static void lock_slab(struct slab_cache *cache, struct slab *slab, struct freeing *freeing)
 {
@@ -641,9 +642,9 @@ static void lock_slab(struct slab_cache *cache, struct slab *slab, struct freein
 }
 
 /*
- * After frees into a slab.  Most leave it in the bin that it is in, and then the cache's lock is not needed.
- * An empty slab is always settled before its own lock is given up: so one that has an object in use stays,
- * and whoever frees that object can lock the slab.
+ * Unlocks a slab after frees.  Most frees leave it in its bin, and then the cache's lock is not needed.  An
+ * empty slab is always settled before its own lock is released.  So a slab with an allocated object stays,
+ * and the thread that frees the object can lock it.
  */
 static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 {
@@ -666,7 +667,7 @@ static void unlock_slab(struct slab_cache *cache, struct freeing *freeing)
 		cpuslab_pagelock_flip_flags(&slab->lock, changed);
 }
 
-/* Fetches the slabs of the objects up to `end`; returns where to go on. */
+/* Prefetches the slabs of objects from `from` up to `end`; returns where to go on. */
 static unsigned fetch_slabs(void *const *objects, unsigned from, unsigned end)
 {
 	for (; from < end; from++)
@@ -674,7 +675,7 @@ static unsigned fetch_slabs(void *const *objects, unsigned from, unsigned end)
 	return from;
 }
 
-/* The same of the marks of objects whose slabs were fetched before. */
+/* The same for the indexes of objects whose slabs were prefetched before. */
 static unsigned fetch_marks(const struct slab_cache *cache, void *const *objects, unsigned from, unsigned end)
 {
 	for (; from < end; from++) {
@@ -690,8 +691,8 @@ static unsigned fetch_marks(const struct slab_cache *cache, void *const *objects
 }
 
 /*
- * Stops the program for an object that cannot be freed.  With nothing locked: what the program does when it
- * is aborted may allocate.
+ * Aborts the program for an object that cannot be freed.  Unlocks everything first: its handler for SIGABRT
+ * may allocate.
  */
 static __attribute__((noinline, cold, noreturn)) void
 refuse(struct slab_cache *cache, const struct slab *slab, const void *object, struct freeing *freeing)
@@ -732,7 +733,7 @@ static void free_objects(struct slab_cache *cache, void *const *objects, unsigne
 			begin_part(cache, count - n, freeing);
 			part = n + ALONE_MOST;
 		}
-		/* After several of one slab the next ones are likely to be of it, too. */
+		/* After several of one slab the next are likely to be of it, too. */
 		if (marked < AHEAD / 2) {
 			slabs = fetch_slabs(objects, slabs > n ? slabs : n + 1, far);
 			marks = fetch_marks(cache, objects, marks > n ? marks : n + 1, near);
@@ -757,7 +758,7 @@ unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigne
 {
 	struct freeing freeing = {0};
 
-	/* Whoever walks the slots of a debugged cache keeps others out by the cache's lock. */
+	/* slab_walk keeps other threads off a debugged cache by the cache's lock. */
 	if (slab_begin_unlocked(cache) || cache->traits.checks) {
 		slab_lock_cache(cache);
 		freeing.cache_is_locked = true;
@@ -772,7 +773,7 @@ unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigne
 	return released;
 }
 
-/* Takes up to `most` empty slabs out of the cache, but not the `keep` that became empty first.  With the
+/* Removes up to `most` empty slabs from the cache, but not the `keep` that became empty first.  With the
  * lock. */
 static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t most)
 {
@@ -791,14 +792,14 @@ static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t
 	return taken;
 }
 
-/* Keeps so many besides one; whether there are more. */
+/* Sets how many empty slabs are kept besides one; returns whether there are more. */
 static bool set_spares(struct slab_cache *cache, uint32_t spares)
 {
 	__atomic_store_n(&cache->spares, spares, __ATOMIC_RELAXED);
 	return __atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) > spares + 1;
 }
 
-/* `most` of those that are more go.  Out of line: few programs come to have any. */
+/* Gives back up to `most` of those beyond that.  Out of line: few programs ever have any. */
 static __attribute__((noinline)) unsigned release_spares(struct slab_cache *cache, uint32_t spares,
 							 uint32_t most)
 {
@@ -827,7 +828,7 @@ void slab_cache_shrink(struct slab_cache *cache)
 	(void)slab_unlock_and_release(cache, take_empty(cache, 0, UINT32_MAX));
 }
 
-/* All slabs of one list.  With the lock, and no object allocated. */
+/* Moves all slabs of a list to the surplus.  With the lock, and no object allocated. */
 static void collect(struct slab_cache *cache, struct slab *slab, struct slab **surplus)
 {
 	while (slab) {

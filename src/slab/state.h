@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/state: in which state a slab is, and the locks for it: what the files of the slab room share beside
- * descriptor.h.  For these files alone; for the rules see slab.h.
+ * slab/state: a slab's states, lists and locks, shared by the files of the slab room alone, as descriptor.h
+ * is with others.  For the rules see slab.h.
  *
- *   slab.c         makes slabs, takes objects out of them, and gives objects and slabs back
- *   hollow_walk.c  gives back pages without an object
- *   look.c         says what others ask about objects and slabs
- *   hardened.c     does what slabs of hardened mode have beside others
- *   repair.c       makes all of this anew in a forked child
+ *   slab.c         makes slabs, allocates and frees objects, and gives slabs back
+ *   hollow_walk.c  gives back pages without an allocated object
+ *   look.c         answers questions about objects and slabs
+ *   hardened.c     what slabs of hardened caches have besides
+ *   repair.c       rebuilds all of this in a forked child
  *
- * A slab's flags and its bin change with the cache's lock, and its free list and `in_use` with its own.
+ * The cache's lock protects a slab's flags and bin; its own lock, its free list and `in_use`.
  */
 #ifndef CPUSLAB_SLAB_STATE_H
 #define CPUSLAB_SLAB_STATE_H
@@ -19,24 +19,24 @@
 
 enum {
 	SLAB_NO_INDEX = UINT16_MAX,
-	SLAB_FULL_BIN = SLAB_BINS, /* of debugged caches alone */
+	SLAB_FULL_BIN = SLAB_BINS, /* in debugged caches alone */
 };
 
 /*
- * They change, as `bin` does, under the cache's lock alone.  Whoever has the slab's lock may read them before
- * that: what a slab in the wrong bin needs is then decided under the cache's lock, and nobody else can make a
- * right bin wrong.
+ * Flags, like `bin`, change only with the cache's lock.  A thread that has the slab's lock may read them
+ * without it (is_settled): what a slab in the wrong bin needs is decided again under the cache's lock, and no
+ * other thread can make a right bin wrong.
  */
 enum slab_flags {
 	SLAB_LISTED = 0x02,
-	SLAB_MAKING = 0x04, /* not the cache's yet: its constructors are running, or it waits in `made` */
+	SLAB_MAKING = 0x04, /* not the cache's yet: being constructed, or waiting on the stack `made` */
 	SLAB_PURGED = 0x08, /* of a hardened cache: its pages take no memory */
 	SLAB_ENDED = 0x10,  /* of a hardened cache: a page without access ends it */
 };
 
 /* ---- locks --------------------------------------------------------------------------------------------- */
 
-/* Takes over what slab_try_alloc has made.  With the cache's lock. */
+/* Adopts the slabs that slab_try_alloc has made.  With the cache's lock. */
 void slab_adopt_made(struct slab_cache *cache);
 
 static inline void slab_lock_cache(struct slab_cache *cache)
@@ -46,12 +46,13 @@ static inline void slab_lock_cache(struct slab_cache *cache)
 	slab_adopt_made(cache);
 }
 
-/* A slab's own lock, without waiting for it: with the cache's lock nobody may. */
+/* Tries a slab's own lock: the holder of the cache's lock must not wait for it. */
 bool slab_try_lock(struct slab *slab);
 
 /*
- * Around changes to slabs and counts without the cache's lock: a forked child must know of them.  Returns
- * whether another has all slabs (begin_alone): then none may be locked before the cache's lock was free.
+ * Bracket changes to slabs and counts without the cache's lock, so that a forked child knows that some were
+ * under way.  slab_begin_unlocked returns whether another thread has all slabs (begin_alone): then the caller
+ * must acquire the cache's lock before it locks any.
  */
 static inline bool slab_begin_unlocked(struct slab_cache *cache)
 {
@@ -108,7 +109,7 @@ static inline void slab_link_free(struct slab *slab, unsigned i, bool wide)
 
 /* ---- records, of a debugged cache -------------------------------------------------------------------- */
 
-/* Where a descriptor's records begin, if it has any. */
+/* Where a descriptor's indexes end, and where its records begin, if it has any. */
 static inline size_t slab_index_end(const struct slab_cache *cache)
 {
 	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
@@ -137,13 +138,12 @@ static inline struct check_place slab_place_of(const struct slab_cache *cache, c
 /* ---- slabs that go ------------------------------------------------------------------------------------- */
 
 /*
- * Gives back slabs, linked through `next`, that are in no list any more.  Without the lock, but in between
- * slab_begin_unlocked and slab_end_unlocked, so that a forked child finds those that were not come to.
- * Returns how many.
+ * Gives back slabs, linked through `next`, that are in no list any more; returns how many.  Without the lock,
+ * but between slab_begin_unlocked and slab_end_unlocked, so that a forked child finds those that remain.
  */
 unsigned slab_release(const struct slab_cache *cache, struct slab *slab);
 
-/* Gives up the lock. */
+/* The same, after giving up the lock. */
 static inline unsigned slab_unlock_and_release(struct slab_cache *cache, struct slab *surplus)
 {
 	slab_begin_unlocked(cache);
@@ -156,14 +156,14 @@ static inline unsigned slab_unlock_and_release(struct slab_cache *cache, struct 
 
 /* ---- hardened mode ------------------------------------------------------------------------------------- */
 
-/* Before anyone knows the slab. */
+/* Prepares the objects of a slab that nobody else knows yet. */
 void slab_harden(struct slab_cache *cache, struct slab *slab, bool zeroed);
 /*
- * Once a repair can find it: pages of a slab that nobody knows become a free run in a forked child, which
- * must be able to write to them.
+ * Takes away access, once a repair can find the slab: in a forked child the pages of a slab that nobody knows
+ * become a free run, which must be writable.
  */
 void slab_forbid(const struct slab_cache *cache, struct slab *slab);
-/* As slab_cache_shrink. */
+/* slab_cache_shrink of a hardened cache. */
 void slab_shrink_hardened(struct slab_cache *cache);
 
 #endif
