@@ -7,21 +7,21 @@
 #include "page/page.h"
 
 /*
- * Looks at random pages, of which at most one in SPARSE may find none in memory; one in HALF, where the heap
- * is the small part of a large program.
+ * Random pages to look at, and the share of them that may be absent: one in SPARSE, or one in HALF where the
+ * heap is the small part of a large program.
  */
 enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, HALF = 2, FREES_PER_LOOK = 256 };
 
 /*
- * What it costs to make a resident block huge, 0.2 ms, in times that a program must write all of it to gain
- * that: each of them is quicker by 1.5 us.
+ * How many times a program must write a whole block to gain what making it huge costs when it is resident:
+ * 0.2 ms, against 1.5 us saved each time.
  */
 enum { PASSES = 128 };
 
 /*
- * One dear block loses what six cheap ones gain, and the next are likely to be no better.  So after it
- * DEAR_BLOCKS go without advice, after each further one twice as many and DEAR_BLOCKS more, up to DEAR_MOST;
- * after a cheap one half as many.
+ * One dear block loses what six cheap ones gain, and the next are unlikely to be better.  So DEAR_BLOCKS go
+ * without advice after it; after each further one twice as many as the last time and DEAR_BLOCKS more, up to
+ * DEAR_MOST; after a cheap one half as many.
  */
 enum { DEAR_BLOCKS = 15, DEAR_MOST = 1023 };
 
@@ -29,8 +29,8 @@ enum { DEAR_BLOCKS = 15, DEAR_MOST = 1023 };
 uint64_t block_dear = 1500000;
 
 /*
- * Of each block of the heap; the bytes are there from the first block that is advised on.  A BROKEN block
- * lost its advice when a part of it went back, until it goes back whole; a DEAR one for what it would cost,
+ * State of each block of the heap; the array exists from the first block that is advised.  A BROKEN block
+ * lost its advice when a part of it was purged, until it is purged whole; a DEAR one for what it would cost,
  * until it becomes part of a large object.
  */
 enum advice { PLAIN, ADVISED, BROKEN, DEAR };
@@ -38,25 +38,25 @@ enum advice { PLAIN, ADVISED, BROKEN, DEAR };
 static uint8_t *advice;
 
 /*
- * Where advice ends, the system has to cut its mapping in two, and a process may have 65530 of them.  Beyond
- * so many pieces blocks keep the advice that they have.
+ * Where advice changes, the system splits its mapping, and a process may have only 65530 mappings.  Beyond
+ * this many pieces, blocks keep the advice that they have.
  */
 enum { SMALL_BLOCKS = BLOCK_SMALL_HEAP / BLOCK_BYTES, PIECES_MOST = 4096 };
 
-static size_t seen;            /* bytes of the heap for which it was decided */
-static struct blocks ahead;    /* of these, those to advise when they come to be used */
-static long pieces;            /* into which advice has cut the heap, at most */
-static uint32_t dear_wait;     /* blocks not to advise after the last one that was timed */
-static uint32_t dear_left;     /* of these, how many are still to come */
-static uint32_t filled_pages;  /* of the largest of the large objects that were filled, as far as known */
-static uint32_t looks_skipped; /* of the next frees of objects that are not known to be */
+static size_t seen;            /* bytes of the heap already decided on */
+static struct blocks ahead;    /* blocks among them to advise when they come into use */
+static long pieces;            /* upper bound on the pieces that advice has cut the heap into */
+static uint32_t dear_wait;     /* blocks to go without advice after the last timed one */
+static uint32_t dear_left;     /* how many of them are still to come */
+static uint32_t filled_pages;  /* length of the largest large object known to be filled */
+static uint32_t looks_skipped; /* frees of objects not known to be filled still to pass unchecked */
 
 static char *address_of(uint32_t block)
 {
 	return layout.heap.base + (size_t)block * BLOCK_BYTES;
 }
 
-/* A stretch of the reserved heap in which nothing was used yet. */
+/* Advises a stretch of the reserved heap in which nothing has been used yet. */
 static void initial_advice(size_t from, size_t to)
 {
 	if (options.huge_pages == OPTION_HUGE_PAGES_AUTO && to > BLOCK_SMALL_HEAP)
@@ -70,7 +70,7 @@ void block_init(bool reserved)
 {
 	struct region *heap = &layout.heap;
 
-	/* A block that is usable in part cannot be huge. */
+	/* A partly usable block cannot be huge. */
 	if (options.huge_pages == OPTION_HUGE_PAGES_ALWAYS)
 		heap->step = BLOCK_BYTES;
 	if (reserved)
@@ -81,7 +81,7 @@ void block_init(bool reserved)
 		seen = reserved ? heap->planned : 0;
 }
 
-/* Whether all of so many pages but one in `sparse` is in memory, as far as a few looks tell. */
+/* Whether all of these pages but one in `sparse` are resident, judging by `looks` samples. */
 static bool is_dense(const char *base, size_t pages, unsigned looks, unsigned sparse)
 {
 	unsigned missing = 0;
@@ -94,21 +94,23 @@ static bool is_dense(const char *base, size_t pages, unsigned looks, unsigned sp
 	return missing <= looks / sparse;
 }
 
-/* Makes the place for what is known of blocks, which the pages that are advised then have to have. */
+/* Makes the array of block states, which must exist before any block is advised. */
 static bool has_advice(void)
 {
 	size_t bytes = layout.heap.planned / BLOCK_BYTES;
 
-	/* Of a small heap, more: the block must not have been something else. */
+	/* Larger than a small heap needs: the array must be fresh, zeroed metadata, not a reused block. */
 	if (bytes <= METADATA_REUSED_MOST)
 		bytes = METADATA_REUSED_MOST + 1;
-	/* Tried alone: by whoever must not wait, too.  If it is not to be had the next block asks again. */
+	/*
+	 * Only tried, since callers that must not wait come here too.  On failure the next block asks again.
+	 */
 	if (!advice)
 		__atomic_store_n(&advice, metadata_try_alloc(bytes), __ATOMIC_RELEASE);
 	return advice;
 }
 
-/* At how many places advice changes from the block before these to the one behind them. */
+/* Counts the places where advice changes, from the block before these to the one behind them. */
 static long edges(uint32_t block, uint32_t count)
 {
 	uint32_t blocks = (uint32_t)(layout.heap.planned / BLOCK_BYTES);
@@ -121,7 +123,7 @@ static long edges(uint32_t block, uint32_t count)
 	return found;
 }
 
-/* Blocks of one state.  In the heap's beginning they are too few to count. */
+/* Changes the advice of blocks that share one state.  Pieces in the heap's beginning are too few to count. */
 static void advise(uint32_t block, uint32_t count, enum advice what)
 {
 	bool was_broken = advice[block] == BROKEN, counts = block >= SMALL_BLOCKS;
@@ -139,9 +141,9 @@ static void advise(uint32_t block, uint32_t count, enum advice what)
 		__atomic_fetch_add(&pieces, edges(block, count) - before, __ATOMIC_RELAXED);
 }
 
-/* ---- what it takes to have them ------------------------------------------------------------------------ */
+/* ---- what a huge page costs ---------------------------------------------------------------------------- */
 
-/* Whether so many blocks are to be tried.  Two threads at once: either is right, here and in the next. */
+/* Whether to try these blocks.  If two threads race, here or in note_touch(), either result will do. */
 static bool is_worth_trying(uint32_t count)
 {
 	uint32_t left = __atomic_load_n(&dear_left, __ATOMIC_RELAXED);
@@ -162,7 +164,7 @@ static void note_touch(bool dear)
 	__atomic_store_n(&dear_left, wait, __ATOMIC_RELAXED);
 }
 
-/* With a zero, which the page has anyway. */
+/* Touches the block by writing a zero, which its first byte holds anyway. */
 static bool is_dear_to_touch(uint32_t block)
 {
 	uint64_t start = os_thread_nanoseconds();
@@ -181,9 +183,9 @@ void block_prove(struct blocks blocks)
 		advise(blocks.first + 1, blocks.count - 1, DEAR);
 }
 
-/* ---- what the heap grows by ---------------------------------------------------------------------------- */
+/* ---- growth of the heap -------------------------------------------------------------------------------- */
 
-/* Of a heap of which the pages below `top` have been used: which blocks to advise. */
+/* Chooses the blocks to advise in a heap of which the pages below `top` have been used. */
 static __attribute__((noinline)) void plan_growth(uint32_t top)
 {
 	struct region *heap = &layout.heap;
@@ -194,20 +196,20 @@ static __attribute__((noinline)) void plan_growth(uint32_t top)
 
 	heap->step = BLOCK_BYTES;
 	seen = heap->committed;
-	/* What there is speaks for as much again, not for the whole of a request that is far larger. */
+	/* The existing heap speaks for as much again, not for the whole of a far larger request. */
 	if (count > top / BLOCK_PAGES)
 		count = top / BLOCK_PAGES;
 	if (!count || !is_dense(heap->base, top, HEAP_LOOKS, sparse) || !has_advice())
 		return;
-	/* One request may need the last of what there was together with this. */
+	/* One request may need the last of the earlier blocks together with these. */
 	if (ahead.first + ahead.count != first)
 		ahead = (struct blocks){first, 0};
 	ahead.count += count;
 }
 
 /*
- * Whether the program is large.  The most that was resident is also said of one that a large program became
- * by exec; so it must have touched a part of that itself.
+ * Whether the program is large.  The resident maximum survives exec, so a small program may have it from a
+ * large one: hence the program must also have touched a part of it itself.
  */
 static bool is_large_program(void)
 {
@@ -251,7 +253,7 @@ struct blocks block_heap_grown(uint32_t top, uint32_t end)
 	return next;
 }
 
-/* From a block on, as many as are alike. */
+/* Returns the end of the blocks from `block` on that share its state. */
 static uint32_t alike_end(uint32_t block, uint32_t end)
 {
 	uint32_t next = block + 1;
@@ -279,7 +281,7 @@ void block_unadvised(size_t from, size_t to)
 
 void block_heap_shrunk(void)
 {
-	/* Where nothing is reserved, what is mapped there again has not been advised. */
+	/* Where nothing is reserved, what is mapped there again has no advice. */
 	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO && seen < layout.heap.planned &&
 	    seen > layout.heap.committed)
 		seen = layout.heap.committed;
@@ -293,7 +295,7 @@ bool block_was_advised(uint32_t block)
 
 /* ---- large objects ------------------------------------------------------------------------------------- */
 
-/* The blocks that lie wholly in a run: from *block on; returns their number. */
+/* Counts the blocks that lie wholly in a run; the first is stored in *block. */
 static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
 {
 	uint32_t end = (first + pages) / BLOCK_PAGES;
@@ -307,7 +309,7 @@ static bool is_filled(uint32_t first, uint32_t pages)
 	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS, SPARSE);
 }
 
-/* Those that are not yet, of blocks in a row. */
+/* Changes those of `count` blocks that are advised, or those that are not. */
 static void advise_all(uint32_t block, uint32_t count, enum advice what, bool was_advised)
 {
 	for (uint32_t end = block + count, next; block < end; block = next) {
@@ -324,7 +326,7 @@ struct blocks block_large(uint32_t first, uint32_t pages)
 
 	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO)
 		return (struct blocks){0};
-	/* The one before has had its time by now, whether or not it was freed since. */
+	/* By now the previous object has had its time to be filled, whether or not it was freed since. */
 	if (pages / 2 > filled_pages && pages / 2 <= last_pages && is_filled(last, last_pages))
 		__atomic_store_n(&filled_pages, last_pages, __ATOMIC_RELAXED);
 	last = first;
@@ -341,7 +343,7 @@ struct blocks block_large(uint32_t first, uint32_t pages)
 
 bool block_reused(uint32_t first, uint32_t pages)
 {
-	static uint32_t passes; /* over ordinary blocks since some were made huge */
+	static uint32_t passes; /* over ordinary blocks since some were last made huge */
 	uint32_t block, whole = whole_blocks(first, pages, &block), ordinary = 0;
 
 	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO ||
@@ -363,7 +365,7 @@ static void renew(uint32_t block, uint32_t count)
 		if (advice[block] == ADVISED)
 			continue;
 		advise(block, next - block, ADVISED);
-		/* Where that was refused the pages may as well stay. */
+		/* If the system refused the advice, the pages may as well stay. */
 		if (advice[block] == ADVISED)
 			(void)os_purge(address_of(block), (size_t)(next - block) * BLOCK_BYTES);
 	}
@@ -383,9 +385,9 @@ void block_renew(uint32_t first, uint32_t pages)
 }
 
 /*
- * The looks take longer than the free.  Where they tell nothing new they come now and then: at one free in
- * FREES_PER_LOOK where such objects are known to be filled, and ever rarer up to that where they are found
- * not to be.  Two threads at once: either is right.
+ * Whether to check residency at this free: the looks take longer than the free itself.  Where they tell
+ * nothing new they are rare: one free in FREES_PER_LOOK where such objects are known to be filled, and ever
+ * rarer, down to that, where they are found not to be.  If two threads race, either result will do.
  */
 static bool is_worth_looks(bool known)
 {
@@ -452,13 +454,14 @@ void block_purge(uint32_t first, uint32_t pages)
 		uint8_t is = __atomic_load_n(&known[block], __ATOMIC_RELAXED);
 
 		/*
-		 * Together those that lie whole in the run and in the heap's beginning, or whole behind it.
+		 * Groups blocks that lie wholly in the run, without mixing those of the heap's beginning with
+		 * those behind it.
 		 */
 		for (next = block + 1; block - whole_first < whole && next - whole_first < whole &&
 				       next != SMALL_BLOCKS &&
 				       __atomic_load_n(&known[next], __ATOMIC_RELAXED) == is;)
 			next++;
-		/* Another thread may do the same for its part of the block, which changes nothing. */
+		/* Another thread may do the same for its part of the block; the result is the same. */
 		if (is == (keeps ? BROKEN : ADVISED))
 			advise(block, next - block, keeps ? ADVISED : BROKEN);
 	}
@@ -466,13 +469,13 @@ void block_purge(uint32_t first, uint32_t pages)
 
 void block_mapping(void *address, size_t old_bytes, size_t bytes)
 {
-	/* What is advised once stays so when it moves and grows. */
+	/* Advice given once stays when the mapping moves and grows. */
 	if (options.huge_pages != OPTION_HUGE_PAGES_AUTO) {
 		if (!old_bytes)
 			(void)os_huge_pages(address, bytes, options.huge_pages == OPTION_HUGE_PAGES_ALWAYS);
 		return;
 	}
-	/* A look at every doubling. */
+	/* Check residency at each doubling. */
 	size_t half = (size_t)1 << (63 - __builtin_clzl(bytes));
 
 	if (old_bytes && bytes >= BLOCK_SMALL_HEAP && old_bytes < half &&

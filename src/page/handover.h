@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * handover: pages that lie in a word, whose they are who takes the word out.  For the page room's own files.
+ * handover: pages held in a word, owned by whoever takes the word out.  Private to the page room.
  *
- * The word holds all that there is to know of pages that are nobody's, so that whoever replaces it by one
- * exchange has them alone, whether or not they were taken and put back since the word was read.
+ * The word holds everything there is to know about pages that are nobody's, so the thread that replaces it by
+ * one compare-and-exchange owns them alone.  ABA is harmless: it does not matter whether the pages were taken
+ * and put back since the word was read.
  */
 #ifndef CPUSLAB_HANDOVER_H
 #define CPUSLAB_HANDOVER_H
@@ -20,8 +21,9 @@ static inline uint64_t handover_look(const uint64_t *word)
 }
 
 /*
- * With one thread it takes no exchange, which is half of what a block that comes and goes costs.  A signal
- * handler that came in between might take the same pages; it would as well find the page lock held.
+ * Replaces `old` by `new`; false when another thread came first.  A process with one thread stores plainly,
+ * since the exchange is half of the cost of a block that comes and goes.  A signal handler in between might
+ * take the same pages; it could just as well find the page lock held.
  */
 static inline bool handover_exchange(uint64_t *word, uint64_t old, uint64_t new)
 {
@@ -32,7 +34,7 @@ static inline bool handover_exchange(uint64_t *word, uint64_t old, uint64_t new)
 	return __atomic_compare_exchange_n(word, &old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* One page's entry in the page map; `page` counts from the heap's start. */
+/* Sets one page's entry in the page map; `page` counts from the heap's start. */
 static inline void handover_mark(uint32_t page, enum page_id id)
 {
 	__atomic_store_n(&page_front.map[page_front.heap_page + page], (uint16_t)id, __ATOMIC_RELEASE);

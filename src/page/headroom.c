@@ -9,13 +9,14 @@
 enum { CLEAN = 1, PAGES_SHIFT = 1, START_SHIFT = 32 };
 
 /*
- * From bit 0: whether the pages are clean; how many; their first page, which is never 0 behind a run. Without
- * pages it tells that they have all become the run's; 0 where nothing is, or somebody has taken it to grow.
+ * From bit 0: whether the pages are clean; their number; their first page, which is never 0 behind a run.  A
+ * number of 0 means that the run has taken them all.  The word is 0 where the place is empty, or a thread has
+ * taken it to grow.
  */
 static uint64_t words[HEADROOM_PLACES] __attribute__((aligned(64)));
-/* Of what was put there, the pages that are not known to have become the run's. */
+/* Pages put into each place and not known to have been taken by its run. */
 static uint32_t kept[HEADROOM_PLACES];
-/* Also while somebody has taken it out to grow. */
+/* Stays true while a thread has taken the word to grow. */
 static bool filled[HEADROOM_PLACES];
 
 static uint64_t word_of(struct headroom headroom)
@@ -36,8 +37,8 @@ unsigned headroom_place(uint32_t run)
 }
 
 /*
- * Each of these stores leaves the last page of the run and its headroom marked as used or in transit, so that
- * neither neighbour takes it for free; and a repair that sees the old length marks the run's old end.
+ * After each of these stores the last page of the run and its headroom are marked as used or in transit, so
+ * that neither neighbour takes them for free; and a repair that sees the old length marks the run's old end.
  */
 static void grow_into(struct run *run, uint32_t first, struct headroom headroom, uint32_t pages)
 {
@@ -93,7 +94,7 @@ bool headroom_is_kept(void)
 	return any;
 }
 
-/* What a word of a place says. */
+/* Decodes a place's word and updates what is known to be kept there. */
 static bool account(unsigned place, uint64_t word, struct headroom *headroom)
 {
 	if (!word)
@@ -113,7 +114,7 @@ bool headroom_take(unsigned place, struct headroom *headroom)
 {
 	uint64_t word = handover_look(&words[place]);
 
-	/* Refused: just now somebody grows into it. */
+	/* Failed: a thread is growing into it just now. */
 	if (word && !handover_exchange(&words[place], word, 0))
 		return false;
 	if (!account(place, word, headroom))

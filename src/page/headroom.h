@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * headroom: free pages that are kept behind large runs that grow.  For the page room's own files;
- * page_large_grow is in page.h.
+ * headroom: free pages kept behind large runs that grow.  Private to the page room; page_large_grow is
+ * declared in page.h.
  *
- * A vector grows by realloc over and over, each time by a few pages, and each time that would take the page
- * lock and cut a free run.  So where a large run has grown, what is free behind it is kept for it: neither
- * free nor used, marked at both ends as a run in transit.  The next times the run grows into it without the
- * lock.  There are a few places, and a run's is by its first page; a place holds where its pages begin, which
- * is where their run ends, and how many they are.
+ * A vector grows by realloc over and over, each time by a few pages, and each time would take the page lock
+ * and cut a free run.  So where a large run has grown, free pages behind it are kept for it: neither free nor
+ * used, marked at both ends as in transit.  The run's next growths take them without the lock.  There are a
+ * few places, and a run's first page selects its place.  A place holds where its pages begin, which is where
+ * their run ends, and how many they are.
  *
- * Nobody loses by it: what is resident of it is free as soon as anybody else would take pages from the
- * system, and all of it at each tick, in an ebb, and when its run is freed (run_recall).
+ * This costs nobody memory: dirty headroom is released as soon as another allocation would take pages from
+ * the system, and all of it at each tick, in an ebb, and when its run is freed (run_recall).
  *
- * Counts.  The page room's know what was put here, and hear of what became a run's when they look: before
- * that run is freed or shrinks.
+ * Counts.  The page room's counts include what was put here, and learn what the run has taken when they look:
+ * before that run is freed or shrinks.
  *
- * Without a lock: page_large_grow.  The others with the page lock.
+ * Lock-free: page_large_grow.  The others are called with the page lock.
  *
- * Fork.  What another thread had in between makes the child's page room begin with all of its counts anew.
+ * Fork.  If another thread was growing into a place, the child's page room rebuilds all of its counts.
  */
 #ifndef CPUSLAB_HEADROOM_H
 #define CPUSLAB_HEADROOM_H
@@ -31,32 +31,32 @@ enum { HEADROOM_PLACES = 4, HEADROOM_MOST = 256 /* pages */ };
 struct headroom {
 	uint32_t start, pages;
 	bool clean;
-	uint32_t grown; /* how many more of them have become the run's since this was last asked */
+	uint32_t grown; /* pages that the run has taken since this was last asked */
 };
 
 unsigned headroom_place(uint32_t run);
 /* Keeps pages, which the caller has marked, in an empty place. */
 void headroom_put(unsigned place, struct headroom headroom);
 bool headroom_is_empty(unsigned place);
-/* Whether any place is not. */
+/* Whether any place is in use. */
 bool headroom_is_kept(void);
 /*
- * What is in a place, of which all may be the run's by now.  False where there is nothing, or just now
- * somebody grows into it: then it is not empty.
+ * Reads a place, of whose pages the run may have taken all by now.  Returns false if the place is empty, or
+ * if a thread is growing into it just now; then headroom_is_empty() is false.
  */
 bool headroom_look(unsigned place, struct headroom *headroom);
 /* The same, and empties the place. */
 bool headroom_take(unsigned place, struct headroom *headroom);
-/* How many pages are kept. */
+/* Returns how many pages are kept. */
 size_t headroom_pages(void);
 /*
- * In a forked child: whether another thread was growing into one.  Its run may have its new length by then,
- * which is in no count, and what was left of the pages is in no place.
+ * In a forked child: whether another thread was growing into a place.  Its run may have its new length
+ * already, which is in no count, and the rest of the pages is in no place.
  */
 bool headroom_is_in_hand(void);
-/* In a forked child, when all that is not marked as used has become free. */
+/* In a forked child, when everything not marked as used has become free. */
 void headroom_repair(void);
-/* Names all this for a reader of this process's memory (see report/root.h). */
+/* Names this for a reader of this process's memory (see report/root.h). */
 void headroom_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 #endif

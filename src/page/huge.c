@@ -7,18 +7,18 @@
 #include "page/block.h"
 
 /*
- * Objects with a mapping of their own, found by address in an open-addressing table.
+ * Objects with a mapping of their own, found by address in an open-addressing hash table.
  *
- * An entry is two words: the address, and the bytes mapped.  The address is stored last when an entry is
- * made, and replaced by a tombstone first when it is dropped, each by one store: a forked child finds the
- * table whole whatever the parent's other threads were doing.  The table grows into a new block that is put
- * in place by one store as well.
+ * An entry is two words: the address and the bytes mapped.  One store makes or drops it: the address is
+ * stored last when an entry is made, and replaced by a tombstone first when it is dropped.  So a forked child
+ * finds the table whole whatever the parent's other threads were doing.  A larger table replaces the old one
+ * by a single store as well.
  *
- * A few freed mappings are kept for a while, because mapping and touching them anew costs a page fault for
- * each page; they go back after the decay time or beyond the limit.
+ * A few freed mappings are cached, since mapping and touching them anew costs a page fault for each page.
+ * They go back after the decay time or beyond the limit.
  *
- * What the system will not take back (see os_unmap) gives back its memory, and its addresses stay in the
- * table as STRANDED: no object's, and tried again from time to time.
+ * Where the system refuses to unmap a range (see os_unmap), its memory is purged and its addresses stay in
+ * the table as STRANDED: they belong to no object, and unmapping is retried from time to time.
  */
 struct huge {
 	uintptr_t address;
@@ -35,25 +35,26 @@ enum { CACHED = 8, TOMBSTONE = 1, STRANDED = 1 };
 static struct cpuslab_spinlock huge_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 static struct table *table;
 static size_t filled, live, mapped; /* slots taken (tombstones too), mappings, their bytes */
-static size_t stranded;             /* mappings that are in no other count */
-static uint64_t strand_tried_at;    /* when the system was last asked to take them back */
+static size_t stranded;             /* stranded entries, which are in no count but `filled` */
+static uint64_t strand_tried_at;    /* when unmapping them was last tried */
 static struct cached {
 	uintptr_t address;
 	size_t bytes;
 	uint64_t freed_at;
 } cached[CACHED];
 static size_t cached_bytes;
-static bool behind; /* the last purge met its bound before its end */
+static bool behind; /* the last purge reached its bound before its end */
 
-/* The most that the free of a mapping gives back beside, in bytes. */
+/* Bounds, in bytes, what the free of a mapping gives back besides. */
 static size_t most_beside(size_t bytes)
 {
 	return ((size_t)PAGE_PURGE_MOST << PAGE_SHIFT) + 2 * bytes;
 }
 
 /*
- * Isolated, each mapping lies between two pages without access.  A freed one gives its memory back and loses
- * access, and its address space is kept until another one takes its place here, which is one at random.
+ * Isolated, each mapping lies between two inaccessible pages.  A freed one is purged and made inaccessible,
+ * and its address space is kept in a random place of this array until the next mapping that is put there
+ * replaces it.
  */
 enum { RETIRED = 256, RETIRED_MOST = 32 << 20 };
 
@@ -74,7 +75,7 @@ static size_t slot_of(const struct table *t, uintptr_t address)
 
 static struct huge *find(uintptr_t address)
 {
-	/* Two addresses that the table itself uses, and that no mapping has. */
+	/* Two values that the table itself uses, and that no mapping has as its address. */
 	if (!table || address <= TOMBSTONE)
 		return NULL;
 	for (size_t slot = slot_of(table, address);; slot = (slot + 1) & (table->slots - 1)) {
@@ -87,7 +88,7 @@ static struct huge *find(uintptr_t address)
 	}
 }
 
-/* True when it took a slot that none had before. */
+/* Returns true when it took a slot that was never used. */
 static bool put(struct table *t, uintptr_t address, size_t bytes)
 {
 	size_t slot = slot_of(t, address);
@@ -108,15 +109,15 @@ static size_t table_bytes(size_t slots)
 
 static bool make_room(void);
 
-/* With the lock: back to the system, or into the table. */
+/* Unmaps a range, or enters it as stranded.  With the lock. */
 static void give_back(void *address, size_t bytes)
 {
 	if (os_unmap(address, bytes) == 0)
 		return;
 	(void)os_purge(address, bytes);
 	/*
-	 * What was an object finds the slot that it had.  For the ends of an aligned mapping, and for what
-	 * was in the cache, a table that cannot grow has its last quarter, of 16 slots at least.
+	 * A former object finds the slot that it had.  For the ends of an aligned mapping and for cached
+	 * ones, a table that cannot grow has its last quarter, at least 16 slots.
 	 */
 	if (!make_room() && (!table || filled + 1 >= table->slots))
 		return;
@@ -124,7 +125,7 @@ static void give_back(void *address, size_t bytes)
 	stranded++;
 }
 
-/* Room for one more entry: a table at most three quarters full, tombstones counted. */
+/* Makes room for one more entry: the table is at most three quarters full, tombstones counted. */
 static bool make_room(void)
 {
 	if (table && (filled + 1) * 4 <= table->slots * 3)
@@ -151,7 +152,7 @@ static bool make_room(void)
 	return true;
 }
 
-/* The same without it. */
+/* The same as give_back(), without the lock held. */
 static void lock_and_give_back(void *address, size_t bytes)
 {
 	if (os_unmap(address, bytes) == 0)
@@ -161,7 +162,7 @@ static void lock_and_give_back(void *address, size_t bytes)
 	cpuslab_spin_unlock(&huge_lock);
 }
 
-/* Asks the system again to take what is stranded. */
+/* Retries to unmap stranded ranges. */
 static void give_back_stranded(void)
 {
 	cpuslab_spin_lock(&huge_lock);
@@ -170,7 +171,9 @@ static void give_back_stranded(void)
 			continue;
 		uintptr_t address = huge->address;
 
-		/* The entry first: in a child of a fork in between the system may have given it away. */
+		/*
+		 * Drop the entry first: to a child forked after it the range may already be somebody else's.
+		 */
 		__atomic_store_n(&huge->address, TOMBSTONE, __ATOMIC_RELEASE);
 		if (os_unmap((void *)address, huge->bytes - STRANDED) != 0) {
 			__atomic_store_n(&huge->address, address, __ATOMIC_RELEASE);
@@ -193,7 +196,7 @@ static bool enter(uintptr_t address, size_t bytes)
 	if (!make_room())
 		return false;
 
-	/* A fork may have caught another thread's mapping on the way from here to elsewhere. */
+	/* A fork may have caught another thread's mapping on its way from here to elsewhere. */
 	struct huge *left_behind = find(address);
 
 	if (left_behind)
@@ -204,7 +207,10 @@ static bool enter(uintptr_t address, size_t bytes)
 	return true;
 }
 
-/* A cached mapping of at least `bytes` that wastes at most a quarter; the caller has the lock. */
+/*
+ * Takes the smallest cached mapping of at least `bytes` that wastes at most a quarter of itself.  With the
+ * lock.
+ */
 static struct cached take_cached(size_t bytes, size_t alignment)
 {
 	struct cached *best = NULL;
@@ -223,7 +229,7 @@ static struct cached take_cached(size_t bytes, size_t alignment)
 	return taken;
 }
 
-/* With the lock: takes a mapping out of the cache, or so many bytes of it from its end. */
+/* Takes a mapping, or up to `most` bytes from its end, out of the cache.  With the lock. */
 static struct cached expel(struct cached *c, size_t most)
 {
 	struct cached expelled = *c;
@@ -261,7 +267,7 @@ static void unmap(uintptr_t address, size_t bytes)
 	lock_and_give_back((char *)address - guard_bytes(), bytes + 2 * guard_bytes());
 }
 
-/* A new mapping at an aligned address. */
+/* Makes a new mapping at an aligned address. */
 static void *map_aligned(size_t bytes, size_t alignment)
 {
 	size_t guard = guard_bytes(), wanted = bytes + 2 * guard;
@@ -290,17 +296,19 @@ static void *map_aligned(size_t bytes, size_t alignment)
 	return start;
 }
 
-/* Takes what lies in a place.  With the lock. */
+/* Empties a place and returns what lay there.  With the lock. */
 static struct retired take_retired(struct retired *place)
 {
 	struct retired taken = *place;
 
-	/* Gone before anything else lies there: a fork in between must not see one with another's length. */
+	/*
+	 * Cleared before anything else lies there: a fork in between must not pair it with another's length.
+	 */
 	__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
 	return taken;
 }
 
-/* Puts a freed mapping in place of another one, which is gone from then on. */
+/* Puts a freed mapping in a random place, and unmaps the one that lay there. */
 static void retire(uintptr_t address, size_t bytes)
 {
 	struct retired leaving = {address, bytes};
@@ -336,7 +344,7 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 	size_t bytes = round_to_pages(wanted);
 
 	cpuslab_spin_lock(&huge_lock);
-	/* First, so that whatever is mapped below can be written down. */
+	/* First, so that whatever is mapped below can be entered. */
 	bool room = make_room();
 	struct cached reused = room ? take_cached(bytes, alignment) : (struct cached){0};
 
@@ -352,7 +360,7 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 	void *address = map_aligned(bytes, alignment);
 
 	if (!address) {
-		/* Whatever is hoarded may be what is missing. */
+		/* What the room hoards may be what is missing. */
 		page_purge(true);
 		address = map_aligned(bytes, alignment);
 		if (!address)
@@ -401,7 +409,7 @@ bool huge_free(void *address)
 		return true;
 	}
 	if (options.decay && bytes <= options.dirty) {
-		/* Into the cache, in place of the oldest where it is full or would hold too much. */
+		/* Cache it, in place of the oldest where the cache is full or would hold too much. */
 		struct cached *place = NULL;
 
 		for (struct cached *c = cached; c < cached + CACHED; c++)
@@ -417,8 +425,8 @@ bool huge_free(void *address)
 		}
 		if (!place->address && cached_bytes + bytes <= options.dirty) {
 			/*
-			 * The address last, and gone before: a fork in between must not see another's
-			 * length.
+			 * The address is stored last, and cleared first: a fork in between must not pair it
+			 * with another's length.
 			 */
 			__atomic_store_n(&place->address, 0, __ATOMIC_RELEASE);
 			place->bytes = bytes;
@@ -450,8 +458,8 @@ void *huge_resize(void *address, size_t wanted)
 		return NULL;
 	}
 	/*
-	 * make_room() may have moved the entry.  The lock stays while the mapping moves: nobody else may be
-	 * given the old address before the table has forgotten it.
+	 * make_room() may have moved the entry.  The lock stays held while the mapping moves: no other thread
+	 * may be given the old address before the table has forgotten it.
 	 */
 	huge = find((uintptr_t)address);
 	size_t old = huge->bytes;
@@ -509,7 +517,7 @@ static __attribute__((noinline)) void purge_some(bool all)
 
 void huge_purge(bool all)
 {
-	/* Most programs have nothing of the kind. */
+	/* Most programs have no such mapping. */
 	if (__atomic_load_n(&table, __ATOMIC_RELAXED))
 		purge_some(all);
 }
@@ -562,10 +570,12 @@ void huge_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("huge.live", (uintptr_t)&live, sizeof live);
 	show("huge.mapped", (uintptr_t)&mapped, sizeof mapped);
 	show("huge.cached", (uintptr_t)&cached_bytes, sizeof cached_bytes);
-	/* The table in force: a count of slots, and then so many pairs of address and bytes; bit 0 of the
-	 * bytes is set where no object lies. */
+	/*
+	 * The current table: a count of slots, then as many pairs of address and bytes; bit 0 of the bytes is
+	 * set where no object lies.
+	 */
 	show("huge.table", (uintptr_t)&table, sizeof(uintptr_t));
-	/* Those that wait to be used again: address and bytes first. */
+	/* Cached mappings: each starts with address and bytes. */
 	show("huge.waiting", (uintptr_t)cached, sizeof cached);
 	show("huge.waiting_each", 0, sizeof cached[0]);
 }

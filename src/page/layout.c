@@ -17,12 +17,15 @@ static enum { RESERVED, PIECEWISE } growth;
 enum { ADDRESS_BITS = 47 };
 static const size_t GRAIN = LAYOUT_GRAIN;
 static const size_t SMALLEST_PLAN = 8ul << 20;
-/* Page numbers have 32 bits, and the run room doubles lengths. */
+/* Page numbers have 32 bits, and run.c doubles lengths. */
 static const size_t LARGEST_PLAN = (1ul << 30) << PAGE_SHIFT;
-/* What grows piecewise without a limit: beyond the lowest addresses, where other programs put heaps. */
+/* PIECEWISE without a limit: beyond the lowest addresses, where other programs put heaps. */
 static const size_t UNLIMITED_PLAN = 1ul << 40;
 static const uintptr_t UNLIMITED_LOWEST = 32ul << 30, UNLIMITED_WIDTH = 8ul << 30;
-/* So far from the heap that no page of the processor's page tables, which covers as much, is about both. */
+/*
+ * Distance from the heap: as much as one page of the processor's page tables covers, so that none covers
+ * both.
+ */
 static const size_t HARDENED_GAP = 1ul << 30;
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -31,8 +34,8 @@ static size_t round_up(size_t bytes, size_t unit)
 }
 
 /*
- * A number that differs from process to process as much as the kernel's own placement of libraries and
- * stacks does (and not at all where that is switched off).
+ * Returns a number that varies between processes as much as the kernel's own placement of libraries and
+ * stacks does: not at all where that is switched off.
  */
 static uintptr_t placement_entropy(void)
 {
@@ -42,18 +45,18 @@ static uintptr_t placement_entropy(void)
 	return x ^ (x >> 29);
 }
 
-/* Where a heap may start: anywhere from `lowest` on, `width` above it at most. */
+/* Where a heap may start: at `lowest` or above, by `width` at most. */
 struct place {
 	uintptr_t lowest, width;
 };
 
-/* Of the page map, for all addresses below `end`. */
+/* Size of a page map for all addresses below `end`. */
 static size_t map_bytes(uintptr_t end)
 {
 	return (end >> PAGE_SHIFT) * sizeof(uint16_t);
 }
 
-/* The regions beside a heap of `plan` bytes, with a page map for all addresses below `mapped`. */
+/* Sizes of the regions beside a heap of `plan` bytes, with a page map for all addresses below `mapped`. */
 struct sizes {
 	size_t below_map; /* the vCPU table */
 	size_t map, slab_of, runs, metadata, marks, pages, total;
@@ -67,9 +70,9 @@ static struct sizes sizes_for(size_t plan, uintptr_t mapped)
 		.slab_of = round_up((plan >> PAGE_SHIFT) * sizeof(uint32_t), PAGE_BYTES),
 		.runs = round_up((plan >> PAGE_SHIFT) * sizeof(struct run), PAGE_BYTES),
 		/*
-		 * Descriptors take a 13th at worst, but for a cache of 8-byte objects, which finds room for
-		 * half a heap of them; areas and magazines have a floor.  The largest plans get no more than
-		 * references can name.
+		 * Descriptors take at most a 13th of the heap, except in a cache of 8-byte objects, which
+		 * finds room for half a heap of them; areas and magazines have a floor.  The largest plans
+		 * get no more than references can name.
 		 */
 		.metadata = min_t(size_t, round_up(plan / 8 + (8ul << 20), PAGE_BYTES),
 				  (size_t)METADATA_UNIT << 32),
@@ -84,7 +87,7 @@ static struct sizes sizes_for(size_t plan, uintptr_t mapped)
 
 static void *obtain(void *hint, size_t bytes)
 {
-	/* Piecewise, this is only a wish: the regions find out whether that stretch is free. */
+	/* PIECEWISE, this is only a wish: growing the regions shows whether the stretch is free. */
 	if (growth != RESERVED)
 		return hint;
 
@@ -92,7 +95,7 @@ static void *obtain(void *hint, size_t bytes)
 
 	if (!address || (uintptr_t)address % GRAIN == 0)
 		return address;
-	/* The stretch was taken.  Anywhere, then, but on the grain. */
+	/* The hint was taken.  Reserve anywhere, but on the grain. */
 	os_unmap(address, bytes);
 	address = os_reserve(NULL, bytes + GRAIN);
 	if (!address)
@@ -107,8 +110,8 @@ static void *obtain(void *hint, size_t bytes)
 }
 
 /*
- * The vCPU table must be writable from the start, and the page map readable from its very beginning:
- * free(NULL) and frees of foreign pointers read there.
+ * Makes the vCPU table writable, and the page map readable from its first byte on: free(NULL) and frees of
+ * foreign pointers read there.
  */
 static bool open_tables(char *start, const struct sizes *sizes, size_t map_opened)
 {
@@ -119,8 +122,8 @@ static bool open_tables(char *start, const struct sizes *sizes, size_t map_opene
 }
 
 /*
- * Of all regions but the heap.  Where the system hands out huge pages unasked, the first touch of each of
- * these would take 2 MiB for a program that needs a few pages.
+ * For all regions but the heap.  Where the system hands out huge pages unasked, the first touch of each
+ * region would take 2 MiB for a program that needs a few pages.
  */
 static void refuse_huge_pages(char *start, size_t bytes)
 {
@@ -141,7 +144,10 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	uintptr_t tables_hint = options.hardened ? heap_end + HARDENED_GAP : heap_end;
 	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)tables_hint, sizes.total);
 
-	/* As much wherever the heap starts: what a limit leaves for objects is not a matter of chance. */
+	/*
+	 * The same amount wherever the heap starts: what a limit leaves for objects must not depend on
+	 * chance.
+	 */
 	size_t map_below_heap = map_bytes((uintptr_t)heap);
 	size_t map_opened = growth == RESERVED ? map_below_heap : map_bytes(highest);
 
@@ -181,7 +187,7 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	return true;
 }
 
-/* Piecewise, what is planned may be anybody's by the time the heap would grow into it. */
+/* PIECEWISE, planned addresses may be anybody's by the time the heap would grow into them. */
 void layout_open(void)
 {
 	size_t mapped = layout.map.committed / sizeof(uint16_t), usable = layout.heap.committed >> PAGE_SHIFT;
@@ -191,19 +197,19 @@ void layout_open(void)
 
 	uintptr_t heap_page = page_of(layout.heap.base);
 
-	/* Release: hardened mode comes here without a look at whether the library has started. */
+	/* Release: hardened mode reads these without checking whether the library has started. */
 	__atomic_store_n(&page_front.end, heap_page + pages, __ATOMIC_RELEASE);
 	/*
-	 * Not before the end, at the start: every address above would lie in the heap.  The map can be read
-	 * for all that lie below.
+	 * At start, after `end`: with heap_page set and `end` still 0, every address above would count as the
+	 * heap's.  With `end` alone all below it do, and the map can be read there.
 	 */
 	__atomic_store_n(&page_front.heap_page, heap_page, __ATOMIC_RELEASE);
 	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
 }
 
 /*
- * The heap lies low in the address space, where neither programs, libraries nor stacks are: the page map
- * then takes little, since it starts at address zero.
+ * Places the heap low in the address space, away from programs, libraries and stacks: the page map starts at
+ * address zero, so this keeps it small.
  */
 static bool try_low(size_t plan, struct place place, size_t step)
 {
@@ -220,7 +226,7 @@ static bool try_low(size_t plan, struct place place, size_t step)
 	return false;
 }
 
-/* A power of two. */
+/* Rounds up to a power of two. */
 static size_t plan_for(size_t bytes)
 {
 	if (bytes >= LARGEST_PLAN)
@@ -228,7 +234,7 @@ static size_t plan_for(size_t bytes)
 	return bytes <= SMALLEST_PLAN ? SMALLEST_PLAN : (size_t)1 << (64 - __builtin_clzl(bytes - 1));
 }
 
-/* Further up, where others are in the way. */
+/* Tries ever higher places while others are in the way. */
 static bool map_piecewise(size_t plan, struct place place, size_t step)
 {
 	growth = PIECEWISE;
@@ -239,15 +245,15 @@ static bool map_piecewise(size_t plan, struct place place, size_t step)
 }
 
 /*
- * Every mapping counts.  Plan for all that the limit allows, low enough for the page map to take a 128th
- * of it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place follows the
- * limit by small steps, so that no larger limit leaves less than a smaller one.
+ * Under a limit every mapping counts.  Plan for all that the limit allows, low enough for the page map to
+ * take a 128th of it, and map as the heap grows, in steps that waste another 64th at most.  The heap's place
+ * follows the limit in small steps, so that a larger limit never leaves less than a smaller one.
  */
 static __attribute__((noinline)) bool init_piecewise(size_t limit, size_t reserve)
 {
 	if (!reserve)
 		limit = min_t(size_t, limit, os_limit_data());
-	/* From so much on its page map is the smaller one. */
+	/* From this limit on, the page map of the unlimited plan is the smaller one. */
 	if (!reserve && limit >= UNLIMITED_LOWEST / 8)
 		return map_piecewise(UNLIMITED_PLAN, (struct place){UNLIMITED_LOWEST, UNLIMITED_WIDTH},
 				     1ul << 20);
@@ -280,7 +286,7 @@ bool region_grow(struct region *region, size_t bytes)
 	if (bytes > region->planned)
 		return false;
 
-	/* By an eighth of what there is, so that a heap of any size takes few steps. */
+	/* Grow by an eighth, so that a heap of any size takes few steps. */
 	size_t ahead = growth == RESERVED && region->committed / 8 > region->step ? region->committed / 8 : 0;
 	size_t target = round_up(bytes + ahead, region->step);
 	if (target > region->planned)
@@ -289,7 +295,7 @@ bool region_grow(struct region *region, size_t bytes)
 	char *from = region->base + region->committed;
 	size_t length = target - region->committed;
 
-	/* The step is a convenience; where the system is that short, the bytes themselves must do. */
+	/* The step is a convenience: where the system is short of memory, settle for the bytes asked for. */
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (growth == RESERVED ? os_commit(from, length) == 0 : os_map_at(from, length) != NULL) {
 			region->committed += length;
@@ -302,10 +308,10 @@ bool region_grow(struct region *region, size_t bytes)
 }
 
 /*
- * Reserved anew rather than made inaccessible: where all that could be written counts as memory
- * (vm.overcommit_memory=2), what lies beside something that was written would go on counting; and the system
- * would make it one mapping with all that is reserved behind it, to whose end a core dump would go then.
- * Where both are refused it stays usable, and nobody uses it.
+ * Reserves the stretch anew rather than revoke access: with vm.overcommit_memory=2, all that could be written
+ * counts as memory, and a stretch beside written pages would go on counting; and the system would merge it
+ * with all that is reserved behind it, up to whose end a core dump would then extend.  Where both are refused
+ * it stays usable, and unused.
  */
 static void reserve_again(const struct region *region, size_t from, size_t to)
 {
@@ -328,8 +334,8 @@ void region_shrink(struct region *region, size_t bytes)
 	if (kept >= had)
 		return;
 	/*
-	 * First: a child that is forked in between takes what is said here for usable, and a free of what
-	 * somebody else maps there by then is none of the heap's.
+	 * First: a child forked in between takes these bounds for what is usable, and must not take a free of
+	 * what somebody else maps there by then for the heap's.
 	 */
 	__atomic_store_n(&region->committed, kept, __ATOMIC_RELEASE);
 	layout_open();

@@ -11,23 +11,23 @@
 #include "page/metadata.h"
 
 /*
- * Blocks of up to a page are cut from pages, in units, and none lies in two.  What is free in a page stands
- * in a record beside it (struct metadata_page), never in the free units: so blocks of all sizes come from
- * what others have left, and a page in which nothing is left can go back to the system.  Pages with free
- * units are in lists by how many of these lie in a row, and the fullest that will do serves first, so that
- * the others become empty.
+ * Blocks of up to a page are cut from pages in units, and none crosses a page boundary.  Which units of a
+ * page are free is kept in a record beside it (struct metadata_page), never in the free units: so blocks of
+ * all sizes reuse what others have freed, and an empty page can go back to the system.  Pages with free units
+ * are in lists by the longest row of these, and the fullest page that will do serves first, so that the
+ * others become empty.
  *
- * Larger blocks are cut from the region's end, and stay for ever.
+ * Larger blocks are cut from the region's end and never reused.
  *
- * Who may still look at a block that was freed, now that it may read as zero?  First, a restartable section
- * that has loaded a word, and reads a slot of the magazine that it led to.  That magazine left the word by
- * another section on this vCPU, or behind a fence: the section here is aborted before it stores anything,
- * whatever it read.  Then readers of other vCPUs' words (magazine/glance.c), and of another process's: a
- * magazine without an end mark, or of no objects, counts as none.  And the free of a pointer whose slab has
- * gone, which found the slab's descriptor in slab_of just before: that belongs to no cache, which is what the
- * free asks first.  The region stays mapped, so that all of them read something.
+ * Readers of freed blocks, which may read as zero by now.  First, a restartable section that has loaded a
+ * word and reads a slot of the magazine that it led to.  That magazine left the word by another section on
+ * this vCPU, or behind a fence: the reading section is aborted before it stores anything, whatever it read.
+ * Second, readers of other vCPUs' words (magazine/glance.c), and of another process's: a magazine without an
+ * end mark, or of no objects, counts as none.  Third, the free of a pointer whose slab has gone, which found
+ * the slab's descriptor in slab_of just before: a freed descriptor belongs to no cache, which is what free
+ * checks first.  The region stays mapped, so that all of them read something.
  *
- * Fork: which units are free changes by one store for each block; the lists follow from that
+ * Fork.  The set of free units changes by one store for each block; the lists follow from it
  * (metadata_repair).
  */
 enum {
@@ -35,16 +35,18 @@ enum {
 	POPULATE_FROM = 512 << 10,
 	POPULATE_BYTES = 64 << 10,
 	POPULATE_PAGES = POPULATE_BYTES >> PAGE_SHIFT,
-	/* Lists: of pages without free units there is none; then by the free units in a row, 1, 2 to 3, 4 to
-	   7 ... */
+	/*
+	 * Lists by the longest row of free units: none for 0, then list 1 for 1, 2 for 2 to 3, 3 for 4 to 7
+	 * ...
+	 */
 	IN_NO_LIST = 0,
-	IDLE = 7,  /* all are free */
+	IDLE = 7,  /* all units are free */
 	GIVEN = 8, /* and the page is the system's until it is touched */
 	LISTS,
 	LOOKS = 8,
-	IDLE_KEPT = 8, /* pages that may be idle in any case */
-	GATHERED = 16, /* that gather in an ebb */
-	GIVEN_MOST = 4 /* stretches at a time where each is a system call */
+	IDLE_KEPT = 8, /* pages that may always stay idle */
+	GATHERED = 16, /* pages that accumulate in an ebb before a purge */
+	GIVEN_MOST = 4 /* ranges at a time where each is a system call */
 };
 _Static_assert(METADATA_UNIT *METADATA_PAGE_UNITS == PAGE_BYTES, "a bit for each unit");
 _Static_assert((int)METADATA_REUSED_MOST == PAGE_BYTES, "what is larger is in no list");
@@ -52,29 +54,32 @@ _Static_assert((int)METADATA_REUSED_MOST == PAGE_BYTES, "what is larger is in no
 static const uint64_t ALL = ~(uint64_t)0;
 
 static struct cpuslab_spinlock metadata_lock = CPUSLAB_SPINLOCK_INITIALIZER;
-/* Pages count from the region's start; the first one has none, so that reference 0 and page 0 mean none. */
+/*
+ * Pages count from the region's start; the first one has no units in any list, so that reference 0 and page 0
+ * mean none.
+ */
 static struct metadata_page near_pages[METADATA_NEAR_PAGES];
 static uint32_t heads[LISTS];
 static size_t end;        /* bytes of the region that blocks and pages were cut from */
-static size_t used;       /* of them, those that were not given back */
-static size_t provided;   /* bytes that are for small blocks, as far as the heap's size has asked for them */
+static size_t used;       /* bytes among them that were not given back */
+static size_t provided;   /* bytes meant for small blocks, as the heap's size has asked for them */
 static size_t large;      /* bytes in blocks that are never reused */
-static size_t populated;  /* up to here pages are there, or were left to be touched */
-static uint32_t idle;     /* pages */
-static uint32_t idle_low; /* the fewest since the last look */
+static size_t populated;  /* up to here pages are resident, or were left to be touched */
+static uint32_t idle;     /* number of idle pages */
+static uint32_t idle_low; /* fewest idle pages since the last look */
 static uint32_t overdue;  /* idle pages that were not needed between two looks */
-static bool ebbing;       /* since metadata_ebb no page was taken */
+static bool ebbing;       /* no page was taken since metadata_ebb() */
 static char *lasting;     /* what the next lasting blocks are cut from, from its end */
 static size_t lasting_bytes;
-static size_t lasting_block; /* the size of the one after it */
+static size_t lasting_block; /* size of the next such stretch */
 
-/* In this place, so that a forked child finds the pages that were on their way to the system. */
+/* Static, so that a forked child finds the pages that were on their way to the system. */
 static struct giving {
-	unsigned count, given; /* of the stretches, and of those that are there */
+	unsigned count, given; /* number of ranges, and of those that the system took */
 	struct os_range ranges[OS_RANGES];
 } giving ARCH_SPARSE;
 
-/* Far more are small, and the call takes less code than what it does. */
+/* Most programs need near pages only; noinline, since the call takes less code than the body. */
 static __attribute__((noinline)) struct metadata_page *page_at(uint32_t number)
 {
 	return number < METADATA_NEAR_PAGES
@@ -99,12 +104,12 @@ static char *address_of(uint32_t number)
 
 /* ---- lists: with the lock ------------------------------------------------------------------------------ */
 
-/* One more than the logarithm of how many free units lie in a row at most. */
+/* Returns 1 + log2 of the longest row of free units; 0 if none is free. */
 static __attribute__((noinline)) unsigned list_for(uint64_t free)
 {
 	unsigned list = IN_NO_LIST;
 
-	/* A bit is left where as many units are free from there on as the rounds so far have doubled to. */
+	/* Round n leaves bit i set if 2^n units from unit i on are free. */
 	while (free) {
 		if (++list == IDLE)
 			break;
@@ -139,13 +144,16 @@ static void enter(struct metadata_page *page, uint32_t number, unsigned list)
 	heads[list] = number;
 }
 
-/* What is free in a page from now on, and whether that is the system's. */
+/* Sets which units of a page are free, and whether the page is the system's. */
 static __attribute__((noinline)) void set_free(uint32_t number, uint64_t free, bool given)
 {
 	struct metadata_page *page = page_at(number);
 	unsigned from = list_of(page), to = given ? GIVEN : list_for(free);
 
-	/* One store, whatever instant a fork catches: the child makes the lists anew, as the lock is held. */
+	/*
+	 * One store, so a fork at any instant finds it whole; the lock is held, so the child rebuilds the
+	 * lists.
+	 */
 	__atomic_store_n(&page->free, free, __ATOMIC_RELEASE);
 	page->given = given;
 	if (from == to)
@@ -167,7 +175,7 @@ static uint64_t units_from(unsigned first, unsigned units)
 	return ALL >> (METADATA_PAGE_UNITS - units) << first;
 }
 
-/* A bit for each unit from which on so many are free. */
+/* Returns a bit for each unit at which a row of `units` free ones starts. */
 static uint64_t starts(uint64_t free, unsigned units)
 {
 	for (unsigned row = 1, more; row < units; row += more) {
@@ -177,7 +185,7 @@ static uint64_t starts(uint64_t free, unsigned units)
 	return free;
 }
 
-/* A page that has so many free units in a row; 0 for none. */
+/* Returns a page with a row of `units` free units; 0 for none. */
 static uint32_t find(unsigned units)
 {
 	unsigned list = 32 - (unsigned)__builtin_clz(units);
@@ -195,10 +203,10 @@ static uint32_t find(unsigned units)
 /* ---- blocks -------------------------------------------------------------------------------------------- */
 
 /*
- * A new magazine is written whole, in the middle of somebody's free: the page fault would be most of what
- * that call takes.  So where programs have had many small blocks, the pages of the next ones come a few at a
- * time, and one call in several pays.  What is large is not always used whole, and small programs should stay
- * small.
+ * Populates the pages of the next blocks a few at a time.  A new magazine is written whole, in the middle of
+ * a free, and the page fault would be most of what that call takes; this way one call in several pays.  Only
+ * where programs have had many small blocks: small programs should stay small, and large blocks are not
+ * always used whole.
  */
 static __attribute__((noinline)) void populate_for(size_t from, size_t bytes)
 {
@@ -216,7 +224,7 @@ static __attribute__((noinline)) void populate_for(size_t from, size_t bytes)
 	populated = to;
 }
 
-/* The same of a page that was given back, and of those like it behind it. */
+/* The same for a page that was given back, and for those like it behind it. */
 static __attribute__((noinline)) void return_given(uint32_t first)
 {
 	uint32_t last = first;
@@ -231,7 +239,7 @@ static __attribute__((noinline)) void return_given(uint32_t first)
 		(void)os_populate(address_of(first), (size_t)(last - first) << PAGE_SHIFT);
 }
 
-/* Makes so many bytes usable, together with what stands beside their pages. */
+/* Makes `bytes` of the region usable, together with their pages' records. */
 static __attribute__((noinline)) bool grow(size_t bytes)
 {
 	size_t pages = (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
@@ -242,7 +250,7 @@ static __attribute__((noinline)) bool grow(size_t bytes)
 	return region_grow(&layout.metadata, bytes);
 }
 
-/* The rest of the page at the region's end, or the next one; 0: the system has no more. */
+/* Adds the rest of the page at the region's end, or the next one; returns 0 when the system has no more. */
 static uint32_t add_page(void)
 {
 	size_t start = end < PAGE_BYTES ? PAGE_BYTES : end;
@@ -259,13 +267,13 @@ static uint32_t add_page(void)
 	return number;
 }
 
-/* Up to a page. */
+/* For up to a page. */
 static void *alloc_small(unsigned units)
 {
 	uint32_t number = find(units);
 
 	while (!number) {
-		/* What is left of the last page may be too little. */
+		/* The rest of the last page may be too little. */
 		if (!add_page())
 			return NULL;
 		number = find(units);
@@ -281,8 +289,9 @@ static void *alloc_small(unsigned units)
 }
 
 /*
- * What vCPU areas take comes on top of what was provided: a program with a thread slot for each of many
- * threads would find none left, when the heap has taken all the rest, for the descriptors of its last slabs.
+ * vCPU areas come on top of what was provided for small blocks: otherwise a program with a thread slot for
+ * each of many threads would find no room for the descriptors of its last slabs once the heap has taken all
+ * the rest.
  */
 static void *alloc_large(size_t bytes)
 {
@@ -320,7 +329,7 @@ void *metadata_alloc(size_t bytes)
 	return block;
 }
 
-/* Up to a page.  With the lock. */
+/* For up to a page.  With the lock. */
 static void free_locked(void *block, size_t bytes)
 {
 	size_t at = (size_t)((char *)block - layout.metadata.base);
@@ -332,8 +341,8 @@ static void free_locked(void *block, size_t bytes)
 }
 
 /*
- * Cut from blocks of which each is twice as large as the one before, up to a page: what nobody asks for is
- * little where there is little.
+ * Cuts lasting blocks from stretches of which each is twice as large as the one before, up to a page, so that
+ * where few are asked for little lies unused.
  */
 static void *alloc_lasting(size_t bytes)
 {
@@ -396,8 +405,8 @@ size_t metadata_end(void)
 static bool provide_locked(size_t heap_bytes)
 {
 	/*
-	 * A slab of 16-byte objects has a descriptor of a 13th of its size; most have far less.  Only in a
-	 * cache of 8-byte objects it is a quarter, for which a heap that is full of them has too little.
+	 * A slab of 16-byte objects has a descriptor of a 13th of its size; most need far less.  Only in a
+	 * cache of 8-byte objects is it a quarter: a heap full of them has too little.
 	 */
 	size_t bytes = FLOOR + heap_bytes / 32;
 	bool grown = grow(large + bytes);
@@ -437,7 +446,7 @@ void metadata_shrink(void)
 
 /* ---- what goes back to the system ---------------------------------------------------------------------- */
 
-/* Pages that are too many.  A late answer does no harm. */
+/* Returns how many idle pages are too many.  A stale answer does no harm. */
 static uint32_t surplus(void)
 {
 	uint32_t are = __atomic_load_n(&idle, __ATOMIC_RELAXED);
@@ -449,7 +458,7 @@ static uint32_t surplus(void)
 	return old > many ? old : many;
 }
 
-/* Some idle pages that lie in a row, `most` of them, are the caller's as if they were allocated. */
+/* Takes up to `most` idle pages in a row, which are then the caller's as if allocated.  With the lock. */
 static struct os_range take_idle(uint32_t most)
 {
 	uint32_t first = heads[IDLE], next = first;
@@ -463,7 +472,7 @@ static struct os_range take_idle(uint32_t most)
 	return (struct os_range){address_of(first), (size_t)(next - first) << PAGE_SHIFT};
 }
 
-/* With the lock; up to `most` pages, and none while another thread gives some back. */
+/* With the lock.  Takes up to `most` pages, but none while another thread gives some back. */
 static bool take_surplus(bool all, uint32_t *most)
 {
 	unsigned ranges = all || os_purges_several() ? OS_RANGES : GIVEN_MOST;
@@ -481,7 +490,7 @@ static bool take_surplus(bool all, uint32_t *most)
 	return giving.count;
 }
 
-/* With the lock.  What the system did not take, locked memory for one, stays until the next ebb. */
+/* With the lock.  What the system refused, such as locked memory, stays until the next ebb. */
 static bool put_given(void)
 {
 	bool refused = giving.given < giving.count;
@@ -502,7 +511,7 @@ static bool put_given(void)
 
 void metadata_purge(bool all)
 {
-	/* Others may leave pages faster than these go. */
+	/* A bound, since other threads may free pages faster than these go. */
 	uint32_t most = page_count();
 	bool more = true;
 
@@ -540,7 +549,7 @@ void metadata_ebb(void)
 	cpuslab_spin_unlock(&metadata_lock);
 }
 
-/* Two looks lie the decay time apart: what was idle all the while is not needed. */
+/* Looks are the decay time apart: pages that were idle throughout are not needed. */
 void metadata_tick(void)
 {
 	static uint64_t last;
@@ -558,8 +567,8 @@ void metadata_tick(void)
 /* ---- fork ---------------------------------------------------------------------------------------------- */
 
 /*
- * Lists and counts follow from which units are free.  What was on its way to the system is idle, for all that
- * is known; a stretch that was just being taken for that is lost to the child.
+ * Rebuilds lists and counts from which units are free.  Pages on their way to the system count as idle, for
+ * all that is known; a range that was just being taken for that is lost to the child.
  */
 void metadata_repair(bool all)
 {
@@ -568,10 +577,10 @@ void metadata_repair(bool all)
 	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count && !all)
 		return;
 	cpuslab_spin_reset(&metadata_lock);
-	lasting_bytes = 0; /* it may be free already */
+	lasting_bytes = 0; /* the stretch may be free already */
 	memset(heads, 0, sizeof heads);
 	idle = 0;
-	/* What is free in a page stays as it is: a child of this one may have to begin anew. */
+	/* Each page's free units stay as they are: a child of this child may have to rebuild again. */
 	for (uint32_t number = 1; number < page_count(); number++) {
 		struct metadata_page *page = page_at(number);
 

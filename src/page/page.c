@@ -26,7 +26,7 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("front.map", offsetof(struct page_front, map), sizeof(uint16_t *));
 	show("front.slab_of", offsetof(struct page_front, slab_of), sizeof(uint32_t *));
 	show("front.metadata", offsetof(struct page_front, metadata), sizeof(char *));
-	/* Regions in a row, in this order: heap, page map, slab_of, runs, metadata. */
+	/* In this order: heap, page map, slab_of, runs, metadata. */
 	show("page.regions", (uintptr_t)&layout, sizeof layout);
 	show("region", 0, sizeof(struct region));
 	show("region.base", offsetof(struct region, base), sizeof(char *));

@@ -9,7 +9,7 @@
 #include "page/run.h"
 
 bool purge_behind;
-static bool bare_due; /* since page_ebb no records have gone back */
+static bool bare_due; /* no records have gone back since page_ebb() */
 
 /* How much of a dirty run to purge when too many pages are dirty: not all of a large one, nor bit by bit. */
 static uint32_t surplus_of(uint32_t pages)
@@ -23,8 +23,8 @@ static uint32_t surplus_of(uint32_t pages)
 }
 
 /*
- * With the lock: takes out of the oldest dirty run what is to be purged next, `most` pages of it, and
- * returns how many; 0 when nothing is.  Neither free nor used, they are marked as in transit.
+ * Takes the next pages to purge, up to `most`, out of the oldest dirty run and marks them as in transit,
+ * neither free nor used.  Returns how many; 0 when none are overdue.  With the lock.
  */
 static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *first)
 {
@@ -49,8 +49,9 @@ static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *firs
 
 	(void)run_take_span(start, *first, end);
 	/*
-	 * The part behind first, so that it comes second.  What was too much and is not old had its
-	 * turn: runs that lose a part each serve more requests than one that is eaten up.
+	 * The rest behind the part is moved first, so that it comes second.  The rest of a run that was cut
+	 * for surplus, not for age, had its turn: runs that lose a part each serve more requests than one
+	 * that is eaten up.
 	 */
 	if (old && end < start + pages)
 		run_stay_oldest(end);
@@ -62,14 +63,14 @@ static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *firs
 
 /* Runs on their way to the system. */
 struct purging {
-	unsigned count, purged; /* of them, the first so many are there */
-	size_t done;            /* pages, as they count */
+	unsigned count, purged; /* number of runs, and how many of them, from the first on, the system took */
+	size_t done;            /* pages, by the minimum that each run counts as */
 	struct purged_run {
 		uint32_t first, pages;
 	} runs[OS_RANGES];
 };
 
-/* With the lock: takes the next ones, while no more than `most` pages are done. */
+/* Takes the next runs while fewer than `most` pages are done.  With the lock. */
 static void take_several(struct purging *purging, bool all, uint64_t now, size_t most)
 {
 	const size_t least = os_purges_several() ? PAGE_PURGE_PART : PAGE_PURGE_RUN;
@@ -134,7 +135,7 @@ void purge_runs(bool all, size_t most)
 	} while (purging.count);
 }
 
-/* Those of long clean runs.  With the lock, so that nobody cuts such a run meanwhile. */
+/* Purges the records of long clean runs.  Under the lock, so that no thread cuts such a run meanwhile. */
 static void give_back_records(void)
 {
 	struct os_range ranges[OS_RANGES];
@@ -167,14 +168,14 @@ unsigned page_hollow(const struct os_range *ranges, unsigned count)
 		pages += ranges[i].bytes >> PAGE_SHIFT;
 	run_lock();
 	run_pages.purged += pages;
-	/* With less in use fewer free pages may stay in an ebb. */
+	/* With less in use, fewer free pages may stay in an ebb. */
 	if (allowance.ebbing)
 		purge_later();
 	run_unlock();
 	return count;
 }
 
-/* When nothing else is left to go back.  Without the lock. */
+/* Records go when nothing else is left to go.  Without the lock. */
 static bool bare_is_due(void)
 {
 	return __atomic_load_n(&bare_due, __ATOMIC_RELAXED) &&
@@ -182,8 +183,8 @@ static bool bare_is_due(void)
 }
 
 /*
- * Steps are a convenience.  Where the system has refused one region even a page, the unused ends of what it
- * granted to others may be what is missing.  With the lock.
+ * Gives back the unused ends of all steps.  Steps are a convenience: where the system has refused one region
+ * even a page, what it granted to others may be what is missing.  With the lock.
  */
 static __attribute__((noinline)) void give_back_steps(void)
 {

@@ -18,7 +18,7 @@ static void begin_fall(struct tide *tide, int64_t from)
 	SET(falling, true);
 }
 
-/* What the last fall gave back is needed again. */
+/* The program needs again what the last fall gave back. */
 static void regret(struct tide *tide, int64_t from)
 {
 	if (tide->lasts && os_elapsed(GET(fell_at), os_milliseconds()) >= options.decay) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tide: notices from how many bytes a program has of something that it has freed most of them.
+ * tide: detects, from how many bytes of something a program has out, that it has freed most of them.
  *
- * Each time that half of them have come back an ebb is due.  A fall is over when the program takes as much
- * again as it had left.  If it comes back to a quarter of where the fall began, to follow it has been in
- * vain: of the falls from about the same height that come next some are passed over, the more the oftener
- * that happens.
+ * A fall begins when half of them have come back; an ebb is due then and at each further halving.  The fall
+ * is over when the program takes as much again as it had left.  If the program returns to a quarter of where
+ * the fall began, following it was in vain, and some of the next falls from about the same height are passed
+ * over: the more, the more often that happens.
  *
- * Called from any thread, without a lock.  What two threads store at one instant one of them may lose, and so
- * may a forked child: a fall is passed over or followed too often, no more.
+ * Called from any thread, without a lock.  When two threads store at once one store may be lost, in a forked
+ * child too: then one fall too many is followed or passed over, no more.
  */
 #ifndef CPUSLAB_TIDE_H
 #define CPUSLAB_TIDE_H
@@ -17,34 +17,34 @@
 #include <stdint.h>
 
 enum {
-	TIDE_FROM = 6 << 20,   /* bytes out from which a fall is one: smaller programs have little to give */
-	TIDE_LEAST = 64 << 10, /* and down to which it goes on */
+	TIDE_FROM = 6 << 20,   /* bytes out from which a fall counts: smaller programs have little to give */
+	TIDE_LEAST = 64 << 10, /* bytes out down to which it continues */
 };
 
 struct tide {
-	int64_t high;      /* the most that was out since the last halving */
-	int64_t low;       /* what was out at that */
-	int64_t from;      /* where the last fall began, if it was not passed over, nor in vain; else 0 */
-	int64_t vain_from; /* where the last one in vain began */
-	unsigned vain;     /* falls in vain of late */
-	unsigned passing;  /* falls to pass over */
-	uint64_t fell_at;  /* milliseconds: the last halving, of a tide where that counts */
+	int64_t high;      /* most bytes out since the last halving */
+	int64_t low;       /* bytes out at the last halving */
+	int64_t from;      /* where the last fall began; 0 if it was passed over or in vain */
+	int64_t vain_from; /* where the last fall in vain began */
+	unsigned vain;     /* recent falls in vain */
+	unsigned passing;  /* falls still to pass over */
+	uint64_t fell_at;  /* time of the last halving in milliseconds; only where `lasts` */
 	bool falling;
-	bool lasts; /* a fall that has lasted for the decay time was not in vain */
+	bool lasts; /* a fall that lasted for the decay time was not in vain */
 	/*
-	 * After the first fall in vain fewer than two to `passed_log` are passed over, after each other one
-	 * two to `more_log` times as many, and never more than two to `most_log`.
+	 * The first fall in vain makes 2^passed_log - 1 falls be passed over, each further one about
+	 * 2^more_log times as many, and never more than 2^most_log - 1.
 	 */
 	uint8_t passed_log, more_log, most_log;
 };
 
-/* So many bytes are out now, and they have become more. */
+/* Notes that `bytes` are out, more than before. */
 void tide_rose(struct tide *tide, int64_t bytes);
 
-/* They have become fewer.  Whether an ebb is due. */
+/* Notes that `bytes` are out, fewer than before; returns whether an ebb is due. */
 bool tide_fell(struct tide *tide, int64_t bytes);
 
-/* One fall in vain is forgotten, and half of those to pass over. */
+/* Forgets one fall in vain, and half of the falls to pass over. */
 void tide_forget(struct tide *tide);
 
 #endif
