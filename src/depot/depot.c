@@ -13,58 +13,63 @@
 #include "profile/profile.h"
 #include "vcpu/vcpu.h"
 
-/* Blocks of powers of two, of which the header and the two sentinels take five words. */
+/* Blocks are powers of two; the header and two sentinels take five words of each. */
 enum {
 	SMALLEST_BLOCK = 64,
-	FIRST_BLOCK = 2048, /* the largest that a cache begins with */
+	FIRST_BLOCK = 2048, /* the largest block that a cache begins with */
 	LARGEST_BLOCK = 4096,
 	OVERHEAD_WORDS = 5,
-	/* Of the objects in a magazine: as a cache begins, and at most. */
+	/* Bytes of objects in a magazine: as a cache begins, and at most. */
 	FIRST_BYTES = 4 << 10,
 	MOST_BYTES = 128 << 10,
-	/* But so many objects while they take no more than this: with three each third one misses. */
+	/*
+	 * But so many objects in any case if they are 64 KiB or less: with three, every third call would
+	 * miss.
+	 */
 	MOST_LARGE = 11,
 	MOST_LARGE_BYTES = MOST_LARGE * (64 << 10),
-	/* Both at most such parts of what the heap can become: each thread slot keeps two of each class. */
+	/*
+	 * FIRST_BYTES and MOST_BYTES are at most these parts of what the heap can become, since each thread
+	 * slot keeps two magazines of each class.
+	 */
 	FIRST_PART = 4096,
 	MOST_PART = 1024,
 	BATCH_BYTES = 8 << 10,
-	APART_BYTES = 1 << 10, /* in which a magazine lies alone in hardened mode */
+	APART_BYTES = 1 << 10, /* a hardened magazine's block is a multiple of it */
 	SMALLEST_BATCH = 4,
 	/* About what a core has in caches of its own. */
 	SWING_BYTES = 2 << 20,
 	SWING_OBJECTS = 32 << 10,
-	/* Of a cache's slabs that are empty while it swings. */
+	/* Of empty slabs that a cache keeps while it swings. */
 	SPARE_BYTES = 4 << 20,
-	/* Of objects as large as this it does not matter much what lies beside them. */
+	/* Neighbours matter little to objects of this size or more. */
 	SWING_SIZE = 256,
-	/* Of objects as large as this what waits takes little besides. */
+	/* A slot is little beside objects of this size or more. */
 	BULKY = 256,
-	/* See "How much may wait here?" */
+	/* See "How much waits" in depot.h. */
 	WAITING_PART = 8,
 	GATHERING_PART = 16,
-	/* Such a part of either is enough while another depot swings as far. */
+	/* This part of either limit suffices while another depot swings as far as the limit. */
 	SWING_ALONG = 32,
 	/* See earns_more(). */
 	PLENTY = 4,
 	PLENTY_BEYOND_FIRST = 8,
 	BYTES_PER_MISS = 2,
-	/* More than one, since a thread that has lost its CPU for long has not missed either. */
+	/* More than one: a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
-	/* So many magazines that others had left, lately, are a flow. */
+	/* So many magazines that others had left recently make a flow. */
 	FLOW_LEAST = 16,
-	/* Larger objects share no line of the processor's caches with their neighbours. */
+	/* Objects of this size or more share no cache line with their neighbours. */
 	FLOW_SIZE = 64,
-	/* What is put in order at a time takes about seven microseconds. */
+	/* Objects sorted at once; that takes about seven microseconds. */
 	ORDER_OBJECTS = 2048,
-	/* Empty magazines that stay where full ones gather, or leave: the next ones that come take them. */
+	/* Empty magazines kept where full ones gather or leave, for exchange with the next full ones. */
 	EMPTY_KEPT = 6,
 };
 
 /*
- * In hardened mode a magazine stays with its vCPU, whose every call writes to it.  Another's is then kept
- * farther away than a processor fetches lines beyond those it was asked for, which would take them from their
- * owner.
+ * In hardened mode a magazine stays with its vCPU, whose every call writes to it.  Blocks are spaced so that
+ * the hardware prefetcher of one CPU does not pull the lines of another's magazine away from it.
  */
 static size_t block_bytes(unsigned capacity)
 {
@@ -73,7 +78,7 @@ static size_t block_bytes(unsigned capacity)
 	return options.hardened ? (bytes + APART_BYTES - 1) & -(size_t)APART_BYTES : bytes;
 }
 
-/* The largest block is not quite filled: the most objects are a number for people. */
+/* Does not quite fill the largest block, so that the largest capacity is a round number. */
 static unsigned capacity_of(size_t block)
 {
 	unsigned capacity = (unsigned)(block / sizeof(void *) - OVERHEAD_WORDS);
@@ -86,7 +91,10 @@ static size_t block_of(unsigned capacity)
 	return ((capacity + OVERHEAD_WORDS) * sizeof(void *) + SMALLEST_BLOCK - 1) & -(size_t)SMALLEST_BLOCK;
 }
 
-/* As many objects as make up so many bytes, but 3 at least: a magazine of this block or a smaller one. */
+/*
+ * The capacity of the largest block, `block` or smaller by a power of two, whose objects take at most
+ * `bytes`; but at least 3.
+ */
 static uint16_t choose_capacity(uint32_t size, size_t bytes, size_t block)
 {
 	while (block > SMALLEST_BLOCK && (size_t)capacity_of(block) * size > bytes)
@@ -101,7 +109,7 @@ static size_t most_bytes(uint32_t size)
 	return large > MOST_BYTES && large <= MOST_LARGE_BYTES ? large : MOST_BYTES;
 }
 
-/* Half of a magazine, but not much more memory at once than the program is likely to want soon. */
+/* Half a magazine, but not much more memory at once than the program is likely to want soon. */
 static uint16_t choose_batch(uint32_t size, unsigned capacity)
 {
 	unsigned batch = BATCH_BYTES / size, half = (capacity + 1u) / 2;
@@ -111,7 +119,7 @@ static uint16_t choose_batch(uint32_t size, unsigned capacity)
 	return (uint16_t)(batch < half ? batch : half);
 }
 
-/* In whole magazines, so that any factor but zero lets one wait. */
+/* Rounds up to whole magazines, so that any factor but zero lets one wait. */
 static void set_sharedfactor(struct depot *depot, uint32_t factor)
 {
 	uint64_t objects = (uint64_t)factor * depot->batch;
@@ -121,8 +129,8 @@ static void set_sharedfactor(struct depot *depot, uint32_t factor)
 }
 
 /*
- * A depot that swings by more than swing_most; NULL where there is none.  It is compared and no more: it may
- * be gone by now.  Of several it is any, and a look at that one may forget the others until their next
+ * Any one of the depots that swing by more than their swing_most; NULL for none.  Only ever compared, since
+ * the depot may be gone.  When this one calms down, others that still swing are forgotten until their next
  * arrivals.
  */
 static const struct depot *swings_far;
@@ -143,7 +151,9 @@ static void lock_depot(struct depot *depot)
 	depot->lock_acquires++;
 }
 
-/* One store of the head each way: whatever instant a fork catches, the stack is whole. */
+/*
+ * Push and pop change a stack by one store of its head: at whatever instant a fork comes, the stack is whole.
+ */
 static struct magazine *magazine_of(uint32_t reference)
 {
 	return reference ? metadata_block(reference) : NULL;
@@ -164,13 +174,15 @@ static struct magazine *stack_pop(uint32_t *head)
 	return magazine;
 }
 
-/* Where this vCPU leaves magazines.  The thread may come to another one meanwhile, which does no harm. */
+/*
+ * Index of the stacks where this vCPU leaves magazines.  If the thread migrates meanwhile, that does no harm.
+ */
 static unsigned home_here(void)
 {
 	return (uint16_t)arch_id(vcpu_self) % DEPOT_HOMES;
 }
 
-/* That stack, or another one if it is empty and that is not. */
+/* The home stack, or if it is empty one that is not. */
 static uint32_t *nearest(uint32_t *stacks)
 {
 	unsigned home = home_here();
@@ -181,7 +193,7 @@ static uint32_t *nearest(uint32_t *stacks)
 	return &stacks[home];
 }
 
-/* Out of line, as several need it whose code every program has. */
+/* Out of line: its several callers are on pages that every program loads. */
 static __attribute__((noinline)) struct magazine *pop_near(uint32_t *stacks)
 {
 	return stack_pop(nearest(stacks));
@@ -199,7 +211,7 @@ static void push_filled(struct depot *depot, struct magazine *magazine)
 	depot->objects += magazine->count - magazine->marks;
 }
 
-/* On its way to the slabs, or to the metadata. */
+/* Puts a magazine on its way to the slabs, or if empty to the metadata. */
 static void push_leaving(struct depot *depot, struct magazine *magazine)
 {
 	stack_push(&depot->leaving, magazine);
@@ -245,7 +257,7 @@ static struct magazine *new_magazine(const struct depot *depot)
 	magazine->self = magazine_end_mark(magazine);
 	magazine->slot[0] = NULL;
 	magazine->slot[capacity + 1] = (void *)magazine_end_mark(magazine);
-	/* A fresh block reads as zero, a reused one holds anything: no end mark may stand in the slots. */
+	/* Fresh blocks read as zero, reused ones hold anything: the slots must hold no end mark. */
 	memset(&magazine->slot[1], 0, capacity * sizeof magazine->slot[1]);
 	return magazine;
 }
@@ -255,7 +267,7 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
-/* By how much a depot may swing before it sorts. */
+/* By how much the level may swing before the depot sorts. */
 static int64_t swing_allowed(const struct depot *depot)
 {
 	const struct depot *far = __atomic_load_n(&swings_far, __ATOMIC_RELAXED);
@@ -263,7 +275,7 @@ static int64_t swing_allowed(const struct depot *depot)
 	return far && far != depot ? depot->swing_most / SWING_ALONG : depot->swing_most;
 }
 
-/* Whether the level has swung by more than so many objects for each vCPU, which has caches of its own. */
+/* Whether the level has swung by more than `most` objects for each vCPU, which has caches of its own. */
 static __attribute__((noinline)) bool swings_by(const struct depot *depot, int64_t most)
 {
 	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
@@ -271,7 +283,7 @@ static __attribute__((noinline)) bool swings_by(const struct depot *depot, int64
 	return swing > most && swing > most * vcpu_areas();
 }
 
-/* The program has no need of a magazine's objects.  With the lock. */
+/* Raises the level by the objects that the program has given back.  With the lock. */
 static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 {
 	depot->level += magazine->count - magazine->marks;
@@ -283,7 +295,7 @@ static void count_arrivals(struct depot *depot, const struct magazine *magazine)
 		__atomic_store_n(&swings_far, depot, __ATOMIC_RELAXED);
 }
 
-/* The program needs so many objects.  With the lock. */
+/* Lowers the level by the objects that the program takes.  With the lock. */
 static void count_departures(struct depot *depot, unsigned objects)
 {
 	depot->level -= objects;
@@ -292,15 +304,15 @@ static void count_departures(struct depot *depot, unsigned objects)
 }
 
 /*
- * Past the level, and so past how far it swings: what goes alone waits nowhere.  And what the level counts as
- * gone, before anybody knows whether it can be had, and then was not there.
+ * Counts objects that bypass the level, and so the swing: those that go straight to the slabs never wait
+ * anywhere.  Also corrects the level where it counted objects as gone that the slabs then did not have.
  */
 static void count_alone(struct depot *depot, int64_t objects)
 {
 	__atomic_fetch_add(&depot->alone, objects, __ATOMIC_RELAXED);
 }
 
-/* The most objects that the program had since the last look. */
+/* High-water mark of the objects that the program had since the last look. */
 static int64_t most_in_use(const struct depot *depot)
 {
 	return -depot->level_low - __atomic_load_n(&depot->alone, __ATOMIC_RELAXED);
@@ -313,7 +325,10 @@ static void forget_far(const struct depot *depot)
 	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* A vCPU has taken what another one left.  Hardened objects are handed out in no order.  With the lock. */
+/*
+ * Counts a magazine that another vCPU had left.  Hardened caches hand objects out in random order anyway.
+ * With the lock.
+ */
 static void count_passed(struct depot *depot)
 {
 	const struct slab_traits *traits = &depot->slabs.traits;
@@ -324,8 +339,9 @@ static void count_passed(struct depot *depot)
 }
 
 /*
- * From now on.  At ticks alone, which lie far enough apart for a swing to be seen whole: as the heap grows
- * levels fall.  Without the lock, too: who counts at this instant may undo it until the next look.
+ * Ends one period of measuring the swing and begins the next.  At ticks only, which are far enough apart to
+ * see a swing whole; depot_age() for wanted pages comes while levels fall.  May run without the lock: a
+ * concurrent count may undo the reset until the next look.
  */
 static void look_at_swing(struct depot *depot)
 {
@@ -349,8 +365,8 @@ static bool is_sorting(const struct depot *depot)
 }
 
 /*
- * What counts in magazines counts in such as a cache may begin with: larger ones are for misses to be rarer,
- * and neither keep a program from having many objects nor make a call take longer.
+ * The unit in which rules count magazines: at most what a cache may begin with.  Larger ones make misses
+ * rarer, but do not change how many objects are many, nor let one refill take longer.
  */
 static unsigned usual_capacity(const struct depot *depot)
 {
@@ -359,15 +375,15 @@ static unsigned usual_capacity(const struct depot *depot)
 	return capacity < capacity_of(FIRST_BLOCK) ? capacity : capacity_of(FIRST_BLOCK);
 }
 
-/* How many of a whole magazine's slots are left to the marks of guarded sampling. */
+/* Slots of a whole magazine that are reserved for the marks of guarded sampling. */
 static unsigned marks_most(const struct depot *depot, unsigned capacity)
 {
 	return guard_is_on() && depot->slabs.traits.guarded ? capacity / guard.rate + 1 : 0;
 }
 
 /*
- * A whole magazine where the program takes as many again as have just come back; but for a profile, which may
- * mark any number of them.
+ * While the depot sorts, a whole magazine, as the program takes as many objects again as have just come back;
+ * but not while a profile runs, which may mark any number of them.
  */
 static unsigned choose_refill(const struct depot *depot)
 {
@@ -380,7 +396,7 @@ static unsigned choose_refill(const struct depot *depot)
 	return capacity > batch + marks ? capacity - marks : batch;
 }
 
-/* Lets all empty magazines but `keep` leave.  With the lock. */
+/* Lets all but `keep` empty magazines leave.  With the lock. */
 static void let_empty_leave(struct depot *depot, uint32_t keep)
 {
 	while (depot->empty_count > keep)
@@ -397,7 +413,7 @@ static uint16_t smaller(unsigned capacity)
 	return (uint16_t)capacity_of(block_of(capacity) / 2);
 }
 
-/* One of those that block sizes give.  With the lock, or before anybody else knows the depot. */
+/* Sets one of the capacities that block sizes give.  With the lock, or before the depot is published. */
 static void set_capacity(struct depot *depot, unsigned capacity)
 {
 	__atomic_store_n(&depot->capacity, (uint16_t)capacity, __ATOMIC_RELAXED);
@@ -406,7 +422,7 @@ static void set_capacity(struct depot *depot, unsigned capacity)
 	depot->misses = depot->idle_ticks = 0;
 }
 
-/* What waits takes a pointer for each object besides, half as much as the smallest ones. */
+/* Limits the smallest objects by number rather than bytes: their slots take half as much again. */
 static int64_t swing_most(uint32_t size)
 {
 	if (size >= SWING_SIZE)
@@ -422,8 +438,7 @@ static size_t at_most_part(size_t bytes, unsigned part)
 }
 
 /*
- * A hardened cache's magazines are what keeps an object from its next use: they are as large as a cache's can
- * be that begins.
+ * A hardened cache's magazines are its quarantine: their capacity is the largest that a cache may begin with.
  */
 void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t capacity)
 {
@@ -444,8 +459,8 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 }
 
 /*
- * Whether what cannot wait gathers, so that one call in a few takes it all to the slabs: where nothing waits,
- * and where a portion is but a small part of the objects that there are.
+ * Whether full magazines that may not wait gather, for one call in a few to take them all to the slabs: where
+ * nothing waits, and where a portion is but a small part of the objects allocated.
  */
 static bool gathers(const struct depot *depot)
 {
@@ -454,7 +469,7 @@ static bool gathers(const struct depot *depot)
 					(uint64_t)GATHERING_PART * DEPOT_PORTION);
 }
 
-/* Whether a filled magazine may wait where another has to be made in return.  With the lock. */
+/* Whether a filled magazine may wait although a new empty one must be made in return.  With the lock. */
 static bool waits_for_more(struct depot *depot)
 {
 	uint64_t objects = depot->objects - depot->leaving_objects,
@@ -469,7 +484,7 @@ static bool waits_for_more(struct depot *depot)
 	return false;
 }
 
-/* So many objects come from the slabs, of which some might have waited here.  With the lock. */
+/* Counts objects taken from the slabs, some of which might have waited here, as earned.  With the lock. */
 static void count_missed(struct depot *depot, uint64_t objects)
 {
 	if (objects > depot->refused)
@@ -486,7 +501,7 @@ static bool has_room(const struct depot *depot, const struct magazine *magazine)
 	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
 }
 
-/* Leaves objects alone in the slots. */
+/* Removes the marks, so that the slots hold objects only. */
 static void drop_marks(struct magazine *magazine)
 {
 	unsigned kept = 0;
@@ -515,14 +530,14 @@ static bool has_leaving(const struct depot *depot)
 	return __atomic_load_n(&depot->leaving, __ATOMIC_RELAXED);
 }
 
-/* Whether an emptied magazine may wait for the next full one that comes, which takes it in return. */
+/* Whether an emptied magazine may wait here for exchange with the next full one. */
 static bool is_of_use(const struct depot *depot, const struct magazine *emptied)
 {
 	return (gathers(depot) || depot->ebbs) && !depot_is_stale(depot, emptied) &&
 	       depot->empty_count < EMPTY_KEPT;
 }
 
-/* With the lock. */
+/* Pops a leaving magazine, or in an ebb a filled one beyond `stay`.  With the lock. */
 static struct magazine *pop_unneeded(struct depot *depot)
 {
 	struct magazine *magazine = stack_pop(&depot->leaving);
@@ -535,7 +550,10 @@ static struct magazine *pop_unneeded(struct depot *depot)
 	return depot->ebbs && depot->objects > depot->stay ? pop_filled(depot) : NULL;
 }
 
-/* The next that leaves.  One that has left before waits here where it is of use, and is NULL then. */
+/*
+ * Pops the next magazine to drain.  *emptied, drained before, is kept here if it is of use, and then set to
+ * NULL.
+ */
 static struct magazine *pop_leaving(struct depot *depot, struct magazine **emptied)
 {
 	lock_depot(depot);
@@ -550,10 +568,10 @@ static struct magazine *pop_leaving(struct depot *depot, struct magazine **empti
 }
 
 /*
- * Gives what is leaving to the slabs, until that was worth *most objects, which it takes off them.  Without
- * the lock, which is why there is one magazine in hand at a time: the rest stays where a forked child finds
- * it, and ends here when it ages.  Empty magazines wait here where they are of use; others go to the
- * metadata, but for one that may be returned.
+ * Drains leaving magazines until that has cost *most objects, which it counts down.  Drains without the lock,
+ * hence with one magazine in hand at a time: the others stay on the stack, where a forked child finds them
+ * and drains them as they age.  Emptied magazines stay here where they are of use; the others are freed,
+ * except that the last may be returned.
  */
 static struct magazine *drain_leaving(struct depot *depot, uint64_t *most)
 {
@@ -572,7 +590,7 @@ static struct magazine *drain_leaving(struct depot *depot, uint64_t *most)
 	return emptied;
 }
 
-/* All of it, and all magazines to the metadata. */
+/* Drains everything that is leaving, and frees all these magazines. */
 static __attribute__((noinline)) void see_off_leaving(struct depot *depot)
 {
 	struct magazine *magazine;
@@ -590,7 +608,7 @@ static void see_off(struct depot *depot)
 		see_off_leaving(depot);
 }
 
-/* While nothing waits, slabs that come to be empty are kept: the next rise of the level fills them again. */
+/* While nothing waits, keeps slabs that become empty: the program will soon take their objects again. */
 static void keep_spares(struct depot *depot)
 {
 	uint32_t spares = SPARE_BYTES / PAGE_BYTES / depot->slabs.pages;
@@ -599,16 +617,16 @@ static void keep_spares(struct depot *depot)
 	slab_cache_keep(&depot->slabs, is_sorting(depot) && !ebbs ? spares : 0);
 }
 
-/* Magazines in hand whose objects are put in order. */
+/* Magazines in hand that are being sorted. */
 struct ordering {
 	struct magazine *magazines[DEPOT_ORDER_MOST];
-	unsigned count;   /* of these */
-	unsigned objects; /* in all of them */
+	unsigned count;   /* magazines */
+	unsigned objects; /* in all magazines */
 };
 
 /*
- * What waits is most likely scattered as well.  Objects do not change places with such as a profile chose, or
- * may have chosen, otherwise.  With the lock.
+ * Takes waiting magazines, which are most likely scattered, too.  Not those with marks, or of another choice:
+ * objects must stay among those that the same choice passed over.  With the lock.
  */
 static void take_to_order(struct depot *depot, struct ordering *ordering)
 {
@@ -643,12 +661,12 @@ __attribute__((noinline)) void depot_put_in_order(struct depot *depot, struct ma
 	cpuslab_spin_unlock(&depot->lock);
 }
 
-/* What becomes of a magazine that comes back. */
+/* What happens to a magazine that comes back. */
 enum arrival {
 	KEPT,     /* it waits */
-	GATHERED, /* so does it, for some others like it with which it goes to the slabs */
+	GATHERED, /* it waits for others, to go to the slabs with them */
 	PLENTY_GATHERED,
-	REFUSED /* it is still the caller's */
+	REFUSED /* it stays with the caller */
 };
 
 /* With the lock. */
@@ -683,7 +701,7 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 
 	if (!__atomic_load_n(&depot->served, __ATOMIC_RELAXED))
 		__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
-	/* Where there is none, a refill from the slabs follows. */
+	/* Without a filled one a refill from the slabs follows. */
 	unsigned objects = filled ? (unsigned)filled->count - filled->marks : choose_refill(depot);
 
 	count_departures(depot, objects);
@@ -703,7 +721,7 @@ struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 	return filled;
 }
 
-/* What has gathered.  Returns an empty magazine, or NULL. */
+/* Drains a portion of what has gathered.  Returns an empty magazine, or NULL. */
 static struct magazine *drain_portion(struct depot *depot)
 {
 	uint64_t most = DEPOT_PORTION;
@@ -731,7 +749,7 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 		empty = drain_portion(depot);
 	if (arrival == REFUSED) {
 		(void)depot_drain(depot, filled);
-		/* Emptied, it is what was asked for. */
+		/* Now that it is empty, it is what the caller wants. */
 		if (!empty && !depot_is_stale(depot, filled))
 			return filled;
 		free_magazine(filled);
@@ -783,9 +801,9 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
 }
 
 /*
- * With the lock.  A mark above the object goes with it: one sample less.
- * The magazine is in hand meanwhile: a child of a fork has all of it or nothing, but never one whose counts
- * are half changed, or an empty one among the filled.
+ * Takes one object; a mark above it is dropped, which loses one sample.  The magazine is in hand meanwhile,
+ * so that a forked child has all of it or nothing, never one with half-changed counts, or an empty one among
+ * the filled.  With the lock.
  */
 static void *pop_object(struct depot *depot)
 {
@@ -820,7 +838,7 @@ void *depot_try_alloc(struct depot *depot)
 		object = slab_try_alloc(&depot->slabs);
 	if (object)
 		count_out(depot, 1);
-	/* What the level counts as gone was not there, or what is gone it could not count. */
+	/* Correct the level, which counted an object that was not there, or could not count one that was. */
 	if (counted != !!object)
 		count_alone(depot, counted ? 1 : -1);
 	return object;
@@ -848,7 +866,7 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
 	unsigned counted = choose_refill(depot), batch = counted;
 
-	/* A magazine from before the tunables were changed. */
+	/* The magazine may be older than a change of the tunables. */
 	if (batch > magazine->capacity)
 		batch = magazine->capacity;
 
@@ -867,7 +885,7 @@ void depot_refused(struct depot *depot)
 	count_alone(depot, choose_refill(depot));
 }
 
-/* Lets `filled` filled magazines and all empty ones but `keep` leave.  With the lock. */
+/* Lets up to `filled` filled magazines and all but `keep` empty ones leave.  With the lock. */
 static void let_leave(struct depot *depot, uint32_t filled, uint32_t keep)
 {
 	for (; filled > 0 && depot->filled_count; filled--) {
@@ -912,11 +930,10 @@ struct depot_tunables depot_tunables(struct depot *depot)
 }
 
 /*
- * Larger magazines make misses rarer, and hold more objects that nobody uses.  They are earned in two ways:
- * by a program that has so many objects that what all vCPUs' magazines hold is but a part of them, a smaller
- * one where the magazine is larger than any that a cache begins with; or by so
- * many misses since the last ticks that they take a share of the time, which for twice as many bytes must be
- * twice as large.
+ * Larger magazines make misses rarer, but hold more objects that nobody uses.  There are two ways to earn
+ * them: so many objects in use that those in all vCPUs' magazines are but a part of them, a smaller part
+ * beyond the largest magazine that a cache begins with; or so many recent misses that they take a share of
+ * the time, where twice the bytes need twice the misses.
  */
 static bool earns_more(const struct depot *depot)
 {
@@ -960,8 +977,8 @@ void depot_tick(struct depot *depot)
 }
 
 /*
- * How many filled magazines were not needed since the last look, which ends here.  Without the lock: what
- * comes and goes meanwhile belongs to the next one.
+ * Returns how many filled magazines were not needed since the last look, and ends that period.  Without the
+ * lock: what comes and goes meanwhile counts for the next one.
  */
 static uint32_t end_look(struct depot *depot, bool pages_wanted)
 {
@@ -1016,7 +1033,7 @@ uint64_t depot_ebb(struct depot *depot)
 	return objects > depot->stay ? objects - depot->stay : 0;
 }
 
-/* In an ebb, spare slabs; returns what is left of `most`. */
+/* In an ebb, lets spare slabs go; returns what is left of `most`. */
 static uint64_t let_slabs_go(struct depot *depot, uint64_t most)
 {
 	uint64_t slabs = slab_cache_let_go(&depot->slabs, (uint32_t)(most / DEPOT_SLAB_COST) + 1);
@@ -1029,7 +1046,7 @@ static uint64_t let_slabs_go(struct depot *depot, uint64_t most)
 	return most - cost;
 }
 
-/* The empty magazines that were of use while it ebbed are few: they go at once. */
+/* Lets go of the few empty magazines that were kept during the ebb, all at once. */
 static void end_departure(struct depot *depot)
 {
 	if (depot->ebbs) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "depot/ebb.h"
 
-/* On a line of its own: every exchange of a magazine comes here. */
+/* On a cache line of its own: every exchange of a magazine writes here. */
 static struct {
-	int64_t bytes; /* out */
+	int64_t bytes; /* that are out */
 	struct tide tide;
 	bool due, alone, repeated;
 } objects __attribute__((aligned(64))) = {
@@ -17,7 +17,7 @@ void ebb_count_out(uint64_t counted)
 {
 	int64_t bytes = __atomic_add_fetch(&objects.bytes, (int64_t)counted, __ATOMIC_RELAXED);
 
-	/* The program is not at its end yet. */
+	/* The program goes on. */
 	if (GET(alone))
 		SET(alone, false);
 	tide_rose(&objects.tide, bytes);
@@ -40,7 +40,7 @@ bool ebb_is_due(void)
 
 bool ebb_begin(void)
 {
-	/* In this order: an ebb that becomes due from here on is another one. */
+	/* In this order: what makes `due` true from here on is another ebb. */
 	SET(due, false);
 	SET(alone, true);
 	return GET(bytes) <= EBB_LOW;

@@ -2,32 +2,33 @@
 /*
  * ebb: notices that a program has freed most of what it had.
  *
- * It may have done so for good, and never come to a slow path again; then nobody else would give back what is
- * hoarded for it. So depots count the bytes of objects that are out, with the program or on words, of all
- * caches together, as magazines come and go. Each time that half of them have come back it is due that
- * everything hoarded goes: from the words, where a few objects keep whole slabs, from the depots as far as
- * it is more than the program still has, and from the dirty pages likewise.
+ * It may have done so for good and never come to a slow path again; nobody else would then give back what is
+ * hoarded for it.  So the depots count the bytes that are out, in objects that the program or words have, of
+ * all caches together, as magazines come and go.  Each time that half of these bytes have come back, an ebb
+ * is due, in which hoards go: everything on the words, where a few objects keep whole slabs, and of the
+ * depots and of the dirty pages whatever exceeds what the program still has.
  *
- * The call that comes by then empties the words. What leaves the depots, and the pages of the slabs that this
- * empties, go in portions, one by each call that comes to a depot (reclaim.c): nobody waits for the whole.
- * Enough calls come, since half of what was out has still to come back: a class that the program has many
- * objects of brings whole magazines, and frees of others that meet a void word go to the slabs one by one
- * until objects go out again (depot.scarce). What is freed last would else stay on the words, and they would
- * hold so much of what is out that the next ebb never came. When little is left a call does more at once, as
- * it may be the last.
+ * The next slow path empties the words.  What leaves the depots, and the pages of the slabs that become
+ * empty, go in portions, one with each call that comes to a depot (reclaim.c), so that no call pays for the
+ * whole.  There will be enough calls, since half of what was out has yet to come back.  Classes with many
+ * objects return whole magazines; frees to others that meet a void word, one without a magazine, go to the
+ * slabs one by one until objects go out again (depot.scarce).  Otherwise the last objects freed would stay on
+ * the words, and hold so much of what is out that the next ebb never came.  When little is left, one call
+ * does more at once, as it may be the last.
  *
- * Where no more than an eighth is left, which may lie in every slab there is, pages of these that no object
- * lies in follow, by portions as well.  What goes on to be freed pays for that; from an eighth on no program
- * was seen to take longer by it.
+ * Once no more than an eighth is left, which may lie in every slab there is, the pages of these slabs that
+ * hold no object follow, by portions as well.  The frees that are still to come pay for that; from an eighth
+ * on no program was seen to take longer.
  *
- * See page/tide.h for what a fall is, and when one is in vain.  After the first one in vain 63 are passed
- * over, and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
+ * page/tide.h says what a fall is, and when one is in vain.  After the first fall in vain 63 are passed over,
+ * and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
  *
- * Objects of the linked engine are not counted, nor those of debugged caches; of hardened caches nothing
- * goes. Large objects have a tide of their own, in the page room.
+ * Objects of the linked engine are not counted, nor those of debugged caches; hardened caches give nothing.
+ * Large objects have a tide of their own, in the page room.
  *
- * Called from any thread, without a lock. The bytes are exact. What else two threads store at one instant one
- * of them may lose, and so may a forked child: a fall is passed over or followed too often, no more.
+ * Called from any thread, without a lock.  The bytes are exact.  Other stores may be lost, to another
+ * thread's at the same instant or in a forked child: then a fall is passed over or followed once too often,
+ * no more.
  */
 #ifndef CPUSLAB_DEPOT_EBB_H
 #define CPUSLAB_DEPOT_EBB_H
@@ -41,37 +42,38 @@ enum {
 	EBB_FROM = TIDE_FROM,
 	EBB_LEAST = TIDE_LEAST,
 	EBB_FORGET = 64,    /* ticks */
-	EBB_PASSED_LOG = 6, /* these powers of two less one, see tide.h */
+	EBB_PASSED_LOG = 6, /* passed_log, more_log and most_log of the tide */
 	EBB_MORE_LOG = 2,
 	EBB_MOST_LOG = 8,
-	EBB_FAR = 8,         /* this part of what was out before the fall */
-	EBB_LOW = 512 << 10, /* so few bytes out are little */
+	EBB_FAR = 8,         /* far: at most this part is left of what was out before the fall */
+	EBB_LOW = 512 << 10, /* bytes out that are little */
 };
 
-/* Objects leave the depots and slabs; they come back. */
+/* Count bytes of objects that leave the depots and slabs, and that come back. */
 void ebb_count_out(uint64_t bytes);
 void ebb_count_in(uint64_t bytes);
 
 /*
- * Whether hoards are due to go; who sees to it says so before anything goes, and learns whether little is
- * left.
+ * Whether an ebb is due.  Whoever follows it calls ebb_begin() before anything goes, which returns whether
+ * little is left.
  */
 bool ebb_is_due(void);
 bool ebb_begin(void);
 
 /*
- * The program frees what is large, has little else, and has taken nothing since the last ebb: this may be its
- * end, and what has come back since then be too little for another one.  Then one is due, once in a fall.
+ * After a large object was freed: if little is out, and nothing went out since the last ebb, the program may
+ * be at its end, and too little have come back since to make another ebb due.  Makes one due in that case,
+ * once in a fall; returns whether it did.
  */
 bool ebb_repeat(void);
 
-/* Whether nearly all has come back. */
+/* Whether an eighth at most is left of what was out before the fall. */
 bool ebb_is_far(void);
 
-/* Whether a free that met a void word goes to the slabs, where its cache is scarce. */
+/* Whether a free that meets a void word goes to the slabs if its cache is scarce. */
 bool ebb_goes_alone(void);
 
-/* At each tick; every EBB_FORGET ticks one fall in vain is forgotten, and half of those to pass over. */
+/* Call at each tick: every EBB_FORGET ticks, forgets one fall in vain, and half of those to pass over. */
 void ebb_forget(void);
 
 #endif

@@ -6,18 +6,18 @@
 #include "page/page.h"
 
 enum {
-	LOOKS = 11, /* at pairs of objects, on the two or three lines of a magazine that are needed first */
+	LOOKS = 11, /* pairs compared, on the two or three cache lines of a magazine that are needed first */
 	WORDS = PAGE_BYTES / ORDER_UNIT / 64,
 	PLACES = 256,
 	PLACE_BITS = 8
 };
 
-/* A bit for each object, by pages, so that none is compared with another. */
+/* A bitmap of each page's objects, so that no two need be compared. */
 struct order {
 	uint64_t objects[ORDER_PAGES][WORDS];
-	/* The number of each page, and in the low bits its place in `objects`. */
+	/* page number, and in the low bits the index of its bitmap in `objects` */
 	uint64_t pages[ORDER_PAGES];
-	/* Where a page's place is found, or in one of the next: place and 1. */
+	/* hash table of pages with linear probing: the index plus 1, 0 for none */
 	uint8_t places[PLACES];
 };
 
@@ -40,7 +40,7 @@ bool order_is_missing(const struct magazine *magazine)
 	return above && below;
 }
 
-/* The bits of an object's page; NULL where there are too many pages. */
+/* Returns the bitmap of a page, added if need be; NULL where there are too many pages. */
 static uint64_t *find_page(struct order *order, unsigned *count, uintptr_t page)
 {
 	unsigned at = page % PLACES, place;
@@ -57,8 +57,8 @@ static uint64_t *find_page(struct order *order, unsigned *count, uintptr_t page)
 }
 
 /*
- * False where an object cannot be noted, or has been: one that was freed twice, or in the middle, is left to
- * the slabs.
+ * False at an object that cannot be noted, or is already: one freed twice, or by a pointer into its middle,
+ * is left for the slabs to find.
  */
 static bool note_objects(struct order *order, unsigned *count, const struct magazine *magazine)
 {
@@ -75,7 +75,7 @@ static bool note_objects(struct order *order, unsigned *count, const struct maga
 	return true;
 }
 
-/* They are few, and come in order more often than not. */
+/* Insertion sort: the pages are few, and mostly come in order. */
 static void sort_pages(uint64_t *pages, unsigned count)
 {
 	for (unsigned i = 1; i < count; i++) {
@@ -88,7 +88,7 @@ static void sort_pages(uint64_t *pages, unsigned count)
 	}
 }
 
-/* There are as many objects as the magazines had. */
+/* Refills the magazines; there are as many objects as they had. */
 static void put_back(const struct order *order, unsigned pages, struct magazine *const *magazines)
 {
 	void **slot = &(*magazines)->slot[(*magazines)->count];

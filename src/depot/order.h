@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order: puts the objects of a few magazines in order of address.
+ * order: sorts the objects of a few magazines by address.
  *
- * Without a lock: the magazines are in the caller's hand, and what else it needs is a block of metadata of
- * its own.
+ * Needs no lock: the magazines are in the caller's hand, and the room's only other memory is a block of
+ * metadata of its own.
  */
 #ifndef CPUSLAB_DEPOT_ORDER_H
 #define CPUSLAB_DEPOT_ORDER_H
@@ -11,18 +11,18 @@
 #include "depot/depot.h"
 
 enum {
-	ORDER_UNIT = 16, /* addresses of objects are multiples of it */
-	ORDER_PAGES = 96 /* in which the objects of one call may lie */
+	ORDER_UNIT = 16, /* addresses of objects are multiples of this */
+	ORDER_PAGES = 96 /* that the objects of one call may span */
 };
 
 /*
- * Whether of the objects that are taken first from a magazine some lie far above the one before, and some far
- * below.
+ * Whether among the objects that a magazine hands out first, some lie more than a page above their
+ * predecessor and some as far below.
  */
 bool order_is_missing(const struct magazine *magazine);
 /*
- * The lowest comes to be the top of the first magazine, and so on.  False, with all of them as they were:
- * they lie in more pages, where few have a neighbour among them, or one is there twice, or is no object, or
+ * Puts the lowest address on top of the first magazine, and so on.  False, with all magazines unchanged, if
+ * the objects span more pages, of which each has few of them; if one occurs twice or is no object; or if
  * there is no memory.
  */
 bool order_by_address(struct magazine *const *magazines, unsigned count);

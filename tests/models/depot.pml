@@ -14,7 +14,7 @@
  *
  *   THREADS (2)  CALLS of each (3)  MAGAZINES that memory suffices for (2)  OBJECTS (3)
  *   Capacities are 1 and 2; at most LIMIT (1) filled magazines wait.  Here that a full depot sends magazines to
- *   the slabs stands for all reasons to do so (see "In what order?" in depot.h).
+ *   the slabs stands for all reasons to do so (see "Order." in depot.h).
  *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_STALE      has_room does not ask for a magazine's capacity
