@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* linked/census: caches as a whole, looked at from outside: made, drained, counted, repaired. */
+/* linked/census: caches as a whole, from outside: creates, drains, counts and repairs them. */
 #include <assert.h>
 #include <string.h>
 
@@ -21,28 +21,29 @@ static bool has_list(const uintptr_t *word)
 	return list != vcpu_void && list != vcpu_closed;
 }
 
-/* What the last tick saw of a word. */
+/* The word's value at the last tick. */
 static uintptr_t *glimpse(uintptr_t *word)
 {
 	return word + 3 * VCPU_ROW;
 }
 
 /*
- * Equal by chance, it costs a little: a loop of pairs leaves its word as it was more often than not.
+ * Whether a word is as it was at the last tick.  A false match costs little: a loop of allocation and free
+ * leaves its word as it was more often than not.
  */
 static bool is_idle(uintptr_t *word)
 {
 	return has_list(word) && __atomic_load_n(word, __ATOMIC_RELAXED) == *glimpse(word);
 }
 
-/* Gives back what is on the word of a closed area, or of a cache that nobody else uses. */
+/* Gives back the list on a word of a closed area, or of a cache that no other thread uses. */
 static void empty_word(struct linked_cache *cache, uintptr_t *word)
 {
 	if (!has_list(word))
 		return;
 	struct linked_hand hand = front_hand(*word);
 
-	/* The word first: a fork in between loses the list, rather than having it twice. */
+	/* The word first: a child forked in between loses the list, rather than having it twice. */
 	__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
 	linked_put_back(cache, hand);
 }
@@ -83,7 +84,7 @@ bool linked_create(struct linked_cache *cache, const struct linked_traits *trait
 bool linked_destroy(struct linked_cache *cache)
 {
 	corruption_begin_walk(&census_lock);
-	/* Nobody is in a section on these words, so that no area needs to be closed. */
+	/* No thread is in a section on these words, so no area has to be closed. */
 	empty_words(cache);
 	linked_release_empty(cache);
 	bool empty = !cache->slabs;
@@ -154,7 +155,7 @@ void linked_end_census(void)
 
 /* ---- reclaim --------------------------------------------------------------------------------------- */
 
-/* For vcpu_drain, with the census lock: all words, those that are idle, and how to empty one. */
+/* For vcpu_drain, with the census lock: which words to empty, all or the idle ones, and how. */
 static bool wants_full(unsigned number, uintptr_t *word)
 {
 	return caches[number] && has_list(word);
@@ -176,7 +177,7 @@ static void empty_number(unsigned number, uintptr_t *word)
 	*glimpse(word) = __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/* Whether nobody has taken or given a slab since the last look. */
+/* Whether no slab was taken or given back since the last look. */
 static bool is_quiet(struct linked_cache *cache)
 {
 	uint32_t acquires = __atomic_load_n(&cache->lock_acquires, __ATOMIC_RELAXED);
@@ -212,7 +213,7 @@ static bool is_free(const uint64_t *map, unsigned i)
 	return map[i / 64] >> i % 64 & 1;
 }
 
-/* Which objects a slab's own list has.  A program that has freed one twice may have made it a ring. */
+/* Finds the objects in a slab's own list.  The list may be a ring if the program has freed one twice. */
 static void find_free(struct linked_cache *cache, const struct linked_slab *slab, uint64_t *map)
 {
 	for (uintptr_t object = slab->state.list; !front_is_end(object);
@@ -246,8 +247,8 @@ void linked_visit_objects(struct linked_cache *cache, void (*visit)(void *object
 }
 
 /*
- * How many objects a list has that others are using.  By the time it is followed it may be another's, or its
- * slab may be gone: each step must stay in the slab, and there are no more steps than objects.
+ * Counts the objects of a list that other threads use.  While it is followed it may become another, or its
+ * slab may go: so each step must stay in the slab, and there are no more steps than objects.
  */
 static unsigned glance(const struct linked_cache *cache, const struct linked_slab *slab, uintptr_t list)
 {
@@ -272,7 +273,7 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 		if (!slab)
 			continue;
 		hoarded += glance(cache, slab, list);
-		/* As well: by now the slab may be another thing. */
+		/* Bounded likewise: by now the slab may be something else. */
 		unsigned in_use = __atomic_load_n(&slab->state.in_use, __ATOMIC_RELAXED);
 
 		free += in_use < cache->objects ? cache->objects - in_use : 0;
@@ -288,7 +289,7 @@ void linked_statistics(struct linked_cache *cache, struct linked_statistics *sta
 		.partial = cache->partial,
 		.capacity = capacity,
 		.hoarded = hoarded,
-		/* Counts of different instants: never below nothing. */
+		/* The counts are of different instants; never below zero. */
 		.allocated = capacity > free + hoarded ? capacity - free - hoarded : 0,
 		.created = cache->created,
 		.freed = cache->freed,
@@ -355,8 +356,9 @@ static bool repair_begin(struct linked_cache *cache, bool all)
 }
 
 /*
- * A frozen slab is on a word, in a hand of this very thread, or in one of a thread that is not here: then it
- * is lost, for nothing tells which.  One that was being given back, but whose pages all still know it, stays.
+ * A frozen slab is on a word, in this very thread's hand, or in the hand of a thread that the child does not
+ * have; nothing tells which, so the last kind is lost.  A slab that was being given back, but to which all
+ * its pages still refer, stays.
  */
 static void repair_slab(struct linked_cache *cache, struct linked_slab *slab)
 {
@@ -365,7 +367,7 @@ static void repair_slab(struct linked_cache *cache, struct linked_slab *slab)
 		linked_enlist(cache, slab);
 }
 
-/* As slab_repair_pages: pages of slabs that were being made or given back are nobody's. */
+/* As slab_repair_pages: frees pages of slabs that were half made or half given back. */
 static bool repair_pages(void)
 {
 	uintptr_t end = page_front.heap_page + page_heap_pages();

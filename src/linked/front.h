@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * linked/front: what a vCPU keeps of a cache: one word.  Everything else of the engine knows the front only
- * through these functions, which `cpuslab bench engines` replaces by others to compare them.
+ * linked/front: what a vCPU keeps of a cache, one word.  The rest of the engine uses it only through these
+ * functions, which `cpuslab bench engines` replaces to compare others.
  */
 #ifndef CPUSLAB_LINKED_FRONT_H
 #define CPUSLAB_LINKED_FRONT_H
 
 #include "linked/slab.h"
 
-/* The end of every list of a slab: an odd address in it, so that list and slab are one number. */
+/* What ends each list of a slab: an odd address in the slab, so that one number is both list and slab. */
 static inline uintptr_t front_end(const struct linked_slab *slab)
 {
 	return (uintptr_t)slab->base | 1;
@@ -32,9 +32,9 @@ static inline void *front_pop(const struct linked_cache *cache)
 }
 
 /*
- * Takes what is on this vCPU's word off it.  Reading the word and replacing it are two sections: what was
- * read may belong to another vCPU, but the replacement succeeds only on a word that still says the same, and
- * a list is all in its word: whichever vCPU had it, now it is in hand.
+ * Takes the list off this vCPU's word.  Reading the word and replacing it are two critical sections, and the
+ * thread may migrate in between.  But the replacement succeeds only on a word that still has the value read,
+ * and the value is the whole list: so whichever vCPU's word it was, the list is now in hand.
  */
 static inline struct linked_hand front_take(const struct linked_cache *cache)
 {
@@ -49,13 +49,13 @@ static inline struct linked_hand front_take(const struct linked_cache *cache)
 	}
 }
 
-/* Puts what is in hand onto this vCPU's word; false when that has something, or is closed. */
+/* Puts the hand onto this vCPU's word; false when that is not void, or closed. */
 static inline bool front_install(const struct linked_cache *cache, struct linked_hand hand)
 {
 	return arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, hand.list);
 }
 
-/* Whether the object that is being freed is the first of this vCPU's list. */
+/* Whether the object being freed is the first of this vCPU's list. */
 static inline bool front_has(const struct linked_cache *cache, const void *object)
 {
 	return arch_peek(vcpu_self, cache->map, cache->offset) == (uintptr_t)object;

@@ -20,12 +20,12 @@
 
 enum {
 	LINK_BYTES = sizeof(uintptr_t),
-	ORDER_HIGHEST = 3, /* as far as SLUB goes for the sake of more objects */
-	ORDER_BLOCK = 11,  /* an object of 4 MiB, and a link behind it */
+	ORDER_HIGHEST = 3, /* as far as SLUB goes to fit more objects */
+	ORDER_BLOCK = 11,  /* holds an object of 4 MiB with a link behind it */
 	MIN_PARTIAL_LEAST = 5,
 	MIN_PARTIAL_MOST = 10,
-	BATCH_LEAST = 8, /* objects that are linked at once, where a page has fewer */
-	LINKS_AHEAD = 4, /* of a new slab, fetched while it is made */
+	BATCH_LEAST = 8, /* objects linked at a time where a page has fewer */
+	LINKS_AHEAD = 4, /* links of a new slab that are prefetched while it is made */
 };
 
 /* ---- geometry ----------------------------------------------------------------------------------------- */
@@ -41,9 +41,9 @@ static uint16_t clamp(uint32_t x, uint32_t least, uint32_t most)
 }
 
 /*
- * A store to a link just after one to the word, or the other way round, is slow where both are at the same
- * place of their pages.  Areas are aligned to cache lines and slabs to pages: with objects of whole multiples
- * of 16 bytes one of the first two places for a link is never the word's.
+ * 4 KiB aliasing: stores to a link and to the word, one just after the other, are slow if both have the same
+ * offset in their pages.  Areas are aligned to cache lines and slabs to pages, so with a stride that is a
+ * multiple of 16, one of the first two places for a link never has the word's offset.
  */
 static uint32_t choose_link(const struct linked_traits *traits, uint16_t offset)
 {
@@ -56,7 +56,7 @@ static uint32_t choose_link(const struct linked_traits *traits, uint16_t offset)
 
 bool linked_init(struct linked_cache *cache, const struct linked_traits *traits, uint16_t offset)
 {
-	bool kept = traits->construct || traits->type_stable; /* what the program left in a free object */
+	bool kept = traits->construct || traits->type_stable; /* content survives a free */
 	bool outside = traits->link == LINKED_ANYWHERE && kept;
 	uint32_t link = outside ? geometry_stride(traits->size, LINK_BYTES) : choose_link(traits, offset);
 	uint32_t bytes = link + LINK_BYTES > traits->size ? link + LINK_BYTES : traits->size;
@@ -89,7 +89,7 @@ bool linked_init(struct linked_cache *cache, const struct linked_traits *traits,
 		.construct = traits->construct,
 		.type_stable = traits->type_stable,
 	};
-	/* A slab in random order is linked as a whole: the fewer there are, the less is random. */
+	/* A slab in random order is linked as a whole: smaller batches would be less random. */
 	if (options.shuffle)
 		cache->batch = cache->objects;
 	return true;
@@ -106,19 +106,18 @@ static union linked_state read_state(const struct linked_slab *slab)
 {
 	union linked_state state;
 
-	/* Two loads may see two states; the exchange that follows then fails. */
+	/* The two loads may see different states; then the exchange that follows fails. */
 	state.pair[1] = __atomic_load_n(&slab->state.pair[1], __ATOMIC_ACQUIRE);
 	state.pair[0] = __atomic_load_n(&slab->state.pair[0], __ATOMIC_ACQUIRE);
 	return state;
 }
 
 #if !ARCH_HAS_PAIR
-/* The cache whose pair_lock this thread keeps throughout a call, so that it waits for it in none of its
- * steps. */
+/* The cache whose pair_lock this thread holds for the whole of a call, so that no step waits for it. */
 static __thread struct linked_cache *pair_kept;
 #endif
 
-/* With the cache's lock, which frees by others do not need; false where that would mean to wait. */
+/* Tries to keep the pair_lock.  The cache's lock is held, but others who free do without that. */
 static bool try_keep_pair(struct linked_cache *cache)
 {
 #if ARCH_HAS_PAIR
@@ -153,7 +152,7 @@ static bool replace_state(struct linked_cache *cache, struct linked_slab *slab, 
 #else
 	bool kept = pair_kept == cache;
 
-	/* Two stores, which a forked child must find both or none: what is to be stored is noted first. */
+	/* A forked child must find both stores or neither, so they are noted first, for it to redo. */
 	if (!kept)
 		cpuslab_spin_lock(&cache->pair_lock);
 	bool same = slab->state.pair[0] == old->pair[0] && slab->state.pair[1] == old->pair[1];
@@ -193,7 +192,7 @@ static uintptr_t object_number(const struct linked_cache *cache, const struct li
 	return (uintptr_t)slab->base + (uintptr_t)i * cache->stride;
 }
 
-/* `locked`: the caller has the cache's lock, and what the program does when it is aborted may allocate. */
+/* `locked`: the caller has the cache's lock.  It is released, since an abort handler may allocate. */
 static _Noreturn void stop(struct linked_cache *cache, uintptr_t object, const char *what, bool locked)
 {
 	let_pair_go(cache);
@@ -212,7 +211,7 @@ uintptr_t linked_checked_next(struct linked_cache *cache, const struct linked_sl
 	return next;
 }
 
-/* A list that came off a word: the fast path looks no further than whether a link leaves the slab. */
+/* Checks the head of a list that came off a word: the fast path checks only that links stay in the slab. */
 static void check_first(struct linked_cache *cache, struct linked_hand hand, bool locked)
 {
 	if (!front_is_end(hand.list) && !linked_starts_object(cache, hand.slab, hand.list))
@@ -227,7 +226,7 @@ static void *take_first(struct linked_cache *cache, struct linked_hand *hand, bo
 	return (void *)object;
 }
 
-/* How many objects a list in hand has, and the last of them.  With the lock. */
+/* Returns the length of the list in hand, and its last object in *last.  With the lock. */
 static unsigned measure(struct linked_cache *cache, struct linked_hand hand, uintptr_t *last)
 {
 	unsigned count = 0;
@@ -278,9 +277,9 @@ static void delist(struct linked_cache *cache, struct linked_slab *slab)
 /* ---- slabs -------------------------------------------------------------------------------------------- */
 
 /*
- * Fetches the lines in which a new slab's first links will lie.  Each is in a page of its own where objects
- * are large, so that its address must be looked up too: better while the slab is being made.  (Always inline:
- * gcc 12 takes a function that does nothing but this for one that does nothing.)
+ * Prefetches the lines in which a new slab's first links will lie.  With large objects each is in a page of
+ * its own and may miss the TLB, too: better while the slab is being made.  (Always inline: gcc 12 treats a
+ * function that only prefetches as one without effect.)
  */
 static inline __attribute__((always_inline)) void expect_links(const struct linked_cache *cache,
 							       const char *base)
@@ -292,9 +291,10 @@ static inline __attribute__((always_inline)) void expect_links(const struct link
 }
 
 /*
- * The slab becomes its cache's when all of it is done.  A constructor may fork: in the child a repair may
- * come meanwhile, and must not count a slab that its maker, if that is the thread which forked, goes on to
- * count. Another's stays nobody's there, and the cache can be destroyed.
+ * The slab becomes its cache's only once all objects are constructed.  A constructor may fork, and a repair
+ * in the child may then find the slab unfinished.  It must not count the slab if the thread that forked is
+ * its maker, which goes on to count it.  If the maker is another thread the slab is nobody's in the child,
+ * and does not keep the cache from being destroyed.
  */
 static void construct(struct linked_cache *cache, struct linked_slab *slab)
 {
@@ -303,7 +303,7 @@ static void construct(struct linked_cache *cache, struct linked_slab *slab)
 	__atomic_store_n(&slab->cache, cache, __ATOMIC_RELEASE);
 }
 
-/* A frozen slab that nobody knows of yet. */
+/* Makes a frozen slab that no other thread knows of. */
 static struct linked_slab *make_slab(struct linked_cache *cache)
 {
 	struct linked_slab *slab = metadata_alloc(sizeof *slab);
@@ -322,7 +322,7 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 	ARCH_PROBE("slab_new", (uintptr_t)cache->name, __atomic_load_n(&cache->slabs, __ATOMIC_RELAXED));
 	slab->state.list = front_end(slab);
 	slab->state.frozen = 1;
-	/* As in the slab room: a repair believes a slab whose first page knows it. */
+	/* As in the slab room, a repair trusts a slab whose first page refers to it. */
 	for (uintptr_t page = page_of(base) + slab_pages(cache); page-- > page_of(base);)
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->construct)
@@ -331,9 +331,9 @@ static struct linked_slab *make_slab(struct linked_cache *cache)
 }
 
 /*
- * A slab without an allocated object has all of them in its list, so that the links are the objects, but for
- * the first, and the end.  Their sum shows it without following the list: where one was freed twice, another
- * is still the program's, or the list is a ring.
+ * In a slab without an allocated object all are in its list, so the links are all objects but the first, and
+ * the end.  Comparing sums checks this without following the list.  They differ where an object was freed
+ * twice: then another is still allocated, or the list is a ring.
  */
 static void check_all_free(struct linked_cache *cache, const struct linked_slab *slab)
 {
@@ -370,8 +370,8 @@ static void release_slabs(struct linked_cache *cache, struct linked_slab *slab)
 }
 
 /*
- * With the lock, takes a slab that is in no list out of the counts.  From the lock's release on nothing but
- * `releasing` tells a child of a fork that there is such a slab; it goes up while the lock still does.
+ * Takes a slab that is in no list out of the counts.  With the lock.  After the lock is released only
+ * `releasing` tells a forked child of such a slab; it is raised while the lock still does.
  */
 static void give_up(struct linked_cache *cache, struct linked_slab *slab, struct linked_slab **surplus)
 {
@@ -394,7 +394,7 @@ void linked_release_empty(struct linked_cache *cache)
 	lock_cache(cache);
 	for (struct linked_slab *slab = cache->first; slab; slab = next) {
 		next = slab->next;
-		/* Nobody can free into it, so that its state stays what it is. */
+		/* No other thread can free into it, so its state is stable. */
 		if (!read_state(slab).in_use) {
 			delist(cache, slab);
 			give_up(cache, slab, &surplus);
@@ -406,7 +406,7 @@ void linked_release_empty(struct linked_cache *cache)
 
 /* ---- heap profiles ------------------------------------------------------------------------------------ */
 
-enum { IS_WATCHED = 1 }; /* in a state's `watched`, whose other bits are the number of the choice */
+enum { IS_WATCHED = 1 }; /* in a state's `watched`; the other bits are the number of the choice */
 
 static bool any_watched(const struct linked_cache *cache, const struct linked_slab *slab, bool before)
 {
@@ -416,7 +416,7 @@ static bool any_watched(const struct linked_cache *cache, const struct linked_sl
 	for (unsigned i = 0; i < cache->objects; i++) {
 		const void *object = (const void *)object_number(cache, slab, i);
 
-		/* Samples that are in use must come by, whatever has been chosen since. */
+		/* Samples in use must take the slow path when freed, whatever was chosen since. */
 		if (profile_watches(choice, bound, object) || (before && profile_has(object)))
 			return true;
 	}
@@ -424,8 +424,8 @@ static bool any_watched(const struct linked_cache *cache, const struct linked_sl
 }
 
 /*
- * Whether a profile wants to know of objects of a slab that is in hand, or listed, with the lock: found out
- * once for each choice.
+ * Whether a profile watches an object of a slab, which is in hand, or listed, with the lock held.  Determined
+ * once for each choice of watched objects.
  */
 static bool is_watched(struct linked_cache *cache, struct linked_slab *slab)
 {
@@ -450,7 +450,7 @@ static bool was_watched(const struct linked_slab *slab)
 	return __atomic_load_n(&slab->state.watched, __ATOMIC_RELAXED) & IS_WATCHED;
 }
 
-/* Of objects that were just taken from slabs of which some are watched. */
+/* Samples those of the objects, just taken from slabs of which some are watched, that a profile watches. */
 static __attribute__((noinline)) void note_allocs(const struct linked_cache *cache, void *const *objects,
 						  size_t count)
 {
@@ -471,7 +471,7 @@ static void note_free(const struct linked_slab *slab, const void *object)
 /* ---- slow paths --------------------------------------------------------------------------------------- */
 
 /*
- * Freezes a slab that was just taken from the list: with the lock, under which alone frees may list a slab.
+ * Freezes a slab that was just delisted.  With the lock, without which no free lists a slab.
  */
 static void freeze(struct linked_cache *cache, struct linked_hand *hand)
 {
@@ -486,13 +486,13 @@ static void freeze(struct linked_cache *cache, struct linked_hand *hand)
 	hand->list = old.list;
 }
 
-/* Takes a partial slab into an empty hand, or makes a new one; false when there is no memory. */
+/* Takes a partial slab, or makes one, into an empty hand; false when there is no memory. */
 static bool acquire(struct linked_cache *cache, struct linked_hand *hand)
 {
 	lock_cache(cache);
 	hand->slab = cache->first;
 	if (hand->slab) {
-		/* When its list ends, the word will lead here. */
+		/* When its list ends, the word leads to this entry. */
 		__builtin_prefetch(&page_front.slab_of[page_of(hand->slab->base)]);
 		delist(cache, hand->slab);
 		freeze(cache, hand);
@@ -524,7 +524,7 @@ static void link_object(struct linked_cache *cache, struct linked_hand *hand, un
 
 enum { SHUFFLED = 4096 };
 
-/* Not inlined, since every cache's refills would have the array on their stacks, which may be small. */
+/* Out of line, lest every refill has the array on its stack, which may be small. */
 static __attribute__((noinline)) void link_shuffled(struct linked_cache *cache, struct linked_hand *hand,
 						    unsigned from, unsigned count)
 {
@@ -535,7 +535,7 @@ static __attribute__((noinline)) void link_shuffled(struct linked_cache *cache, 
 		link_object(cache, hand, from + order[i]);
 }
 
-/* Links the next untouched objects of a slab whose lists are empty; false when there are none. */
+/* Links the next untouched objects of a slab whose lists are empty; false when it has none. */
 static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
 {
 	struct linked_slab *slab = hand->slab;
@@ -562,7 +562,7 @@ static bool thread_more(struct linked_cache *cache, struct linked_hand *hand)
 	return true;
 }
 
-/* More objects for a hand whose list is empty, out of its own slab; false when that has none. */
+/* Refills a hand whose list is empty from its own slab; false when that has no objects. */
 static bool refill(struct linked_cache *cache, struct linked_hand *hand)
 {
 	union linked_state old, new;
@@ -579,7 +579,7 @@ static bool refill(struct linked_cache *cache, struct linked_hand *hand)
 	return true;
 }
 
-/* Thaws a slab in hand of which nothing is free; false when by now something is. */
+/* Thaws a slab in hand without a free object; false when it has one by now. */
 static bool leave_full(struct linked_cache *cache, struct linked_slab *slab)
 {
 	union linked_state old, new;
@@ -594,8 +594,7 @@ static bool leave_full(struct linked_cache *cache, struct linked_slab *slab)
 }
 
 /*
- * Makes sure that the list in hand is not empty; false when there is no memory, and then nothing is in
- * hand.
+ * Ensures that the list in hand is not empty; false when there is no memory, and then the hand is empty.
  */
 static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
 {
@@ -611,7 +610,7 @@ static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
 	}
 }
 
-/* With the lock. */
+/* Returns the list in hand to its slab, which thaws and is listed, or given up.  With the lock. */
 static void thaw(struct linked_cache *cache, struct linked_hand hand, struct linked_slab **surplus)
 {
 	union linked_state old, new;
@@ -631,7 +630,7 @@ static void thaw(struct linked_cache *cache, struct linked_hand hand, struct lin
 	if (!new.in_use && may_give_up(cache))
 		give_up(cache, hand.slab, surplus);
 	else if (new.in_use < cache->objects)
-		/* What would be on a word now goes on being allocated from. */
+		/* At the front a watched slab goes on being allocated from, as it would on a word. */
 		(profile_is_on() && was_watched(hand.slab) ? enlist_first : linked_enlist)(cache, hand.slab);
 }
 
@@ -645,7 +644,7 @@ void linked_put_back(struct linked_cache *cache, struct linked_hand hand)
 	release_slabs(cache, surplus);
 }
 
-/* One object of the first partial slab, which stays one if it can.  With the lock. */
+/* Takes one object of the first partial slab, which is listed again if it has others.  With the lock. */
 static void *take_from_partial(struct linked_cache *cache)
 {
 	struct linked_hand hand = {cache->first, 0};
@@ -658,7 +657,7 @@ static void *take_from_partial(struct linked_cache *cache)
 	freeze(cache, &hand);
 	if (!front_is_end(hand.list) || refill(cache, &hand))
 		object = take_first(cache, &hand, true);
-	/* Whatever it took is in use, so that the slab is not surplus. */
+	/* The object taken is in use, so the slab cannot be surplus. */
 	thaw(cache, hand, &surplus);
 	assert(object && !surplus);
 	return object;
@@ -685,9 +684,9 @@ void *linked_try_alloc_missed(struct linked_cache *cache)
 }
 
 /*
- * One object of the first partial slab if a profile watches it; NULL if not, or where more must be linked.
- * Such a slab serves calls one at a time for as long as it would have been on a word: were it put behind the
- * others, its objects would be allocated less often than theirs.
+ * Takes one object of the first partial slab if a profile watches it; NULL if not, or if objects must be
+ * linked first.  The slab stays first, and serves one call at a time, for as long as it would have been on a
+ * word: were it moved to the back, its objects would be allocated less often than others.
  */
 static void *take_watched(struct linked_cache *cache)
 {
@@ -698,7 +697,7 @@ static void *take_watched(struct linked_cache *cache)
 	struct linked_slab *slab = cache->first;
 
 	if (slab && is_watched(cache, slab)) {
-		/* Others may free into it meanwhile, but nobody takes: the first object's link stays its. */
+		/* Others may free into it, but none takes from it, so the first object's link is stable. */
 		do {
 			old = new = read_state(slab);
 			object = old.list;
@@ -739,7 +738,7 @@ size_t linked_alloc_several(struct linked_cache *cache, void **objects, size_t c
 			objects[taken++] = take_first(cache, &hand, false);
 	}
 	install(cache, hand);
-	/* Not with a slab in hand, which a child that is forked meanwhile would lose. */
+	/* Not with a slab in hand, which a child forked meanwhile would lose. */
 	if (watched)
 		note_allocs(cache, objects, taken);
 	return taken;
@@ -758,16 +757,16 @@ static _Noreturn void stop_double_free(struct linked_cache *cache, uintptr_t obj
 	stop(cache, object, "free of an object that was freed just before", locked);
 }
 
-/* Objects of one slab, linked from `first` to `last`, none of them on a word or in a hand. */
+/* Objects of one slab, linked from `first` to `last`, on no word and in no hand. */
 struct chain {
 	uintptr_t first, last;
 	unsigned count;
 };
 
 /*
- * Puts objects before a slab's own list.  Where that changes what list of slabs it belongs in, the exchange
- * happens under the lock: else two threads could both find that they must put it there, or one could give up
- * a slab that another is about to put there.
+ * Pushes objects onto a slab's own list.  Where that changes which list of slabs it belongs in, the exchange
+ * happens with the lock held: otherwise two threads could both find that they must list it, or one could give
+ * up a slab that another is about to list.
  */
 static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, struct chain chain)
 {
@@ -804,7 +803,7 @@ static void free_to_slab(struct linked_cache *cache, struct linked_slab *slab, s
 	release_slabs(cache, surplus);
 }
 
-/* The slab that an object lies in, which the program says is allocated and of this cache. */
+/* Returns the slab of an object that the program frees; aborts if it is not an object of this cache. */
 static struct linked_slab *slab_of(const struct linked_cache *cache, const void *object)
 {
 	struct linked_slab *slab = NULL;
@@ -824,7 +823,7 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 	struct linked_slab *slab = slab_of(cache, object);
 
 	front_count(cache, VCPU_MISSED_FREE);
-	/* Nobody but its owner could put it there, and that is the caller. */
+	/* Only the object's owner could have put it there, and that is the caller. */
 	if (front_has(cache, object))
 		stop_double_free(cache, (uintptr_t)object, false);
 	note_free(slab, object);
@@ -832,8 +831,8 @@ __attribute__((noinline)) void linked_free_missed(struct linked_cache *cache, vo
 }
 
 /*
- * Whether each of so many objects still has the one before it as its link: not one that came twice.  The
- * links were stored just now, and are read out of order.
+ * Aborts if an object came twice in a chain: then one of them no longer links to the object before it.  The
+ * links were just stored, and the loads do not depend on each other.
  */
 static void check_chain(struct linked_cache *cache, void *const *objects, unsigned count)
 {
@@ -851,9 +850,9 @@ void linked_free_several(struct linked_cache *cache, void *const *objects, size_
 		struct chain chain = {(uintptr_t)objects[n], (uintptr_t)objects[n], 1};
 
 		note_free(slab, objects[n]);
-		/* Neighbours that go to the same slab go together. */
+		/* Neighbours of the same slab go together. */
 		while (++n < count && ((uintptr_t)objects[n] ^ chain.last) <= cache->list.slab_mask) {
-			/* The first one's link is not stored yet, so that it cannot tell. */
+			/* check_chain cannot tell for the chain's last, whose link is not stored yet. */
 			if ((uintptr_t)objects[n] == chain.last || slab_of(cache, objects[n]) != slab)
 				stop(cache, (uintptr_t)objects[n], "an object was freed twice", false);
 			note_free(slab, objects[n]);

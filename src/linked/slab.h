@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* linked/slab: slabs and lists, as the room's own files see them.  For the interface see linked.h. */
+/* linked/slab: slabs and lists, for this room's files alone.  For the interface see linked.h. */
 #ifndef CPUSLAB_LINKED_SLAB_H
 #define CPUSLAB_LINKED_SLAB_H
 
 #include "linked/linked.h"
 #include "page/page.h"
 
-/* What changes in one step: 16 bytes, aligned to 16. */
+/* A slab's state: replaced in one step of 16 bytes, and aligned to 16. */
 union linked_state {
 	struct {
-		uintptr_t list;    /* the free objects that are on no word and in no hand */
+		uintptr_t list;    /* the slab's own list: free objects on no word and in no hand */
 		uint16_t in_use;   /* objects below `threaded` that are not in that list */
-		uint16_t threaded; /* objects from here on have never been linked, and count nowhere */
+		uint16_t threaded; /* objects from here on were never linked, and count nowhere */
 		uint16_t frozen;   /* the slab is on a word, or in a hand */
-		uint16_t watched;  /* see is_watched; changed by who has the slab in hand, or the lock */
+		uint16_t watched;  /* see is_watched; changed by the slab's hand, or with the lock */
 	};
 	uint64_t pair[2];
 } __attribute__((aligned(16)));
@@ -21,11 +21,11 @@ union linked_state {
 struct linked_slab {
 	union linked_state state;
 	char *base;
-	struct linked_cache *cache;          /* NULL while a constructor makes its objects */
-	struct linked_slab *next, *previous; /* in the cache's list, with its lock */
+	struct linked_cache *cache;          /* NULL while a constructor runs over its objects */
+	struct linked_slab *next, *previous; /* in the cache's list; with its lock */
 };
 
-/* A frozen slab that no word has, and the list that came off its word.  No slab: nothing. */
+/* A frozen slab that is on no word, and the list that came off its word.  Slab NULL: empty hand. */
 struct linked_hand {
 	struct linked_slab *slab;
 	uintptr_t list;
@@ -48,19 +48,19 @@ static inline bool linked_starts_object(const struct linked_cache *cache, const 
 	       offset < (uint64_t)slab->state.threaded * cache->stride;
 }
 
-/* All but the place among caches, for a word at `offset`; false when no slab could hold such an object. */
+/* Initialises all but the cache's number, for a word at `offset`; false when no slab could hold an object. */
 bool linked_init(struct linked_cache *cache, const struct linked_traits *traits, uint16_t offset);
-/* What is in hand goes back to its slab, and the slab where it belongs. */
+/* Returns the list in hand to its slab, and the slab to the cache's list or the page room. */
 void linked_put_back(struct linked_cache *cache, struct linked_hand hand);
 /* Gives empty slabs back to the page room. */
 void linked_release_empty(struct linked_cache *cache);
-/* With the lock, puts a slab into the list of partial ones. */
+/* Appends a slab to the list of partial ones.  With the lock. */
 void linked_enlist(struct linked_cache *cache, struct linked_slab *slab);
-/* The object after one in a list, or what the program has made of its link. */
+/* Returns the object after `object` in a list, or whatever the program has made of the link. */
 uintptr_t linked_next(const struct linked_cache *cache, uintptr_t object);
 /*
- * The same of a list that nobody else is at: stops the process where that is neither an object of the slab
- * nor the list's end.  `locked`: with the cache's lock, which is given up then.
+ * The same for a list that no other thread uses: aborts if the link is neither an object of the slab nor the
+ * list's end.  `locked`: the caller has the cache's lock, which is released first.
  */
 uintptr_t linked_checked_next(struct linked_cache *cache, const struct linked_slab *slab, uintptr_t object,
 			      bool locked);
