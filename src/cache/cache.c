@@ -21,13 +21,14 @@
 enum {
 	SMALLEST_ALIGNMENT = 8,
 	CACHE_LINE = 64,
-	/* Caches with one of these share no memory; and those of the second kind only with their like. */
+	/* Caches with a flag of the first set share no memory; with one of the second, only with their like.
+	 */
 	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | CHECK_ALL,
 	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
 	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC |
 		      (NEVER_MERGE & ~(CHECK_FAIL | CHECK_ANNOTATE)) | MERGE_SAME,
-	ID_OF_NO_PAGE = 1, /* the map has multiples of 8 */
-	CHAINS = 256,      /* of shareable memories, by the distance between objects */
+	ID_OF_NO_PAGE = 1, /* ids in the page map are multiples of 8 */
+	CHAINS = 256,      /* of shareable memories, hashed by stride */
 };
 
 _Static_assert((int)CPUSLAB_CACHE_MAGAZINE_MAX <= (int)DEPOT_CAPACITY_MAX,
@@ -43,7 +44,7 @@ static bool is_power_of_two(size_t x)
 	return x && !(x & (x - 1));
 }
 
-/* 0, or the errno that says what is wrong. */
+/* Returns 0, or the errno that says what is wrong. */
 static int check_arguments(const struct cpuslab_cache_args *args)
 {
 	static const uint64_t zero[sizeof args->reserved / sizeof *args->reserved];
@@ -90,9 +91,8 @@ static struct slab_traits traits_for(const struct cpuslab_cache_args *args)
 }
 
 /*
- * SLAB's rule (enable_cpucache in mm/slab.c), but for the last: SLAB lets 8 batches wait where there are
- * several CPUs.  Here that made bursts of 10,000 objects two to twenty times slower; what is not needed goes
- * by age.
+ * SLAB's rule (enable_cpucache in mm/slab.c), except for sharedfactor: with several CPUs SLAB lets 8 batches
+ * wait.  Here that made bursts of 10,000 objects two to twenty times slower; unneeded objects leave by age.
  */
 static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args, uint32_t stride)
 {
@@ -105,7 +105,7 @@ static struct depot_tunables tunables_for(const struct cpuslab_cache_args *args,
 	};
 }
 
-/* Frees of ours, and allocations, are found wrong at once; what a program leaves in an object stays. */
+/* Hardens a cache: each object gets a canary, and whole units of the marks. */
 static void harden(struct slab_traits *traits, const struct cpuslab_cache_args *args)
 {
 	uint32_t alignment = choose_alignment(args);
@@ -115,7 +115,7 @@ static void harden(struct slab_traits *traits, const struct cpuslab_cache_args *
 				       alignment > PAGE_MARK_UNIT ? alignment : PAGE_MARK_UNIT);
 }
 
-/* Makes slots with zones of what would have been bare objects; the checks construct them, too. */
+/* Turns bare objects into slots with zones, for the checks, which also construct them. */
 static bool debug(struct slab_traits *traits, const struct cpuslab_cache_args *args)
 {
 	traits->checks = check_create(traits->name, (uint32_t)args->size, choose_alignment(args),
@@ -194,7 +194,7 @@ static void destroy_memory(struct cache_memory *memory)
 	metadata_free(memory, memory->bytes);
 }
 
-/* A handle that no list has yet. */
+/* Creates a handle that is in no list yet. */
 static struct cpuslab_cache *create_handle(const struct cpuslab_cache_args *args)
 {
 	size_t name_bytes = strlen(args->name) + 1;
@@ -222,7 +222,7 @@ static void enter_memory(struct cpuslab_cache *cache, struct cache_memory *memor
 	if (cache->is_linked) {
 		cache->id = ID_OF_NO_PAGE;
 	} else if (magazine_is_hardened(&memory->cache)) {
-		/* A word that is always void: each call comes to the slow paths. */
+		/* A word that is always void, so that each call takes a slow path. */
 		cache->map = page_front.map;
 		cache->offset = PAGE_FREE;
 		cache->id = ID_OF_NO_PAGE;
@@ -248,10 +248,9 @@ static void leave_memory(struct cpuslab_cache *cache)
 /* ---- merging ------------------------------------------------------------------------------------------ */
 
 /*
- * The kernel's rules (find_mergeable and slab_unmergeable in mm/slab_common.c).  There, what is left over
- * behind the smaller object must be less than a word, and the larger one's distance a multiple of the
- * smaller one's alignment.  Here all distances are multiples of a word, so that this means: the same
- * distance.
+ * The kernel's rules (find_mergeable and slab_unmergeable in mm/slab_common.c).  There, fewer bytes than a
+ * word may be left over behind the smaller object, and the larger stride must be a multiple of the smaller
+ * one's alignment.  Here all strides are multiples of a word, so this means: equal strides.
  */
 static struct cache_memory *shareable[CHAINS] ARCH_SPARSE; /* with magazine_keep_caches() */
 
@@ -260,7 +259,7 @@ static struct cache_memory **chain_of(uint32_t stride)
 	return &shareable[stride / SMALLEST_ALIGNMENT % CHAINS];
 }
 
-/* What the program wants to be a certain way is not shared with those that do not care. */
+/* A cache whose creator asked for something particular shares with none. */
 static bool may_share(const struct cpuslab_cache_args *args)
 {
 	return options.merge && !options.hardened && !args->constructor && !(args->flags & NEVER_MERGE) &&
@@ -271,7 +270,7 @@ static struct cache_memory *find_alike(const struct cpuslab_cache_args *args,
 				       const struct slab_traits *traits)
 {
 	for (struct cache_memory *memory = *chain_of(traits->size); memory; memory = memory->next_alike) {
-		/* Slabs of the linked engine are aligned to their size, so that the distance is enough. */
+		/* Linked slabs are aligned to their size, so there an equal stride is enough. */
 		if (memory->engine == args->engine && memory->stride == traits->size &&
 		    memory->flags == (args->flags & MERGE_SAME) &&
 		    (args->engine == CPUSLAB_ENGINE_LINKED ||
@@ -314,7 +313,7 @@ static struct cache_memory *find_or_create_memory(const struct cpuslab_cache_arg
 	return memory;
 }
 
-/* With magazine_keep_caches(): for readers of this process's memory, what a memory and its handles keep. */
+/* Describes memories and handles to readers of this process's memory.  With magazine_keep_caches(). */
 static void show_room(void)
 {
 	static bool shown;
@@ -331,8 +330,9 @@ static void show_room(void)
 }
 
 /*
- * What is debugged needs no engine: each object goes through the checks to and from the slabs.  And what is
- * hardened has no links in its free objects.  From here on the engine is one of the two.
+ * Decides flags and engine.  A debugged cache needs no engine: its objects pass through the checks to and
+ * from the slabs.  A hardened one must have no links in free objects.  Afterwards the engine is never
+ * DEFAULT.
  */
 static struct cpuslab_cache_args with_request(const struct cpuslab_cache_args *args)
 {
@@ -403,7 +403,7 @@ static void report_live(void *object, void *argument)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
 }
 
-/* The same for what objects come from. */
+/* Destroys the engine's cache; if objects are still allocated, reports them and returns false. */
 static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last)
 {
 	if (last->is_linked) {
@@ -416,7 +416,7 @@ static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last
 
 	if (is_checked)
 		magazine_release_lost(&memory->cache);
-	/* Of guarded objects the slabs do not know. */
+	/* The slabs do not know of guarded objects. */
 	if (guard_is_on() && guard_visit_live(&memory->cache, report_live, last))
 		magazine_gather(&memory->cache);
 	else if (!magazine_destroy(&memory->cache))
@@ -428,18 +428,18 @@ static bool close_memory(struct cache_memory *memory, struct cpuslab_cache *last
 	return false;
 }
 
-/* True, or false if objects are still allocated: then all is as it was, and they were reported. */
+/* Destroys a cache; if objects are still allocated, reports them, leaves all as it was, returns false. */
 static bool destroy(struct cpuslab_cache *cache)
 {
 	struct cache_memory *memory = cache->memory;
 
 	if (memory->handles != cache || cache->next) {
-		/* Whose the objects are, nobody can tell. */
+		/* Nobody can tell whose the objects are. */
 		leave_memory(cache);
 		destroy_handle(cache);
 		return true;
 	}
-	/* First, so that no child of a fork in between shares what is half gone. */
+	/* First, so that a child forked meanwhile does not share a memory that is half gone. */
 	if (memory->shareable)
 		withdraw_memory(memory);
 	if (!close_memory(memory, cache)) {
@@ -612,7 +612,8 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
 	return likely(object) ? memset(object, 0, cache->size) : NULL;
 }
 
-/* The page map says that the object lies in a slab of this cache, or of another that has no id of its own. */
+/* Whether the page map says that the object lies in a slab of this cache, or of one without an id of its own.
+ */
 static inline bool is_marked(const struct cpuslab_cache *cache, const void *object)
 {
 	uintptr_t page = page_of(object);
@@ -620,7 +621,7 @@ static inline bool is_marked(const struct cpuslab_cache *cache, const void *obje
 	return likely(page < page_front.limit) && likely(page_front.map[page] == cache->id);
 }
 
-/* Everything but a hit: NULL, misses, and what is not this cache's. */
+/* Everything but a hit: NULL, misses, and objects that are not this cache's. */
 static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, void *object)
 {
 	if (!object)
@@ -647,8 +648,8 @@ static __attribute__((noinline)) void free_slow(struct cpuslab_cache *cache, voi
 ARCH_FAST_PATH CPUSLAB_API void cpuslab_cache_free(struct cpuslab_cache *cache, void *object)
 {
 	/*
-	 * A magazine takes anything, so the map is asked whose page it is.  No page has the id of a linked
-	 * cache's handle, whose word tells by itself.
+	 * A magazine takes any pointer, so the page map must tell whose page it is.  No page has the id of a
+	 * linked cache's handle; there the word itself tells.
 	 */
 	if (likely(is_marked(cache, object))) {
 		if (likely(magazine_free_at(cache->map, &cache->offset, object)))
@@ -668,7 +669,7 @@ static unsigned at_most(size_t count)
 
 static size_t alloc_bulk_linked(struct linked_cache *cache, size_t count, void **objects)
 {
-	/* A program may have no other slow path. */
+	/* The program may never enter another slow path. */
 	magazine_tick();
 	magazine_tick_profile();
 	size_t taken = linked_alloc_several(cache, objects, count);
@@ -692,7 +693,7 @@ CPUSLAB_API size_t cpuslab_cache_alloc_bulk(struct cpuslab_cache *cache, size_t 
 	if (cache->is_linked)
 		return alloc_bulk_linked(cache_linked(cache->memory), count, objects);
 	for (;;) {
-		/* Hardened ones come and go one by one. */
+		/* Hardened objects come and go one by one. */
 		if (cache->id != ID_OF_NO_PAGE)
 			taken += magazine_alloc_several(&cache->memory->cache, objects + taken,
 							at_most(count - taken));
@@ -724,7 +725,7 @@ CPUSLAB_API void cpuslab_cache_free_bulk(struct cpuslab_cache *cache, size_t cou
 		if (marked > given)
 			given += magazine_free_several(&cache->memory->cache, objects + given,
 						       at_most(marked - given));
-		/* The one that found no room, or is no object of this cache. */
+		/* The one that did not fit, or is no object of this cache. */
 		if (given < count)
 			free_slow(cache, objects[given++]);
 		if (marked < given)
@@ -764,7 +765,7 @@ CPUSLAB_API unsigned cpuslab_cache_aliases(const struct cpuslab_cache *cache)
 	return handles - 1;
 }
 
-/* NULL for none, and for malloc's. */
+/* Returns NULL for a number without a cache, and for malloc's caches. */
 static const struct cache_memory *memory_of_number(unsigned number)
 {
 	const struct cache *cache = magazine_cache_number(number);

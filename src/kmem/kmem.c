@@ -7,7 +7,7 @@
 #include "malloc/process.h"
 #include "os/os.h"
 
-/* Whether there can ever be so many bytes for this process. */
+/* Whether this process can ever have so many bytes. */
 static bool may_be_had(size_t bytes)
 {
 	return bytes <= os_memory_most() && bytes <= os_limit_address_space();
@@ -26,16 +26,16 @@ bool kmem_tries_again(gfp_t flags, size_t bytes)
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
-/* All of it reads as zero, also what is beyond the size, so that krealloc can grow into it. */
+/* Zeroes all of an object, also beyond the size, so that krealloc can grow into it. */
 static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 {
-	/* calloc knows fresh pages from used ones, and aligns pages to pages. */
+	/* calloc need not zero fresh pages, and aligns whole pages to pages. */
 	bool by_calloc = gfpflags_allow_blocking(flags) && alignment <= sizeof(void *);
 	size_t zeroed = by_calloc ? cpuslab_malloc_size(size) : 0;
 	char *object = by_calloc ? calloc(1, zeroed)
 				 : cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
 
-	/* It may be an object of a larger class. */
+	/* The object may be of a larger class. */
 	if (object)
 		memset(object + zeroed, 0, malloc_usable_size(object) - zeroed);
 	return object;
@@ -57,9 +57,9 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 }
 
 /*
- * The kernel's promise: as aligned as the largest power of two that divides the size.  Nearly every size
- * class keeps it by itself, unless it is larger for the sake of a canary.  It is kmalloc's promise: what
- * only kvmalloc gives is aligned to pages, as all that is large is by itself.
+ * Kmalloc's promise in the kernel: alignment to the largest power of two that divides the size.  Nearly every
+ * size class keeps it by itself, unless a canary makes it larger.  What only kvmalloc gives is promised
+ * alignment to pages, as large objects have by themselves.
  */
 static size_t alignment_for(size_t size)
 {
@@ -87,7 +87,7 @@ CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t m
 	size_t usable = ksize(object);
 
 	if (size <= usable) {
-		/* So that growing again finds zeros. */
+		/* So that growing again finds zeroes. */
 		if (flags & __GFP_ZERO)
 			memset((char *)(uintptr_t)object + size, 0, usable - size);
 		return (void *)(uintptr_t)object;

@@ -4,9 +4,9 @@
 #include "kmem/kmem.h"
 #include "os/os.h"
 
-enum { LONGEST_SLEEP = 5 }; /* seconds: the allocator may have memory again without a word to the pool */
+enum { LONGEST_SLEEP = 5 }; /* seconds: the allocator may have memory again, and not tell the pool */
 
-/* Even a pool without a reserve keeps one element, or its waiters would depend on nothing but time. */
+/* Even a pool without a reserve keeps one element: else its waiters would depend on time alone. */
 static int reserve_of(int min_nr)
 {
 	return min_nr > 1 ? min_nr : 1;
@@ -17,7 +17,7 @@ static void **new_elements(int min_nr, gfp_t flags)
 	return kmalloc_array((size_t)reserve_of(min_nr), sizeof(void *), flags);
 }
 
-/* With the lock. */
+/* Takes an element of the reserve; NULL if there is none.  With the lock. */
 static void *take(mempool_t *pool)
 {
 	if (!pool->curr_nr)
@@ -26,7 +26,7 @@ static void *take(mempool_t *pool)
 	return pool->elements[pool->curr_nr];
 }
 
-/* With the lock; false when the reserve is full. */
+/* Adds an element to the reserve; false when it is full.  With the lock. */
 static bool put(mempool_t *pool, void *element)
 {
 	if (pool->curr_nr >= reserve_of(pool->min_nr))
@@ -37,8 +37,8 @@ static bool put(mempool_t *pool, void *element)
 }
 
 /*
- * Gives the lock back, and whoever waits another chance, when so many elements have come.  One thread for
- * each: but one that waits for several may go to sleep again, and must not have had another's wake.
+ * Unlocks, and wakes a waiter for each of so many elements that came back.  If any waiter waits for several,
+ * wakes all: that one may go to sleep again, and must not have used up another's wake.
  */
 static void unlock_and_wake(mempool_t *pool, unsigned elements)
 {
@@ -52,7 +52,7 @@ static void unlock_and_wake(mempool_t *pool, unsigned elements)
 		os_futex_wake(&pool->freed, (int)woken);
 }
 
-/* Allocates until the reserve is full; false when the allocator gives no more. */
+/* Allocates until the reserve is full; false when the allocator fails. */
 static bool fill(mempool_t *pool, gfp_t flags)
 {
 	for (;;) {
@@ -91,7 +91,7 @@ CPUSLAB_API void cpuslab_mempool_exit(mempool_t *pool)
 	pool->elements = NULL;
 }
 
-/* Elements that a smaller reserve has no room for. */
+/* Shrinks the reserve, and frees the elements that no longer fit. */
 static void shrink(mempool_t *pool, int min_nr)
 {
 	cpuslab_spin_lock(&pool->lock);
@@ -123,12 +123,12 @@ CPUSLAB_API int cpuslab_mempool_resize(mempool_t *pool, int min_nr)
 	__atomic_store_n(&pool->min_nr, min_nr, __ATOMIC_RELAXED);
 	cpuslab_spin_unlock(&pool->lock);
 	kfree(old);
-	/* As in the kernel: what cannot be allocated now, later frees bring. */
+	/* As in the kernel: later frees bring what cannot be allocated now. */
 	(void)fill(pool, GFP_KERNEL);
 	return 0;
 }
 
-/* The lock by the flags: without the right to wait it is tried. */
+/* Takes the lock; without permission to wait only tries to. */
 static bool lock_by(mempool_t *pool, gfp_t flags)
 {
 	if (!gfpflags_allow_blocking(flags))
@@ -137,7 +137,7 @@ static bool lock_by(mempool_t *pool, gfp_t flags)
 	return true;
 }
 
-/* An element of the reserve; NULL after a sleep that may have ended because there is one now. */
+/* Takes an element of the reserve, if need be after a sleep; NULL if there is none then. */
 static void *take_or_sleep(mempool_t *pool)
 {
 	const struct timespec longest = {.tv_sec = LONGEST_SLEEP};
@@ -151,10 +151,8 @@ static void *take_or_sleep(mempool_t *pool)
 	cpuslab_spin_unlock(&pool->lock);
 	if (element)
 		return element;
-	/*
-	 * An element that comes back from here on changes `freed`, and the system then does not let us
-	 * sleep.
-	 */
+	/* No wake is lost: an element that comes back after the unlock changes `freed`, and then the futex
+	 * does not sleep. */
 	os_futex_wait(&pool->freed, freed, &longest);
 	cpuslab_spin_lock(&pool->lock);
 	pool->waiting--;
@@ -165,7 +163,7 @@ static void *take_or_sleep(mempool_t *pool)
 
 CPUSLAB_API void *cpuslab_mempool_alloc(mempool_t *pool, gfp_t flags)
 {
-	/* Where it may wait a pool does not fail; an allocator that does not would wait past the reserve. */
+	/* A pool that may wait never fails.  An allocator that never fails would wait past the reserve. */
 	flags &= ~__GFP_NOFAIL;
 	gfp_t first = flags & ~(__GFP_DIRECT_RECLAIM | __GFP_IO);
 	void *element = pool->alloc(first, pool->pool_data);
@@ -194,9 +192,9 @@ CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool)
 }
 
 /*
- * A look without the lock.  Whoever took an element that now comes back from a reserve that was full wrote
- * curr_nr before it had the element, and the element came from there to here: so this reads that count, or a
- * later one.  If it says full, others have filled the reserve since.
+ * Whether the reserve looks full, without the lock.  Say that an element taken from a full reserve now comes
+ * back.  Its taker wrote curr_nr before it had the element, and the element came from there to here, so this
+ * reads that count, or a later one.  If it says full, others have filled the reserve since.
  */
 static bool looks_full(mempool_t *pool)
 {
@@ -221,7 +219,7 @@ CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool)
 
 /* ---- several at a time -------------------------------------------------------------------------------- */
 
-/* Has the allocator fill empty slots until it fails.  How many are empty still. */
+/* Allocates for empty slots until the allocator fails; returns how many are still empty. */
 static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned count, gfp_t flags)
 {
 	unsigned missing = 0;
@@ -229,7 +227,7 @@ static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned coun
 	for (unsigned i = 0; i < count; i++) {
 		if (elements[i])
 			continue;
-		/* After a failure the rest is only counted. */
+		/* After a failure only counts the rest. */
 		if (!missing)
 			elements[i] = pool->alloc(flags, pool->pool_data);
 		missing += !elements[i];
@@ -238,8 +236,8 @@ static unsigned allocate_missing(mempool_t *pool, void **elements, unsigned coun
 }
 
 /*
- * With the lock: all that is missing, or nothing.  Of two threads that each took what there is and waited for
- * the rest, neither would ever get it.
+ * Takes all that is missing, or nothing.  If two threads each took what there is and waited for the rest,
+ * neither would ever get it.  With the lock.
  */
 static bool take_missing(mempool_t *pool, void **elements, unsigned count, unsigned missing)
 {
@@ -251,7 +249,7 @@ static bool take_missing(mempool_t *pool, void **elements, unsigned count, unsig
 	return true;
 }
 
-/* From the reserve, or false after a sleep, as take_or_sleep(). */
+/* Takes all that is missing from the reserve, if need be after a sleep, as take_or_sleep(). */
 static bool take_missing_or_sleep(mempool_t *pool, void **elements, unsigned count, unsigned missing)
 {
 	const struct timespec longest = {.tv_sec = LONGEST_SLEEP};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sheaves: the kernel's way to be sure of a cache's objects before a lock is taken under which there is no
- * waiting for memory (lib/maple_tree.c fills one before it changes a tree).  In the kernel a sheaf is one of
- * those in front of a CPU; here it is an array beside them, which the cache's own magazines fill and empty.
+ * kmem/sheaf: the kernel's way to secure objects of a cache before taking a lock under which it cannot wait
+ * for memory (lib/maple_tree.c fills one before it changes a tree).  In the kernel a sheaf is one of those in
+ * front of a CPU; here it is an array beside them, filled and emptied by the cache's own magazines.
  */
 #include <errno.h>
 
@@ -26,7 +26,7 @@ static struct slab_sheaf *new_sheaf(unsigned count, gfp_t flags)
 	return sheaf;
 }
 
-/* There is room for so many; what it had stays where there are none. */
+/* Fills a sheaf up to `count` objects, for which it has room; on failure it keeps what it had. */
 static bool fill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf, unsigned count)
 {
 	if (sheaf->size >= count)
@@ -40,7 +40,7 @@ static bool fill(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf
 CPUSLAB_API struct slab_sheaf *cpuslab_kmem_sheaf_prefill(struct kmem_cache *cache, gfp_t flags,
 							  unsigned count)
 {
-	/* What is taken out again is zeroed then. */
+	/* Objects are zeroed as they are taken out. */
 	flags &= ~__GFP_ZERO;
 	struct slab_sheaf *sheaf = new_sheaf(count, flags);
 
@@ -61,7 +61,7 @@ CPUSLAB_API int cpuslab_kmem_sheaf_refill(struct kmem_cache *cache, gfp_t flags,
 	flags &= ~__GFP_ZERO;
 	if (count <= old->capacity)
 		return fill(cache, flags, old, count) ? 0 : -ENOMEM;
-	/* All that can fail comes before anything moves. */
+	/* Everything that can fail comes first. */
 	larger = new_sheaf(count, flags);
 	if (!larger)
 		return -ENOMEM;
