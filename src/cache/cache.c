@@ -21,8 +21,7 @@
 enum {
 	SMALLEST_ALIGNMENT = 8,
 	CACHE_LINE = 64,
-	/* Caches with a flag of the first set share no memory; with one of the second, only with their like.
-	 */
+	/* Caches with a flag of the first set share no memory; of the second, only with their like. */
 	NEVER_MERGE = CPUSLAB_CACHE_NO_MERGE | CPUSLAB_CACHE_TYPESAFE_BY_RCU | CHECK_ALL,
 	MERGE_SAME = CPUSLAB_CACHE_ACCOUNT | CPUSLAB_CACHE_RECLAIM_ACCOUNT,
 	KNOWN_FLAGS = CPUSLAB_CACHE_HWCACHE_ALIGN | CPUSLAB_CACHE_PANIC |
@@ -612,8 +611,7 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
 	return likely(object) ? memset(object, 0, cache->size) : NULL;
 }
 
-/* Whether the page map says that the object lies in a slab of this cache, or of one without an id of its own.
- */
+/* Whether the page map says that a slab of this cache, or of another without an id of its own, lies there. */
 static inline bool is_marked(const struct cpuslab_cache *cache, const void *object)
 {
 	uintptr_t page = page_of(object);

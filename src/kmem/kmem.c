@@ -26,7 +26,7 @@ bool kmem_tries_again(gfp_t flags, size_t bytes)
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
-/* Zeroes all of an object, also beyond the size, so that krealloc can grow into it. */
+/* Obtains an object of zeroes, also beyond the size, so that krealloc can grow into it. */
 static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 {
 	/* calloc need not zero fresh pages, and aligns whole pages to pages. */

@@ -14,8 +14,8 @@
 #include "cpuslab/kmem.h"
 
 /*
- * With __GFP_NOFAIL and permission to wait: sleeps briefly and returns true.  Returns false for more bytes
- * than the machine has, or the process may have: the kernel refuses those, too (vmalloc in mm/vmalloc.c).
+ * With __GFP_NOFAIL and permission to wait: sleeps briefly and returns true.  But not for more bytes than the
+ * machine has, or the process may have: the kernel refuses those, too (vmalloc in mm/vmalloc.c).
  */
 bool kmem_tries_again(gfp_t flags, size_t bytes);
 

@@ -192,9 +192,9 @@ CPUSLAB_API void *cpuslab_mempool_take(mempool_t *pool)
 }
 
 /*
- * Whether the reserve looks full, without the lock.  Say that an element taken from a full reserve now comes
- * back.  Its taker wrote curr_nr before it had the element, and the element came from there to here, so this
- * reads that count, or a later one.  If it says full, others have filled the reserve since.
+ * Whether the reserve looks full, without the lock.  When an element that was taken from a full reserve
+ * comes back, its taker wrote curr_nr before it had the element, and the element came from there to here: so
+ * this reads that count, or a later one.  If it says full, others have filled the reserve since.
  */
 static bool looks_full(mempool_t *pool)
 {

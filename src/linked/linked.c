@@ -470,9 +470,7 @@ static void note_free(const struct linked_slab *slab, const void *object)
 
 /* ---- slow paths --------------------------------------------------------------------------------------- */
 
-/*
- * Freezes a slab that was just delisted.  With the lock, without which no free lists a slab.
- */
+/* Freezes a slab that was just delisted.  With the lock, without which no free lists a slab. */
 static void freeze(struct linked_cache *cache, struct linked_hand *hand)
 {
 	union linked_state old, new;
@@ -593,9 +591,7 @@ static bool leave_full(struct linked_cache *cache, struct linked_slab *slab)
 	return true;
 }
 
-/*
- * Ensures that the list in hand is not empty; false when there is no memory, and then the hand is empty.
- */
+/* Ensures that the list in hand is not empty; false when there is no memory, and then the hand is empty. */
 static bool find_objects(struct linked_cache *cache, struct linked_hand *hand)
 {
 	for (;;) {

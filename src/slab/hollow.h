@@ -18,8 +18,7 @@
 
 #include "slab/slab.h"
 
-/* Pages' worth of free objects that deserve a walk; allocated objects per page with which few pages have
- * none. */
+/* Pages' worth of free objects that deserve a walk; objects per page with which few pages have none. */
 enum { HOLLOW_LEAST = 32, HOLLOW_SHARING = 2 };
 
 /*

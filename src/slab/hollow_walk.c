@@ -122,8 +122,7 @@ static void give_back(struct slab_cache *cache, struct hollowing *walk, const st
 		walk->wanted = less(walk->wanted, pages);
 	}
 	walk->refused = done < count;
-	/* Costs one call, however many rows were refused: so a caller that resumes where it met its bound
-	 * reaches the end. */
+	/* Any refusal costs one call: so a caller that resumes where it met its bound gets to the end. */
 	if (walk->refused)
 		walk->left = less(walk->left, SLAB_HOLLOW_RUN);
 }

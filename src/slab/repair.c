@@ -13,8 +13,7 @@ bool slab_repair_begin(struct slab_cache *cache, bool all)
 {
 	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
 
-	/* Most caches are intact; they are not written to, so that their pages stay shared with the parent.
-	 */
+	/* Most caches are intact; unless they are written to their pages stay shared with the parent. */
 	if (cache->under_repair != broken)
 		cache->under_repair = broken;
 	if (!broken)
@@ -70,8 +69,7 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	uint8_t flags = cpuslab_pagelock_flags(&slab->lock) & (SLAB_MAKING | SLAB_PURGED | SLAB_ENDED);
 
 	if (flags & SLAB_MAKING && !waits_in_made(cache, slab)) {
-		/* Its maker may be this very thread, forked in a constructor: it goes on, and adds the slab.
-		 */
+		/* Its maker may be this very thread, forked in a constructor, which goes on to add it. */
 		if (is_untaken(cache, slab))
 			return;
 		/* The thread that was adopting it (slab_adopt_made), or about to push it, is gone. */
@@ -92,8 +90,8 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 	if (flags & SLAB_MAKING)
 		return;
 	cache->slabs++;
-	if (slab->in_use <
-	    cache->objects) /* an empty one goes to the sparsest bin, and leaves it the usual way */
+	/* An empty slab goes to the sparsest bin, and leaves it the usual way. */
+	if (slab->in_use < cache->objects)
 		enlist(cache, slab, slab->in_use * SLAB_BINS / cache->objects);
 	else
 		count_full(cache, slab);

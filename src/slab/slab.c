@@ -531,8 +531,7 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	void *const *next = objects, *const *end = objects + count;
 
 	for (; next < end; next++) {
-		/* An address outside this slab fails this test like one that is not the start of an object.
-		 */
+		/* An address outside this slab is not the start of one of its objects either. */
 		uintptr_t offset = (uintptr_t)*next - base, i = offset * reciprocal >> 32;
 
 		if (__builtin_expect(i * size != offset || i >= bump, 0) ||

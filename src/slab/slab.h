@@ -41,7 +41,7 @@
  * A constructor runs once for each object, when its slab is made, and without any lock since it may allocate.
  * Nothing here writes into an object, so that its result is there each time the object is handed out.
  *
- * Called by the depot, in batches, from any thread.
+ * Called by the depot, which moves objects in batches (magazines, see depot.h), from any thread.
  *
  * Locks.  Each slab's own byte, a pagelock, protects its free list and the counts that go with it.
  * slab_cache.lock protects lists, and which list a slab is in (the user flags of that byte, and `bin`).  The
@@ -110,16 +110,15 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab *unused; /* descriptors for which there was no run */
 
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
-	struct slab
-		*partial[SLAB_BINS + 1]; /* by eighths of objects allocated; full ones last, if debugged */
-	struct slab *empty;              /* empty slabs that are kept, LIFO */
+	struct slab *partial[SLAB_BINS + 1]; /* by eighths of objects allocated; full ones if debugged */
+	struct slab *empty;                  /* empty slabs that are kept, LIFO */
 	uint32_t slabs, full_slabs, kept_empty;
 	uint32_t spares;    /* empty slabs to keep besides one; changed without the lock */
 	uint32_t unlocked;  /* calls under way that change slabs without the lock; and SLAB_ALONE */
 	uint64_t allocated; /* objects, those in magazines included */
-	uint64_t needed;    /* peak of `allocated` since the last walk by age looked at it */
+	uint64_t needed;    /* peak of `allocated` since the last look by age (SLAB_HOLLOW_UNNEEDED) */
 	uint64_t hollow;    /* pages of its slabs that are hollow; changed by atomic additions */
-	uint64_t barren; /* pages' worth of unneeded objects for which the last walk by age found no page */
+	uint64_t barren;    /* pages' worth of unneeded objects for which that look found no page */
 	uint64_t created, freed, lock_acquires;
 };
 
@@ -166,9 +165,11 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
  * or SLAB_HOLLOW_PART where one system call gives back several runs, so that system calls are bounded, too.
  * Returns that count.  One thread at a time.
  *
- *   SLAB_HOLLOW_UNNEEDED  if many objects were not needed since the last such look: as many pages as they
- * fill SLAB_HOLLOW_EBB       if many more objects are free than allocated: as many pages as the excess fills;
- *                         passes over slabs in which it found none and that have not changed since
+ *   SLAB_HOLLOW_UNNEEDED  by age: as many pages as the objects fill that were not needed since the last such
+ *                         walk, if they are many
+ *   SLAB_HOLLOW_EBB       as the program's heap shrinks (depot/ebb.h): as many pages as free objects fill
+ *                         beyond allocated ones, if they are many; passes over slabs in which a look found no
+ *                         page and that have not changed since
  *   SLAB_HOLLOW_ALL       all there are
  */
 enum { SLAB_HOLLOW_RUN = 8, SLAB_HOLLOW_PART = 2 };
@@ -181,9 +182,7 @@ size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t m
  */
 uint64_t slab_cache_close(struct slab_cache *cache);
 
-/*
- * Calls `visit` for each allocated object of a cache that no other thread uses.  Scans the whole heap.
- */
+/* Calls `visit` for each allocated object of a cache that no other thread uses.  Scans the whole heap. */
 void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *object, void *argument),
 			void *argument);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab/state: a slab's states, lists and locks, shared by the files of the slab room alone, as descriptor.h
- * is with others.  For the rules see slab.h.
+ * slab/state: a slab's states, lists and locks, for the files of the slab room alone.  What others may see of
+ * a slab is in descriptor.h, and the rules are in slab.h.
  *
  *   slab.c         makes slabs, allocates and frees objects, and gives slabs back
  *   hollow_walk.c  gives back pages without an allocated object
