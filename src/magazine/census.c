@@ -17,7 +17,7 @@ static struct cpuslab_spinlock keeping_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
 /* ---- caches come and go -------------------------------------------------------------------------------- */
 
-/* The word for returns has the next number, as census_of_word has it. */
+/* The word for returns has the next number; census_of_word relies on it. */
 static bool take_numbers(struct cache *cache, bool hardened)
 {
 	if (!vcpu_take_numbers(hardened ? 2 : 1, &cache->number))
@@ -27,7 +27,7 @@ static bool take_numbers(struct cache *cache, bool hardened)
 	return true;
 }
 
-/* Once the cache is in no list. */
+/* After the cache has left every list. */
 static void give_numbers(const struct cache *cache)
 {
 	vcpu_give_number(cache->number);
@@ -35,13 +35,13 @@ static void give_numbers(const struct cache *cache)
 		vcpu_give_number(cache->returns_number);
 }
 
-/* Whether an object is its caller's from end to end, and no more than allocated or free. */
+/* Whether an object belongs to its caller from end to end, and is either allocated or free. */
 static bool is_usual(const struct cache *cache)
 {
 	return !magazine_is_checked(cache) && !magazine_is_hardened(cache);
 }
 
-/* Tells magazine_usual() of a cache whose pages say that they are its own. */
+/* Tells magazine_usual() the bytes of a cache whose pages have an id of its own. */
 static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
 {
 	if (cache->id >= PAGE_ID_RESERVED && is_usual(cache) && bytes <= UINT16_MAX)
@@ -50,8 +50,8 @@ static void set_usual_bytes(const struct cache *cache, uint32_t bytes)
 }
 
 /*
- * Not where what was in an object is to be there after its free, or before its first use; nor where it is
- * aligned to more than its place can be.
+ * Not where an object's content must outlive its free or precede its first use, nor where it is aligned to
+ * more than a guarded place can be.
  */
 static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
 {
@@ -59,7 +59,7 @@ static bool may_be_guarded(const struct slab_traits *traits, const void *owner)
 	       (!owner || !slab_keeps_content(traits));
 }
 
-/* With its numbers known. */
+/* Initialises a cache whose numbers are known. */
 static void init_cache(struct cache *cache, const struct slab_traits *traits, uint16_t capacity, void *owner)
 {
 	struct slab_traits own = *traits;
@@ -120,20 +120,20 @@ struct cache *magazine_create_reserved(unsigned number, const struct slab_traits
 	cache->returns_number = 0;
 	init_cache(cache, traits, 0, NULL);
 	/*
-	 * Of two threads that make it at once one is the first; the other has changed nothing that both know
-	 * but what is said of its objects' bytes, to the same.  A child of a fork in between makes it anew,
-	 * or finds it here.
+	 * If two threads create it at once, one is first; all that both know and the other has changed is
+	 * what magazine_usual() says, to the same value.  A child forked in between creates it anew, or finds
+	 * it here.
 	 */
 	if (__atomic_compare_exchange_n(&census_caches[number], &found, cache, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
 		return cache;
-	/* To give the block back might mean to wait. */
+	/* Giving the block back might take waiting. */
 	if (waits)
 		metadata_free(cache, sizeof *cache);
 	return found;
 }
 
-/* Nobody is in a section on these words, so that no area needs to be closed. */
+/* No thread is in a section on these words, so that no area needs closing. */
 static void empty_unused_words(struct cache *cache, unsigned number)
 {
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
@@ -179,7 +179,7 @@ uint64_t magazine_destroy(struct cache *cache)
 
 /* ---- while a cache is in use --------------------------------------------------------------------------- */
 
-/* Moves what one cache has in words that can be reached to its depot.  With the census lock. */
+/* Moves what one cache has on words that can be reached to its depot.  With the census lock. */
 static void empty_all_words(struct cache *cache, unsigned number)
 {
 	for (unsigned id = 0; id < vcpu_ids(); id++) {
@@ -205,7 +205,7 @@ void magazine_shrink(struct cache *cache)
 void magazine_tune(struct cache *cache, const struct depot_tunables *tunables)
 {
 	corruption_begin_walk(&census_lock);
-	/* The depot first: what then leaves the words is stale there, and no other of its size comes. */
+	/* The depot first: what then leaves the words is stale there, and no more of that capacity comes. */
 	if (depot_tune(&cache->depot, tunables))
 		empty_all_words(cache, cache->number);
 	corruption_end_walk(&census_lock);
@@ -242,8 +242,8 @@ struct cache *magazine_cache(const void *address)
 		uint16_t before = id;
 
 		/*
-		 * Where the caller holds no object the page may have become one of a linked slab, whose
-		 * descriptor is another, or where it does, one that nobody watches.
+		 * If the caller holds no object there, the page may have become a linked slab's, which has
+		 * another kind of descriptor; if it does, the page may no longer be watched.
 		 */
 		id = page_id(address);
 		if (id == before)
@@ -293,7 +293,9 @@ static struct slab_cache *slabs_of_id(uint16_t id)
 
 void magazine_repair(void)
 {
-	/* A child of a fork in between, by a thread that this child had already, begins all of it anew. */
+	/*
+	 * Set in a child forked meanwhile by a thread that this child had already: it begins all of it anew.
+	 */
 	static bool unfinished;
 	bool all = unfinished, any = false, orphans;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Caches that are debugged.  Nothing is ever installed in their words, so that each call misses and comes
- * here, and each object goes through the checks on its way from and to the slabs.
+ * Debugged caches.  Nothing is ever installed in their words, so that each call misses and comes here, and
+ * each object passes the checks on its way from and to the slabs.
  */
 #include "magazine/hardened.h"
 
@@ -135,7 +135,7 @@ void *magazine_object_of(const struct cache *cache, const void *address)
 struct walk {
 	struct cache *cache;
 	uint64_t found;
-	void *slot; /* one of those found */
+	void *slot; /* the last one found */
 };
 
 static void walk(struct cache *cache, void (*visit)(const struct check_place *place, void *argument),
@@ -179,7 +179,7 @@ void magazine_report_live(struct cache *cache)
 }
 
 struct live_walk {
-	struct walk walk; /* first, for visit_one */
+	struct walk walk; /* first: visit_one gets a pointer to it */
 	void (*visit)(uint32_t stack, uint32_t bytes, void *argument);
 	void *argument;
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies on the words of vCPUs while others use them, without disturbing anybody. */
+/* Counts what lies on the words of vCPUs while others use them, without disturbing anybody. */
 #include "magazine/words.h"
 
 /*
- * How many objects lie below a word that others are using.  By the time it is followed the magazine may have
- * become other metadata, so the search for the end mark has an end of its own, which is where metadata ends
- * if that comes first, and what it tells is checked.
+ * Counts the objects below the top that a word in use points to.  The magazine may since have become other
+ * metadata, so the search for the end mark has a bound of its own, or the end of metadata if that comes
+ * first, and what it finds is checked.
  */
 static unsigned glance(uintptr_t word)
 {
@@ -29,7 +29,8 @@ static unsigned glance(uintptr_t word)
 	return 0;
 }
 
-/* How many objects a spare has, or had; as above it may have become other metadata, so this is checked, too.
+/*
+ * Counts the objects that a spare has, or had; it, too, may have become other metadata, so this is checked.
  */
 static unsigned glance_at_spare(uintptr_t spare)
 {

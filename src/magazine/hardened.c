@@ -68,7 +68,7 @@ __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *ob
 
 /* ---- misses -------------------------------------------------------------------------------------------- */
 
-/* An object that keeps its content; its canary, too, once it has been out. */
+/* Hands out an object that keeps its content, and its canary, too, once it has been out. */
 static void *hand_out_kept(const struct cache *cache, void *object, size_t requested)
 {
 	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
@@ -81,14 +81,14 @@ static void *hand_out_kept(const struct cache *cache, void *object, size_t reque
 	return object;
 }
 
-/* What the magazine room allocates may be guarded instead. */
+/* What the magazine room allocates may be a guarded object instead. */
 static void *hand_out(const struct cache *cache, void *object, size_t requested)
 {
 	if (!object || guard_contains(object))
 		return object;
 	if (slab_keeps_content(&cache->depot.slabs.traits))
 		return hand_out_kept(cache, object, requested);
-	/* To read pages that were never written to costs a fault for each of them. */
+	/* Checking pages that were never written to would cost a fault for each. */
 	return hardened_hand_out(bytes_of(cache), object, requested, bytes_of(cache) > PAGE_BYTES);
 }
 
@@ -106,7 +106,7 @@ void *hardened_try_alloc(struct cache *cache, size_t requested)
 	return hand_out(cache, object ? object : magazine_try_alloc_missed(cache), requested);
 }
 
-/* 64 bits of a sequence that is known to nobody who does not know where it began (wyrand). */
+/* 64 bits of a pseudorandom sequence (wyrand) that cannot be told without knowing its start. */
 static uint64_t next_random(uint64_t *state)
 {
 	*state += 0x2d358dccaa6c78a5u;
@@ -135,8 +135,8 @@ void hardened_shuffle(struct magazine *magazine)
 	if (!random)
 		random = os_random();
 	/*
-	 * Each object of a pair comes by here: the top-most of those that are left changes places with any of
-	 * them, by 16 random bits; eight at a time.
+	 * A shuffle from the top: the top-most object of those left changes places with any of them, by 16
+	 * random bits.  Eight at a time, since every object of a pair of calls comes by here.
 	 */
 	for (; left > ARCH_LANES; left -= ARCH_LANES) {
 		arch_lanes other = arch_below(next_random(&random), next_random(&random), left);
@@ -158,7 +158,7 @@ __attribute__((noinline)) void hardened_return_missed(void *object)
 	magazine_return_missed(magazine_cache(object), object);
 }
 
-/* Without canary and zeroes: there is only the mark. */
+/* An untouchable object has neither canary nor zeroes, only its mark. */
 void *hardened_alloc_untouchable(struct cache *cache)
 {
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
@@ -201,8 +201,8 @@ void hardened_free_any(struct cache *cache, void *object)
 }
 
 /*
- * Large, without bytes, of an object cache, in a page that a heap profile watches; or of anything that is not
- * hardened.
+ * Frees objects that hardened_find has no row for: large ones, those without bytes, those of object caches or
+ * in a page that a heap profile watches.  False for what is not hardened.
  */
 __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated)
 {
@@ -210,7 +210,7 @@ __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated
 
 	if (!cache || !magazine_is_hardened(cache))
 		return false;
-	/* To those who free them, objects of caches have no size. */
+	/* Callers that free objects of caches know no size of them. */
 	free_any(cache, object, cache->owner ? SIZE_MAX : stated);
 	return true;
 }
@@ -241,7 +241,10 @@ void hardened_resize(const struct cache *cache, void *object, size_t requested)
 	size_t before = hardened_judge(cache, object);
 	char *end = (char *)object + before + HARDENED_CANARY;
 
-	/* What is the program's no more is zero again, and what becomes its own does not show the canary. */
+	/*
+	 * What is no longer the program's becomes zero, and what becomes the program's does not show the
+	 * canary.
+	 */
 	if (requested < before)
 		memset((char *)object + requested, 0, (size_t)(end - (char *)object) - requested);
 	else

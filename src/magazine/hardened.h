@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hardened: caches whose every object is checked as it comes and goes, without a lock.
+ * hardened: caches that check every object as it comes and goes, without a lock.
  *
- * What the program has is known from a mark for each object, in metadata (slab/slab.h), so that a pointer is
- * judged at the free itself, exactly: by the mark of the address, and by the canary that lies behind the
- * program's bytes.  A free object is all zero, which is looked at when it is handed out again; or, where what
- * the program left in it must be there again (slab_keeps_content), its canary stays and is looked at.
+ * A mark for each object, in metadata (slab/slab.h), tells whether the program has it.  So a free is judged
+ * at once and exactly: by the mark of the address, and by the canary behind the program's bytes.  A free
+ * object is all zero, which is checked when it is handed out again; where what the program left in it must
+ * still be there (slab_keeps_content), its canary stays and is checked instead.
  *
- * Two words for each vCPU: objects are popped from one and pushed onto the other (magazine_return_missed),
- * and a magazine is shuffled on its way from the second to the first.  That way is the quarantine.
+ * Each vCPU has two words for such a cache: objects are popped from one and pushed onto the other
+ * (magazine_return_missed), and a magazine is shuffled on its way from the second to the first.  That way is
+ * the quarantine.
  *
  * In hardened mode the limits that admit calls to the fast paths of malloc and free are zero, as they are
  * before the library has started: each call comes here, and what is not hardened goes on from here.  A hit is
- * one function of some sixty instructions without a frame; whatever else there is to do is a tail call.
+ * one function of some sixty instructions without a frame; all else is a tail call.
  *
- * Lock-free.  An object that was popped is the caller's alone, and so is its mark.  Of two threads that free
- * the same object at once, the exchange of the mark lets one through; where there is one thread, a load and a
- * store do.
+ * Lock-free.  An object that was popped is the caller's alone, and so is its mark.  If two threads free the
+ * same object at once, the exchange of the mark lets one through; with a single thread, a load and a store
+ * suffice.
  */
 #ifndef CPUSLAB_MAGAZINE_HARDENED_H
 #define CPUSLAB_MAGAZINE_HARDENED_H
@@ -26,24 +27,27 @@
 #include "check/blank.h"
 #include "magazine/magazine.h"
 
-/* What is not the caller's of an object: the canary at least; as much at most as a mark can count. */
+/*
+ * Slack: the bytes of an object that are not the caller's.  At least the canary; at most what a mark can
+ * count.
+ */
 enum { HARDENED_CANARY = 8, HARDENED_SLACK_MOST = UINT16_MAX };
 
-/* What the functions below need of a cache whose objects are at most HARDENED_ROW bytes. */
+/* What the functions below need to know of a cache whose objects are at most HARDENED_ROW bytes. */
 enum { HARDENED_ROW = 4096 };
 struct hardened {
-	uint32_t bytes;   /* of its objects, canary included; 0 where no such cache has the word */
-	uint16_t word;    /* offsets of the words that allocations pop from, */
-	uint16_t returns; /* and that frees push onto */
+	uint32_t bytes;   /* of an object, canary included; 0 where no such cache has the word */
+	uint16_t word;    /* offset of the word that allocations pop from */
+	uint16_t returns; /* offset of the word that frees push onto */
 };
 
-/* By what the page map says of a cache's pages, which is a multiple of 8. */
+/* Indexed by the page map entry of a cache's pages, divided by 8. */
 extern ARCH_INTERNAL struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
 extern ARCH_INTERNAL uint64_t hardened_secret[2];
 
 /* Before the first hardened cache is created. */
 void hardened_init(void);
-/* Of a cache that was just created, unless it is untouchable, before it is used. */
+/* For a new cache before its first use, unless it is untouchable. */
 void hardened_enter(const struct cache *cache);
 
 /* The cache's row; `bytes` is 0 for one that has none. */
@@ -53,24 +57,27 @@ static inline const struct hardened *hardened_of(uint16_t id)
 	return (const struct hardened *)((const char *)hardened_by_id + id);
 }
 
-/* The bytes of an object that are a caller's who asks for `size`: a mark counts no more than the rest. */
+/*
+ * The bytes of an object that belong to a caller who asks for `size`; more than that where a mark cannot
+ * count the slack.
+ */
 static inline size_t hardened_requested(uint32_t bytes, size_t size)
 {
 	return bytes - size > HARDENED_SLACK_MOST ? bytes - HARDENED_SLACK_MOST : size;
 }
 
-/* Misses, and what is wrong. */
+/* Stop the program with a report of what is wrong. */
 _Noreturn void hardened_stop_alloc(const void *object);
 _Noreturn void hardened_stop_free(const void *object, unsigned slack, size_t stated);
 /* Frees any object of a hardened cache. */
 void hardened_free_any(struct cache *cache, void *object);
-/* The same; false where the address lies in no slab of one. */
+/* The same; false where the address lies in no slab of such a cache. */
 bool hardened_free_unusual(void *object, size_t stated);
 void hardened_return_missed(void *object);
 
 /*
- * What lies behind the program's bytes.  The first byte is not zero, to be changed by the zero that ends a
- * string too long by one; the second one is, to end a string that is read from there.
+ * The canary.  Its first byte is not zero, so that the terminator of a string one byte too long changes it;
+ * its second byte is zero, and ends a string that is read from there.
  */
 static inline uint64_t hardened_canary(const void *object)
 {
@@ -85,8 +92,8 @@ static inline hardened_word *hardened_canary_at(const void *object, size_t reque
 }
 
 /*
- * Whether the canary is what it was, and the last bytes of the object are, which the next one may have been
- * written before: either the canary's end or zero.
+ * Whether the canary is intact, and so are the object's last bytes, which a write before the start of the
+ * next object hits: they are the canary's end or zero.
  */
 static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigned slack)
 {
@@ -99,8 +106,8 @@ static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigne
 }
 
 /*
- * Makes an object, which was just taken off a word, one of `requested` bytes; `fresh` ones, which were never
- * handed out, need not be looked at.
+ * Turns an object just taken off a word into one of `requested` bytes.  `fresh`: those never handed out need
+ * no check for zeroes.
  */
 static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
 								     size_t requested, bool fresh)
@@ -116,15 +123,15 @@ static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t by
 }
 
 /*
- * An object of which `requested` bytes are the caller's, at least HARDENED_CANARY fewer than it has; all of
- * them are zero.  NULL on a miss.  Aborts where it was written to while it was free.
+ * Allocates an object of which `requested` bytes are the caller's, at least HARDENED_CANARY fewer than it
+ * has; all of them are zero.  NULL on a miss.  Aborts if the object was written to while it was free.
  */
 static inline __attribute__((always_inline)) void *hardened_alloc(const struct hardened *cache,
 								  size_t requested)
 {
-	/* In one register: what an address made of two takes would be one more store, of a register saved. */
+	/* In one register: an address made of two would cost another store, of a register to save. */
 	ARCH_HIDE(cache);
-	/* Acquire: whoever finds a row that was entered finds what the section needs. */
+	/* Acquire: a thread that finds a row also finds what the section needs. */
 	uint32_t bytes = __atomic_load_n(&cache->bytes, __ATOMIC_ACQUIRE);
 	void *object = __builtin_expect(bytes != 0, 1) ? magazine_alloc(&cache->word) : NULL;
 
@@ -132,7 +139,7 @@ static inline __attribute__((always_inline)) void *hardened_alloc(const struct h
 						   : NULL;
 }
 
-/* The checks of a free, of an object whose mark was `slack`. */
+/* Checks the free of an object whose mark was `slack`. */
 static inline __attribute__((always_inline)) void hardened_check_free(uint32_t bytes, const void *object,
 								      unsigned slack, size_t stated)
 {
@@ -143,7 +150,7 @@ static inline __attribute__((always_inline)) void hardened_check_free(uint32_t b
 		hardened_stop_free(object, slack, stated);
 }
 
-/* The same; makes the object zero. */
+/* The same, and zeroes the object. */
 static inline __attribute__((always_inline)) void hardened_take_back(uint32_t bytes, void *object,
 								     unsigned slack, size_t stated)
 {
@@ -152,9 +159,9 @@ static inline __attribute__((always_inline)) void hardened_take_back(uint32_t by
 }
 
 /*
- * The race of two frees of one object: one of them finds SLAB_BACK.  A locked instruction waits until all
- * stores before it are done, the zeroes of the last object among them: up to a third of a pair, on some
- * processors, which a program of one thread need not pay.
+ * Takes the mark of an object that is being freed: if two threads free it at once, one of them finds
+ * SLAB_BACK.  A locked instruction waits for all earlier stores, among them the zeroes of the last object: on
+ * some processors up to a third of a pair, which a program of one thread need not pay.
  */
 static inline unsigned hardened_exchange_mark(const void *object)
 {
@@ -168,7 +175,7 @@ static inline unsigned hardened_exchange_mark(const void *object)
 	return was;
 }
 
-/* The row of the cache that an address belongs to; NULL where that may be none of those in the table. */
+/* The row of the cache that an address belongs to; NULL where that may not be one in the table. */
 static inline __attribute__((always_inline)) const struct hardened *hardened_find(const void *object)
 {
 	uintptr_t page = page_of(object);
@@ -182,10 +189,10 @@ static inline __attribute__((always_inline)) const struct hardened *hardened_fin
 }
 
 /*
- * Frees an object that hardened_find has a row for, of which the caller says that it has so many bytes
- * (SIZE_MAX when it says nothing).  Aborts where no object that the program has starts there, where it has
- * another size, and where the bytes behind it were written to.  False when there was no room for it: then it
- * is for hardened_return_missed.
+ * Frees an object that hardened_find has a row for; the caller says that it has `stated` bytes, or SIZE_MAX
+ * if it does not say.  Aborts where no object that the program has starts there, where its size is another,
+ * and where the bytes behind it were written to.  False when there was no room for it: then
+ * hardened_return_missed takes it.
  */
 static inline __attribute__((always_inline)) bool hardened_free(const struct hardened *cache, void *object,
 								size_t stated)
@@ -196,22 +203,22 @@ static inline __attribute__((always_inline)) bool hardened_free(const struct har
 	return __builtin_expect(magazine_free(&cache->returns, object), 1);
 }
 
-/* The same of any hardened cache, by the slow path if need be; NULL when there is no memory. */
+/* Allocates from any hardened cache, by the slow path if need be; NULL when there is no memory. */
 void *hardened_alloc_any(struct cache *cache, struct request request);
-/* An object without bytes, of a cache that is untouchable. */
+/* An object without bytes, from an untouchable cache. */
 void *hardened_alloc_untouchable(struct cache *cache);
 /* The same without waiting; see magazine_try_alloc_missed. */
 void *hardened_try_alloc(struct cache *cache, size_t requested);
 /*
- * What was freed one after the other is not allocated in that order again.  Objects that have a mark above
- * them cannot move.
+ * Shuffles a magazine, so that objects freed one after the other are not allocated in that order again.  Not
+ * one with marks, whose objects cannot move.
  */
 void hardened_shuffle(struct magazine *magazine);
-/* The caller's bytes of an object, after the checks of a free. */
+/* The number of an object's bytes that are the caller's, after the checks of a free. */
 size_t hardened_judge(const struct cache *cache, const void *object);
-/* Changes how many they are. */
+/* Changes that number. */
 void hardened_resize(const struct cache *cache, void *object, size_t requested);
-/* How many they are, without checks; false where no allocated object starts. */
+/* Reads that number without checks; false where no allocated object starts. */
 bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes);
 
 #endif

@@ -11,17 +11,17 @@
 #include "os/os.h"
 
 enum {
-	LULL_GAP = 8,    /* milliseconds between two such calls, from which they are rare */
-	LULL_CALLS = 32, /* that go by the spare in such a step */
-	LULL_TIMES = 4,  /* that words become void in one: once, but where MAGAZINE_MUCH waits */
-	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait */
+	LULL_GAP = 8,    /* milliseconds between two misses in a lull, from which they are rare */
+	LULL_CALLS = 32, /* calls that go by the spare in a step of the clock */
+	LULL_TIMES = 4,  /* times that words become void in a step, at most; see lull_look */
+	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait, for a lull to begin */
 };
 struct lull_state lull;
 
 #define GET(field)        __atomic_load_n(&lull.field, __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&lull.field, value, __ATOMIC_RELAXED)
 
-/* Returns for how long nobody has come by. */
+/* Begins a new step if the clock has moved on.  Returns the milliseconds since the last call. */
 static uint64_t note_step(void)
 {
 	uint64_t now = os_milliseconds(), last = GET(step);
@@ -34,7 +34,7 @@ static uint64_t note_step(void)
 	return os_elapsed(last, now);
 }
 
-/* Whoever begins one makes words void. */
+/* Begins a lull; the caller makes the words void. */
 static void begin(void)
 {
 	SET(vcpu, arch_id(vcpu_self));
@@ -42,7 +42,7 @@ static void begin(void)
 	SET(on, true);
 }
 
-/* The magazines stay beside their words, where the next misses find them if they are many. */
+/* The magazines stay beside their words, where the next misses find them if there are many. */
 static __attribute__((noinline)) void void_words(unsigned times)
 {
 	(void)note_step();
@@ -69,7 +69,10 @@ void lull_look(size_t standing_by, bool fell)
 		void_words(1);
 }
 
-/* A program that replaces a block, small beside the time that it takes to do so, is no nearer to its end. */
+/*
+ * A program that replaces a block is no nearer to its end: unless large objects fell, only MAGAZINE_MUCH
+ * begins a lull.
+ */
 void magazine_large_freed(size_t standing_by)
 {
 	bool fell = page_large_fell();
@@ -79,7 +82,7 @@ void magazine_large_freed(size_t standing_by)
 		magazine_tick();
 }
 
-/* Of classes that have no object left, not even in a magazine. */
+/* Gives back the empty slabs of classes that have no object left, not even in a magazine. */
 static __attribute__((noinline)) void give_last_slabs(void)
 {
 	for (unsigned number = CENSUS_FIRST; number < census_lasting; number++) {
@@ -108,28 +111,31 @@ bool lull_is_one_of_few(const struct cache *cache)
 	unsigned calls = GET(calls);
 
 	if (calls == LULL_CALLS || watch_chooses_among(cache)) {
-		/* All slow paths read this line. */
+		/* Only once, since all slow paths read this cache line. */
 		if (!GET(loaded))
 			SET(loaded, true);
 		return false;
 	}
-	/* Its word was not made void. */
+	/* The lull did not make this cache's word void. */
 	if (cache->number >= census_lasting)
 		return false;
 	SET(calls, calls + 1);
-	/* Not where the program goes on: its calls would give back what it needs again, and wait for that. */
+	/*
+	 * Only if calls are rare: a program that goes on would have what it needs again given back, and wait
+	 * for that.
+	 */
 	if (rare)
 		magazine_tick();
 	return true;
 }
 
 /*
- * A program's threads have ended but for one, which may do little from now on: a lull begins on all vCPUs,
- * since it need not run on this one.  That takes a fence, and the next call of each cache an exchange: a
- * program whose threads come and go one by one pays for it once in each PAUSE, but for the first BURST times.
+ * Begins a lull on all vCPUs when all threads but one have ended: that one may do little from now on, and
+ * need not run here.  This takes a fence, and at the next call of each cache an exchange: a program whose
+ * threads come and go one by one pays for it once in each PAUSE, but for the first BURST times.
  *
- * Another thread may be here that ended just before this one.  What this one had is not among what that one
- * empties, so this one waits for it.
+ * Waits for a thread that is here already because it ended just before this one: what this thread had is not
+ * among what that one empties.
  */
 void magazine_left_alone(void)
 {

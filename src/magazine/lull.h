@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine/lull: a program that has come to its end, or nearly.  For the magazine room's own files, beside
- * magazine_large_freed and magazine_left_alone.
+ * magazine/lull: lets memory go back when a program may have come to its end.  For the magazine room's own
+ * files, beside magazine_large_freed and magazine_left_alone.
  *
- * What a program frees last waits to go back by age, and does so at a slow path.  There may be none: it may
- * have come to its end, and its next calls be a few each second, of which magazines serve every one.  So when
- * a large object is freed and much waits then, malloc's words on this vCPU become void, which needs no fence,
- * and on all vCPUs when the last of several threads but one has ended (magazine_left_alone); and while few
- * calls miss for that they leave the words as they are.  A program that goes on as before soon has its
- * magazines again, and what that costs it has a bound in each step of the clock, of some milliseconds.
+ * What a program frees last goes back by age, which takes a slow path.  There may be none: the program may
+ * have come to its end, and make a few calls each second, all of which magazines serve.  So when a large
+ * object is freed while much waits, a lull begins: malloc's words on this vCPU become void, which needs no
+ * fence; when the last of several threads but one has ended, those on all vCPUs do (magazine_left_alone).  As
+ * long as few calls miss for that reason, they leave the words void.  A program that goes on as before soon
+ * has its magazines again, and what that costs it is bounded in each step of the clock, some milliseconds
+ * long.
  *
- * Called from slow paths of any thread, without a lock: what two threads store at once one may lose, and then
- * a few calls more or fewer go by the spare.
+ * Called from slow paths of any thread, without a lock: of two threads' stores at once one may be lost, and a
+ * few calls more or fewer then go by the spare.
  */
 #ifndef CPUSLAB_MAGAZINE_LULL_H
 #define CPUSLAB_MAGAZINE_LULL_H
@@ -19,11 +20,11 @@
 #include "magazine/magazine.h"
 
 struct lull_state {
-	bool on;       /* since much waits */
-	bool loaded;   /* a word was, since they became void */
-	unsigned vcpu; /* of these */
+	bool on;       /* a lull is on */
+	bool loaded;   /* a word was loaded since the words became void */
+	unsigned vcpu; /* whose words became void */
 	unsigned calls, times;
-	uint64_t step; /* milliseconds */
+	uint64_t step; /* when this step of the clock began, in milliseconds */
 };
 extern ARCH_INTERNAL struct lull_state lull;
 
@@ -32,16 +33,17 @@ static inline bool lull_is_on(void)
 	return __builtin_expect(__atomic_load_n(&lull.on, __ATOMIC_RELAXED), 0);
 }
 
-/* After a free; `fell`: what was freed last is not what others replace again and again. */
+/* After a free: begins a lull if enough waits.  `fell`: the program frees without replacing what it freed. */
 void lull_look(size_t standing_by, bool fell);
 
 /*
- * At a tick in one.  The program may have gone on, and be at its end only now.  As long as its calls are few
- * it does not matter whether pages wait: depots have some that they give up at one of the next ticks.
+ * At each tick of a lull.  If the program has gone on, begins the lull anew or ends it, as the program may be
+ * at its end only now.  As long as its calls are few, the lull lasts whether or not pages wait: the depots
+ * may give up some at one of the next ticks.
  */
 void lull_follow(void);
 
-/* Of a call that met a void word: whether it stays so. */
+/* Whether a call that met a void word leaves it void. */
 bool lull_is_one_of_few(const struct cache *cache);
 static inline bool lull_keeps_void(const struct cache *cache)
 {

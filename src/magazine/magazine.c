@@ -15,9 +15,9 @@
 /* ---- magazines in hand --------------------------------------------------------------------------------- */
 
 /*
- * What a slow path has taken off a word, if it still has the right size.  Whoever changed that by the
- * tunables, or because the cache does with less, has emptied all words that it could reach; here come those
- * that it could not, those that another thread had in hand, and empty ones that are too small by now.
+ * Returns the magazine just detached from a word or spare, unless its capacity no longer matches the cache's:
+ * then it goes to the depot.  A resize empties every word it can reach; those it cannot, magazines that were
+ * in another thread's hand at that moment, and empty ones that have become too small are caught here.
  */
 static struct magazine *unless_stale(struct cache *cache, struct magazine *magazine)
 {
@@ -35,8 +35,9 @@ static void push_in_hand(struct magazine *magazine, void *object)
 /* ---- allocations that missed --------------------------------------------------------------------------- */
 
 /*
- * Whether the slabs' refusal is worth emptying all magazines, which others then miss.  What malloc can have
- * from the system beside a full heap is worth it now and then; it comes back when that has refused, too.
+ * Whether to trim after the slabs have refused: that empties all magazines, so that other threads miss.  For
+ * classes of malloc's of a page and more the system may have memory beside the full heap, so these trim only
+ * now and then; malloc trims when the system has refused as well.
  */
 static __attribute__((noinline)) bool may_trim(const struct cache *cache)
 {
@@ -46,12 +47,12 @@ static __attribute__((noinline)) bool may_trim(const struct cache *cache)
 		return true;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_trim, __ATOMIC_RELAXED);
 
-	/* Of several threads at once one; the others would find nothing more. */
+	/* One of several threads suffices; the others would find nothing more. */
 	return (!last || os_elapsed(last, now) >= RECLAIM_TICK) &&
 	       __atomic_compare_exchange_n(&last_trim, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Without a word to load a magazine into, or a magazine's worth of objects: straight from the slabs. */
+/* Allocates straight from the slabs, without a word to load or without a magazine's worth of objects. */
 static __attribute__((noinline)) void *alloc_from_slab(struct cache *cache)
 {
 	void *object = depot_alloc_one(&cache->depot);
@@ -73,7 +74,7 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 		return false;
 	if (magazine->capacity < WATCH_SMALLEST)
 		return true;
-	/* Those of the profile first, which need the objects one after the other. */
+	/* Profile first: it needs the objects without marks among them. */
 	if (profile_is_on())
 		watch_mark_profiled(cache, magazine);
 	if (watch_is_guarded(cache))
@@ -82,8 +83,8 @@ static bool refill(struct cache *cache, struct magazine *magazine)
 }
 
 /*
- * A filled magazine in return for an empty one (or none), by the depot or by the slabs; NULL where neither
- * has one.
+ * Exchanges an empty magazine (or none) for a filled one, from the depot or filled from the slabs; NULL where
+ * neither has objects.
  */
 static struct magazine *filled_magazine(struct cache *cache, struct magazine *loaded, struct magazine *spare)
 {
@@ -91,7 +92,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	struct magazine *filled = depot_take_filled(depot, loaded ? spare : NULL);
 
 	if (filled) {
-		/* The depot took the spare if there were two empty ones. */
+		/* If there were two empty ones, the depot took the spare. */
 		words_put_spare(cache, cache->offset, loaded ? loaded : spare);
 		return filled;
 	}
@@ -109,14 +110,14 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	return NULL;
 }
 
-/* An object between guard pages in place of one that had a mark; NULL where it does not come to that. */
+/* Allocates between guard pages in place of an object that had a mark; NULL where guarding declines. */
 static __attribute__((noinline)) void *alloc_guarded(const struct cache *cache, struct request request)
 {
 	if (!watch_is_guarded(cache))
 		return NULL;
 	uint64_t now = os_milliseconds();
 
-	/* A loop on an object in a chosen page may come to no other slow path. */
+	/* A loop over an object in a chosen page may come to no other slow path. */
 	if (guard_is_due(now))
 		watch_turn_guards(now);
 	return guard_alloc(request.bytes, request.alignment, cache);
@@ -128,7 +129,7 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, struct req
 	const struct profile_choice *choice = watch_choice_of(magazine);
 	bool marked;
 	void *object = depot_pop_in_hand(magazine, &marked);
-	/* A mark of a profile is for its object; others are of picks. */
+	/* A profile's mark belongs to its object; any other mark is a guard's pick. */
 	bool watched = marked && watch_has(cache, choice, object);
 	void *guarded = marked && !watched ? alloc_guarded(cache, request) : NULL;
 
@@ -147,9 +148,9 @@ static void *hand_out(struct cache *cache, struct magazine *magazine, struct req
 }
 
 /*
- * Every so many misses of a vCPU count for the capacity of the cache's magazines, unless the last of them got
- * nothing: none of a program that is out of memory do.  Whether this is one of those.  The thread may come to
- * another vCPU in between: then those of one count later, or those of the other twice.
+ * Counts a miss of this vCPU.  Returns whether it completes DEPOT_MISSES of them, which then count for the
+ * capacity (depot_count_misses) unless this allocation fails: those of a program out of memory do not.  If
+ * the thread migrates between the two sections, one vCPU's misses count later or the other's twice.
  */
 static bool note_miss(const struct cache *cache)
 {
@@ -159,7 +160,7 @@ static bool note_miss(const struct cache *cache)
 	return arch_peek(vcpu_self, cache->map, offset) % DEPOT_MISSES == 0;
 }
 
-/* Both together, so that who only frees is known in time, too. */
+/* Counts allocations and frees, so that a vCPU that only frees is recognised in time, too. */
 static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cache)
 {
 	uint64_t misses = arch_peek(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES);
@@ -169,16 +170,18 @@ static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cach
 }
 
 /*
- * Large objects that wait in magazines keep many pages from all other classes, and most programs want each
- * such size a few times only: so the first that miss on a vCPU go to the slabs and come from there one by
- * one. What chooses among the objects of a magazine needs one from the beginning.
+ * Large objects in magazines keep many pages from all other classes, and most programs want each such size
+ * only a few times.  So the first that miss on a vCPU go to and come from the slabs one by one.  But whatever
+ * chooses among the objects of a magazine needs one from the start.
  */
 static bool is_seldom(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.size >= MAGAZINE_SELDOM_BYTES && has_missed_seldom(cache);
 }
 
-/* In a lull: by the spare, so that no slab comes and goes where large objects were and will be. */
+/*
+ * In a lull: allocates from the spare, so that slabs do not come and go where large objects were and will be.
+ */
 static __attribute__((noinline)) void *alloc_beside(struct cache *cache)
 {
 	struct magazine *magazine = unless_stale(cache, words_take_spare(cache, cache->offset));
@@ -198,7 +201,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 {
 	bool closed;
 
-	/* Since the miss the thread may have come to a vCPU that has objects. */
+	/* Since the miss the thread may have migrated to a vCPU that has objects. */
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	if (object)
@@ -285,19 +288,19 @@ void *magazine_try_alloc_missed(struct cache *cache)
 
 /* ---- frees that missed --------------------------------------------------------------------------------- */
 
-/* Without a word: straight to the slabs. */
+/* Frees straight to the slabs, without a word. */
 static void free_to_slab(struct cache *cache, void *object)
 {
 	depot_free_one(&cache->depot, object);
 }
 
-/* Whether frees go past the words. */
+/* Whether frees bypass the words. */
 static bool goes_alone(const struct cache *cache)
 {
 	return __atomic_load_n(&cache->depot.scarce, __ATOMIC_RELAXED) && ebb_goes_alone();
 }
 
-/* A magazine in hand, or none: its objects go alone, too. */
+/* Sends a magazine in hand, or none, to the slabs. */
 static void dissolve(struct cache *cache, struct magazine *magazine)
 {
 	if (magazine)
@@ -305,8 +308,8 @@ static void dissolve(struct cache *cache, struct magazine *magazine)
 }
 
 /*
- * Puts a freed object, with its mark if it is watched, into a magazine in hand that has room, and loads that.
- * A choice that is made since watch_free() looked makes this one mark nobody's: one sample less.
+ * Puts a freed object, with a mark if it is watched, into a magazine in hand that has room, and loads that
+ * magazine.  If the choice has changed since watch_free() looked, the mark is nobody's: one sample is lost.
  */
 static void take_back(struct cache *cache, uintptr_t offset, struct magazine *magazine, void *object,
 		      bool watched)
@@ -333,7 +336,7 @@ static void must_be_allocated(const struct cache *cache, const void *object)
 				 "free of a pointer that is not an allocated object");
 }
 
-/* As alloc_beside. */
+/* In a lull: frees to the spare, like alloc_beside. */
 static __attribute__((noinline)) void free_beside(struct cache *cache, void *object)
 {
 	struct magazine *magazine = unless_stale(cache, words_take_spare(cache, cache->offset));
@@ -367,7 +370,9 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		free_to_slab(cache, object);
 		return;
 	}
-	/* Which are likely to come from memory, while there is something else to do. */
+	/*
+	 * The marks of the object's slab are likely to come from memory: fetched while there is other work.
+	 */
 	slab_fetch(object);
 	struct hand loaded = words_detach(cache, &closed);
 
@@ -413,7 +418,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 				return;
 			}
 			/*
-			 * Of two filled ones the older goes to the depot, the loaded one becomes the spare.
+			 * Of two filled ones the older goes to the depot, and the loaded one becomes the
+			 * spare.
 			 */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 
@@ -430,12 +436,13 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 }
 
 /*
- * An empty magazine for frees of a hardened cache, for the one that has waited.  A program that frees about
- * as much as it allocates has emptied the one that lies beside the word of allocations by then, and they
- * change places, without the depot's lock.  Else the depot has to do with it.
+ * Trades the magazine that has waited for an empty one, for frees of a hardened cache.  If the program frees
+ * about as much as it allocates, it has emptied the spare beside the allocation word by then, and the two
+ * change places without the depot's lock.  Otherwise the depot trades.
  *
- * Each spare is taken and put by a section of its own, and in between the magazine is this thread's alone:
- * who finds a spare missing meanwhile, or its place taken, goes to the depot, as this thread does.
+ * Each spare is taken and put in a critical section of its own, between which the magazine is this thread's
+ * alone.  A thread that meanwhile finds a spare missing, or its place taken, goes to the depot, as this one
+ * does.
  */
 static struct magazine *trade_waiting(struct cache *cache, struct magazine *waiting)
 {
@@ -452,8 +459,8 @@ static struct magazine *trade_waiting(struct cache *cache, struct magazine *wait
 }
 
 /*
- * A hardened cache's frees go onto a word of their own, from which nothing is allocated.  A magazine that is
- * full waits in that word's spare until the next one is, so that an object is not handed out again before as
+ * A hardened cache's frees go onto a word of their own, from which nothing is allocated.  A full magazine
+ * waits in that word's spare until the next one is full, so that an object is not handed out again before as
  * many others have been freed on this vCPU.
  */
 __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void *object)
@@ -487,7 +494,7 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 
 /* ---- several at once ----------------------------------------------------------------------------------- */
 
-/* Puts back a word that was taken, as it is now. */
+/* Puts a taken word back with its present top. */
 static void return_word(struct cache *cache, void **top)
 {
 	if (!arch_replace(vcpu_self, cache->map, cache->offset, vcpu_void, (uintptr_t)top))
@@ -516,7 +523,9 @@ unsigned magazine_free_several(struct cache *cache, void *const *objects, unsign
 
 	if (word == vcpu_void || word == vcpu_closed)
 		return 0;
-	/* The same reasons to miss as in arch_push, or before it for an object that is watched. */
+	/*
+	 * Misses for the same reasons as arch_push, and for a watched object, whose free misses before that.
+	 */
 	while (given < count && *top != objects[given] && !((uintptr_t)top[1] & 1) &&
 	       (!profile_is_on() || page_id(objects[given]) != PAGE_WATCHED))
 		*++top = objects[given++];

@@ -17,8 +17,8 @@
 /* ---- what is on words ---------------------------------------------------------------------------------- */
 
 /*
- * A cache is idle on a vCPU when its word has not moved since the last look.  Nothing counts on the fast
- * path, so the word itself is compared with a copy; equal by chance, it costs a refill.
+ * A cache is idle on a vCPU when its word has not moved since the last look.  The fast path counts nothing,
+ * so the word itself is compared with a copy of it (glimpse); equality by chance costs one refill.
  */
 static bool is_idle(const uintptr_t *word)
 {
@@ -28,22 +28,21 @@ static bool is_idle(const uintptr_t *word)
 	return loaded == word[3 * VCPU_ROW] && (loaded != vcpu_void || spare);
 }
 
-/* For the next look. */
+/* Notes a word for the next look. */
 static void glimpse(uintptr_t *word)
 {
 	word[3 * VCPU_ROW] = __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 /*
- * For vcpu_drain, with the census lock: all words, those that follow an ebb, those that are idle, and how to
- * empty one.
+ * Callbacks for vcpu_drain, with the census lock: whether to empty a word (any; in an ebb; if idle), and how.
  */
 static bool wants_full(unsigned number, uintptr_t *word)
 {
 	return census_of_word(number) && words_hold_any(word);
 }
 
-/* What hardened caches let go would be handed out again too soon, and their slabs stay anyway. */
+/* Not hardened caches: their objects would be handed out again too soon, and their slabs stay anyway. */
 static bool follows_ebbs(const struct cache *cache)
 {
 	return cache && !magazine_is_hardened(cache);
@@ -72,7 +71,10 @@ static void empty_number(unsigned number, uintptr_t *word)
 	glimpse(word);
 }
 
-/* In an ebb what cannot wait goes by portions as well: the call that follows it has enough to do. */
+/*
+ * In an ebb, what may not wait in a depot leaves by portions as well: the call that follows the ebb has
+ * enough to do.
+ */
 static void empty_ebbing(unsigned number, uintptr_t *word)
 {
 	words_empty(census_of_word(number), word, depot_put_to_leave);
@@ -81,15 +83,16 @@ static void empty_ebbing(unsigned number, uintptr_t *word)
 
 /* ---- pages that go by age ------------------------------------------------------------------------------ */
 
-/* Memory that may go by age: without a constructor's objects, which would take their addresses with them. */
+/*
+ * Whether a hardened cache's memory may go back by age: not if its objects keep content, whose addresses
+ * would be lost with it.
+ */
 static bool is_purged(const struct cache *cache)
 {
 	return cache && magazine_is_hardened(cache) && !slab_keeps_content(&cache->depot.slabs.traits);
 }
 
-/*
- * The pages of hardened caches never become free runs, which would be purged by age.  With the census lock.
- */
+/* Hardened caches' pages never become free runs, which would be purged by age.  With the census lock. */
 static void purge_hardened(void)
 {
 	static uint64_t last;
@@ -103,7 +106,7 @@ static void purge_hardened(void)
 			slab_cache_shrink(&census_caches[number]->depot.slabs);
 }
 
-/* Pages of partial slabs.  With the census lock.  Whether that was all that there is. */
+/* Gives back pages of partial slabs.  Returns whether that was all there are.  With the census lock. */
 static bool hollow_slabs(enum slab_hollowing which)
 {
 	size_t most = which == SLAB_HOLLOW_ALL ? SIZE_MAX : PAGE_PURGE_MOST;
@@ -118,7 +121,7 @@ static bool hollow_slabs(enum slab_hollowing which)
 	return most;
 }
 
-/* The same by age.  What a call leaves is for the next tick. */
+/* The same by age; what exceeds the bound of one call is for the next tick. */
 static void hollow_by_age(void)
 {
 	static uint64_t last;
@@ -131,26 +134,26 @@ static void hollow_by_age(void)
 /* ---- what leaves by portions; ebbs --------------------------------------------------------------------- */
 
 /*
- * What leaves since a tick or an ebb goes by portions, lest somebody's free wait for all of it: each call
- * that comes to a depot gives some to the slabs.  Then, in an ebb that has come far, some pages that these
- * still have but no object lies in go to the system: what is left may stay for good, and nobody come here
- * again.  With the census lock, but for a glance at `due`.
+ * Since a tick or an ebb, what leaves goes by portions, lest a single free pay for all of it: each call that
+ * comes to a depot gives some to the slabs.  After an ebb that has come far, pages that the slabs still have
+ * but no object lies in follow: what is left may stay for good, and no call come here again.  With the census
+ * lock, but for a glance at `due`.
  *
- * Small portions are many: it is better that one call in some thousands takes twice as long than that twice
- * as many are long.
+ * Smaller portions would be more of them: one call in some thousands that takes twice as long is better than
+ * twice as many long calls.
  */
 enum {
 	PORTION_LEAST = DEPOT_PORTION,
-	PORTIONS = 64,       /* more of them than this only where they are as small as can be */
+	PORTIONS = 64,       /* at most, unless they are as small as can be */
 	HOLLOW_PORTION = 128 /* pages, as slab_hollow counts them */
 };
 static struct {
 	bool due, hollows;
-	unsigned next, next_hollow; /* numbers of caches */
-	uint64_t portion;           /* objects */
+	unsigned next, next_hollow; /* cache numbers */
+	uint64_t portion;           /* objects in each portion */
 } departure;
 
-/* Of pages.  Whether that was the last. */
+/* Gives back one portion of pages.  Returns whether it was the last. */
 static __attribute__((noinline)) bool hollow_portion(void)
 {
 	size_t left = HOLLOW_PORTION;
@@ -166,7 +169,7 @@ static __attribute__((noinline)) bool hollow_portion(void)
 	return true;
 }
 
-/* The next portion.  With the census lock. */
+/* Gives back the next portion.  With the census lock. */
 static void see_off_portion(void)
 {
 	uint64_t left = departure.portion;
@@ -190,7 +193,7 @@ static __attribute__((noinline)) void see_off_next(void)
 	corruption_end_walk(&census_lock);
 }
 
-/* So many objects leave.  With the census lock. */
+/* Lets `leaving` objects go by portions from now on.  With the census lock. */
 static void begin_departure(uint64_t leaving)
 {
 	uint64_t portion = PORTION_LEAST + leaving / PORTIONS;
@@ -202,11 +205,11 @@ static void begin_departure(uint64_t leaving)
 }
 
 /*
- * Most of what was out has come back: see depot/ebb.h.  Frees go past void words from the beginning on, so
- * that no other thread loads behind this one's back what was just emptied.  While another thread walks the
- * ebb stays due: the one here may have made its last call, so that one that reclaims comes here at the end of
- * its walk, and after any other walk the next tick does.  Where little is left its first portion goes at
- * once, since that, too, may have been the last call.
+ * Follows an ebb: most of what was out has come back (depot/ebb.h). ebb_begin() makes frees bypass void words
+ * first, so that no other thread reloads behind this one's back what was just emptied.  While another thread
+ * walks, the ebb stays due: this may have been the program's last call, so a thread that reclaims comes here
+ * at the end of its walk; after any other walk the next tick does.  Where little is left, the first portion
+ * goes at once, since this, too, may have been the last call.
  */
 static __attribute__((noinline)) void follow_ebb(void)
 {
@@ -233,9 +236,9 @@ static __attribute__((noinline)) void follow_ebb(void)
 /* ---- ticks --------------------------------------------------------------------------------------------- */
 
 /*
- * Other vCPUs' words are emptied behind a fence, which stops each thread that runs for as long as it takes to
- * touch some ten pages.  What is idle there has a bound, and the heap of a larger program takes many pages
- * before that matters.  With the census lock.
+ * Emptying other vCPUs' words takes a fence, which stops each running thread for as long as touching some ten
+ * pages takes.  What is idle there is bounded, and the heap of a larger program takes many pages before that
+ * matters; it looks only every fourth time, except at ticks.  With the census lock.
  */
 static bool looks_at_words(bool by_tick)
 {
@@ -250,7 +253,7 @@ static bool looks_at_words(bool by_tick)
 	return true;
 }
 
-/* Before the words are looked at: those of caches that get smaller magazines are emptied. */
+/* Before the look at the words: caches that get smaller magazines have theirs emptied. */
 static void tick_depots(void)
 {
 	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
@@ -259,8 +262,8 @@ static void tick_depots(void)
 }
 
 /*
- * What no vCPU has asked for since the last time goes back to the slabs: at every tick, and when many pages
- * were taken.  One thread at a time; another one has nothing to add.
+ * Gives what no vCPU has asked for since the last time to the slabs: at every tick, and when many pages were
+ * taken.  One thread at a time; another has nothing to add.
  */
 static void reclaim(bool by_tick)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine/reclaim: what is hoarded goes back.  For the magazine room's own files, beside magazine_tick,
+ * magazine/reclaim: gives back what is hoarded.  For the magazine room's own files, beside magazine_tick,
  * magazine_heap_tick and magazine_trim, which slow paths call.
  *
  * By age: what no vCPU has asked for since the last tick goes from the words to the depots, and from these to
- * the slabs.  In an ebb (depot/ebb.h): what the program has no more use for, and then some pages of slabs.
- * What leaves the depots goes by portions, each of which one slow path sees off.  And where memory has ended:
- * everything at once.
+ * the slabs.  In an ebb (depot/ebb.h): what the program no longer needs, and then some pages of slabs.  What
+ * leaves the depots goes by portions, one with each slow path.  When memory has ended: everything at once.
  *
  * Lock: the census lock, for every walk over caches and other vCPUs' words.  A slow path that finds it taken
- * goes on, since whoever has it does the same work.
+ * goes on, since its holder does the same work.
  */
 #ifndef CPUSLAB_MAGAZINE_RECLAIM_H
 #define CPUSLAB_MAGAZINE_RECLAIM_H
@@ -17,11 +16,11 @@
 enum { RECLAIM_TICK = 100 }; /* milliseconds */
 
 /*
- * Moves what caches with numbers below `end` have on the words of all vCPUs that can be reached to their
- * depots.  With the census lock.
+ * Moves what caches with numbers below `end` have on the words of all reachable vCPUs to their depots.  With
+ * the census lock.
  */
 void reclaim_words(unsigned end);
-/* Takes every object out of every vCPU and depot that can be reached, to the slabs. */
+/* Moves every object from every reachable vCPU and depot to the slabs. */
 void reclaim_all(void);
 
 #endif

@@ -14,7 +14,7 @@ bool watch_has(const struct cache *cache, const struct profile_choice *choice, c
 	       profile_watches(choice, profile_bound(choice, cache->depot.slabs.traits.size), object);
 }
 
-/* Puts a mark above the object of a slot; one for which the magazine has no room is left out. */
+/* Puts a mark above the object in a slot, unless the magazine has no room for it. */
 static void mark_slot(struct magazine *magazine, unsigned slot)
 {
 	if (magazine->count == magazine->capacity)
@@ -25,7 +25,7 @@ static void mark_slot(struct magazine *magazine, unsigned slot)
 	magazine->marks++;
 }
 
-/* Whether a slot has an object without a mark above it: a second one would be taken for an object. */
+/* Whether a slot has an object without a mark above it; a second mark would be taken for an object. */
 static bool is_unmarked(const struct magazine *magazine, unsigned slot)
 {
 	return magazine->slot[slot] && (slot == magazine->count || magazine->slot[slot + 1]);
@@ -36,8 +36,10 @@ static void set_page_id(const void *object, uint16_t id)
 	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
 }
 
-/* Leads frees into the page of an object to the slow path.  The object is in hand, so that its page stays the
- * cache's. */
+/*
+ * Leads frees into an object's page to the slow path.  The object is in hand, so that its page stays the
+ * cache's.
+ */
 static void watch_page(const void *object)
 {
 	if (page_id(object) != PAGE_WATCHED)
@@ -46,7 +48,7 @@ static void watch_page(const void *object)
 
 void watch_mark_profiled(const struct cache *cache, struct magazine *magazine)
 {
-	/* As it is: another choice may be made meanwhile. */
+	/* A copy, since another choice may be made meanwhile. */
 	const uint16_t stamp = profile_stamp();
 	const struct profile_choice choice = *profile_choice_at(stamp);
 	const uint64_t bound = profile_bound(&choice, cache->depot.slabs.traits.size);
@@ -78,13 +80,13 @@ void watch_mark_guarded(struct magazine *magazine)
 void watch_sample(const struct cache *cache, const struct profile_choice *choice, void *object)
 {
 	profile_allocated(choice, object, cache->depot.slabs.traits.size);
-	/* Another choice may have been made meanwhile, which did not know of it. */
+	/* Another choice, made meanwhile, may not have known of it. */
 	set_page_id(object, PAGE_WATCHED);
 	watch_turn_profile();
 	profile_look();
 }
 
-/* The same of an object that always comes to a slow path, if it is watched. */
+/* The same for an object that always comes to a slow path, if it is watched. */
 void magazine_sample_unmarked(const struct cache *cache, const void *object)
 {
 	const struct profile_choice *choice = profile_choice();
@@ -152,7 +154,7 @@ void watch_turn_guards(uint64_t now)
 	guard_charge(start);
 }
 
-/* With the census lock. */
+/* The walk of watch_pages().  With the census lock. */
 static struct {
 	struct profile_choice choice;
 	uint64_t bound;
@@ -171,9 +173,9 @@ static bool watched_in_walk(const char *first, unsigned count, bool before)
 }
 
 /*
- * Objects that the program has already never pass a refill of their own accord: the pages of those that are
- * watched lead their frees to the slow path.  An object that another thread frees meanwhile by what it read
- * before goes unwatched until it comes back.
+ * Objects that the program already has do not pass a refill of their own accord: marks the pages of those
+ * that are watched, so that their frees come to the slow path.  An object that another thread is freeing by a
+ * map entry read before goes unwatched until it comes back.
  */
 static void watch_pages(void)
 {
@@ -196,11 +198,11 @@ static void watch_pages(void)
 }
 
 /*
- * A choice lasts longer than the one before: a program that has just begun is profiled at a pace that suits
- * it (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
+ * Each choice lasts longer than the one before: a program that has just begun is profiled at a suitable pace
+ * (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
  */
 enum { TURN_FIRST = 16, TURN_LAST = 500 }; /* milliseconds */
-enum { WALK_NANOSECONDS = 1000000 / 400 }; /* in each of them */
+enum { WALK_NANOSECONDS = 1000000 / 400 }; /* of a walk, in each of them */
 static uint64_t next_turn, turn_milliseconds;
 
 static void watch_until_next_turn(uint64_t now)

@@ -33,7 +33,7 @@ uintptr_t words_take(const struct cache *cache, uintptr_t offset)
 	}
 }
 
-/* The spare's word holds the magazine's address, whose count is true; 0 for none. */
+/* A spare's word holds the magazine's address, 0 for none; the magazine's count is valid. */
 struct magazine *words_take_spare(const struct cache *cache, uintptr_t word_offset)
 {
 	const uintptr_t offset = word_offset + VCPU_ROW_BYTES;
@@ -63,7 +63,7 @@ void words_empty(struct cache *cache, uintptr_t *word,
 	if (*word != vcpu_void && *word != vcpu_closed) {
 		struct hand hand = words_hand(*word);
 
-		/* The word first: a fork in between loses the magazine, rather than having it twice. */
+		/* The word first: a fork in between loses the magazine rather than having it twice. */
 		__atomic_store_n(word, vcpu_void, __ATOMIC_RELEASE);
 		put(&cache->depot, hand.magazine);
 	}
