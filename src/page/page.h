@@ -122,7 +122,7 @@ static inline uint16_t page_id(const void *address)
 
 /*
  * Allocates a run aligned to `alignment` pages, a power of two; returns NULL if that exceeds 8 MiB.  Every
- * page gets `id`, except that PAGE_LARGE marks only the first page, and PAGE_LARGE_TAIL the last. *zeroed
+ * page gets `id`, except that PAGE_LARGE marks only the first page, and PAGE_LARGE_TAIL the last.  *zeroed
  * tells whether the whole run reads as zero.
  */
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
@@ -280,7 +280,7 @@ static inline void *metadata_block(uint32_t reference)
 void huge_isolate(void);
 /* Whether mappings are isolated so.  Then all large objects are mappings. */
 bool huge_is_isolated(void);
-/* Maps `bytes`, aligned to `alignment` bytes, a power of two. *zeroed tells whether they read as zero. */
+/* Maps `bytes`, aligned to `alignment` bytes, a power of two.  *zeroed tells whether they read as zero. */
 void *huge_alloc(size_t bytes, size_t alignment, bool *zeroed);
 /* Returns the bytes mapped for the object at `address`; 0 when there is no such mapping. */
 size_t huge_bytes(const void *address);
