@@ -38,7 +38,7 @@ void annotate_end(void)
 
 /* ---- order, for ThreadSanitizer -------------------------------------------------------------------- */
 
-/* Memory that changes its cache passes through here, whatever objects it is cut into. */
+/* Memory that moves between caches is ordered through this address, whatever objects it is cut into. */
 static char between_caches;
 
 static void leave(void *place)

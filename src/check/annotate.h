@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/annotate: what tools that watch a program's memory have to be told about the objects of caches.
+ * check/annotate: tells tools that watch a program's memory about the objects of caches.
  *
  *   AddressSanitizer   a free object is poisoned
- *   ThreadSanitizer    what was done to an object before its free comes before what is done to it after its
- * next allocation; what this library does to its own memory is none of its business MemorySanitizer    an
- * allocated object is not initialised memcheck           objects are heap blocks
+ *   ThreadSanitizer    what happened to an object before its free precedes what happens to it after its next
+ *                      allocation; what this library does to its own memory is ignored
+ *   MemorySanitizer    an allocated object is uninitialised memory
+ *   memcheck           objects are heap blocks
  *
- * A process is annotated when one of these is in it, which is known by the sanitizer's functions (weak
- * symbols) or valgrind's answer.  Each cache of such a process is a checked one (object.h), whose calls all
- * come to the slow paths.  In other processes nothing here is ever called but annotate_wanted, once for each
+ * A process is annotated when one of these is in it, as the sanitizer's functions (weak symbols) or
+ * valgrind's answer tell.  Every cache of such a process is a checked one (object.h), all of whose calls
+ * reach the slow paths.  In other processes nothing here is ever called but annotate_wanted(), once for each
  * cache.
  *
- * No state but that; callable from any thread.
+ * No other state; callable from any thread.
  */
 #ifndef CPUSLAB_CHECK_ANNOTATE_H
 #define CPUSLAB_CHECK_ANNOTATE_H
@@ -20,19 +21,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether a tool wants to be told. */
+/* Whether a tool is present. */
 bool annotate_wanted(void);
 
-/* In between, ThreadSanitizer takes no notice of this thread's accesses. */
+/* Between these, ThreadSanitizer ignores this thread's accesses. */
 void annotate_begin(void);
 void annotate_end(void);
 
-/* An object of a new slab, free.  `readable`: it may be looked at while it is free. */
+/* A new slab's object, free.  `readable`: it may be read while it is free. */
 void annotate_made(void *object, size_t bytes, bool readable);
-/* `kept`: its content is that of its constructor, or of its last use. */
+/* `kept`: it holds what its constructor or its last use left. */
 void annotate_allocated(void *object, size_t bytes, bool kept);
 void annotate_freed(void *object, size_t bytes, bool readable);
-/* A free object whose memory goes back to where it came from. */
+/* A free object whose memory leaves the cache. */
 void annotate_gone(void *object, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/blank: memory that is to be all zero.  Of objects, which start at multiples of 16 bytes and take such
- * multiples.  Nothing but the arguments, and what the processor can do, decides.
+ * check/blank: memory that is to be all zero, of objects that start at multiples of 16 bytes and span such
+ * multiples.  Depends only on the arguments and on what the processor can do.
  */
 #ifndef CPUSLAB_CHECK_BLANK_H
 #define CPUSLAB_CHECK_BLANK_H
@@ -17,7 +17,7 @@ enum { BLANK_UNIT = 16 };
 
 typedef uint64_t blank_unit __attribute__((vector_size(BLANK_UNIT), may_alias));
 
-/* False until blank_init has found that the processor has wide instructions. */
+/* False until blank_init() has found wide instructions. */
 extern ARCH_INTERNAL bool blank_wide;
 
 void blank_init(void);
@@ -31,7 +31,10 @@ static inline bool blank_by_wide(void)
 #endif
 }
 
-/* One, two or three units, without a branch: those of fewer than three stand for each other. */
+/*
+ * Returns the middle one of one to three units, without a branch; of fewer than three it is the first or the
+ * last.
+ */
 static inline blank_unit *blank_middle(const void *object, size_t bytes)
 {
 	return (blank_unit *)object + bytes / (2 * BLANK_UNIT);
@@ -48,12 +51,12 @@ static inline void blank_fill_units(void *object, size_t bytes)
 
 	while (unit < end) {
 		*unit++ = (blank_unit){0};
-		/* Else compilers make a call of memset of it, and a frame for it. */
+		/* Otherwise compilers turn the loop into a call of memset, with a frame for it. */
 		ARCH_HIDE(unit);
 	}
 }
 
-/* Zeroes the units that the first `bytes` bytes lie in; at least one. */
+/* Zeroes every unit that the first `bytes` bytes touch, one at least. */
 static inline __attribute__((always_inline)) void blank_fill(void *object, size_t bytes)
 {
 	size_t whole = (bytes + BLANK_UNIT - 1) & ~(size_t)(BLANK_UNIT - 1);
@@ -88,8 +91,8 @@ static inline bool blank_is_units(const void *object, size_t bytes)
 }
 
 /*
- * Four to six units, without a branch: none of these loads crosses a cache line, as half of those of 32 bytes
- * do where objects of 80 bytes lie side by side.
+ * Four to six units, without a branch.  None of these loads crosses a cache line, as half of the 32-byte
+ * loads would where objects of 80 bytes lie side by side.
  */
 enum { BLANK_FEW_BYTES = 6 * BLANK_UNIT };
 
@@ -101,7 +104,7 @@ static inline bool blank_is_few(const void *object, size_t bytes)
 	return !(all[0] | all[1]);
 }
 
-/* Whether `bytes` bytes, in whole units, are zero; at least one is. */
+/* Whether `bytes` bytes, one whole unit or more, are zero. */
 static inline __attribute__((always_inline)) bool blank_is(const void *object, size_t bytes)
 {
 	if (bytes < ARCH_WIDE_BYTES) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/corruption: how the library stops a program that has broken its heap.
+ * check/corruption: stops a program that has corrupted its heap.
  *
- * One line on standard error, by write(2) alone, that names the cache, the pointer and what is wrong; then
- * abort().  Called from any room; allocates nothing.  With no lock held, since what the program does when it
- * is aborted may allocate, trim and ask for statistics, and destroy caches as it exits; but for the locks of
- * walks over all caches, of which the rooms that find the damage know nothing: those are given up here.
+ * Writes one line to standard error, by write(2) alone, that names the cache, the pointer and the fault; then
+ * calls abort().  Called from any room; allocates nothing.  The caller must hold no lock, since an aborting
+ * program may allocate, trim, ask for statistics, and destroy caches as it exits.  The locks of walks over
+ * all caches are the exception: the rooms that find the damage do not know of them, so they are released
+ * here.
  */
 #ifndef CPUSLAB_CORRUPTION_H
 #define CPUSLAB_CORRUPTION_H
@@ -15,11 +16,11 @@
 struct cpuslab_spinlock;
 
 /*
- * Around a walk that frees, and may find damage: takes its lock.  The calling thread is on one other walk at
- * most, around this one.
+ * Brackets a walk that frees, and may find damage; takes the walk's lock.  The calling thread may be on at
+ * most one other walk, around this one.
  */
 void corruption_begin_walk(struct cpuslab_spinlock *lock);
-/* False, and no walk, while another thread has the lock. */
+/* The same, but begins no walk and returns false while another thread has the lock. */
 bool corruption_try_walk(struct cpuslab_spinlock *lock);
 void corruption_end_walk(struct cpuslab_spinlock *lock);
 

@@ -14,7 +14,7 @@
 
 /* ---- checks of a cache ----------------------------------------------------------------------------- */
 
-/* The smallest power of two of pages that holds so many bytes. */
+/* Returns the order of the smallest power of two of pages that holds `bytes`. */
 static unsigned order_of(uint32_t bytes)
 {
 	unsigned order = 0;
@@ -66,7 +66,7 @@ static unsigned char *object_of(const struct checks *checks, const struct check_
 	return place->slot + checks->zones.lead;
 }
 
-/* Whether free objects are looked at, by the program or, for what they are filled with, by the checks. */
+/* Whether free objects are read: by the program, or by the checks for their fill. */
 static bool is_readable(const struct checks *checks)
 {
 	return checks->type_stable || checks->flags & (CHECK_RED_ZONE | CHECK_POISON);
@@ -88,7 +88,7 @@ void check_release(struct checks *checks, unsigned char *slot)
 		annotate_gone(slot + checks->zones.lead, checks->zones.object_bytes);
 }
 
-/* A change of state that other threads, and a forked child, see before or after what it is about. */
+/* Orders a change of state with what it is about, for other threads and a forked child. */
 static void set_state(struct check_record *record, enum check_state state)
 {
 	__atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
@@ -169,7 +169,7 @@ static uint32_t at_most(uint32_t bytes, uint32_t most)
 	return bytes < most ? bytes : most;
 }
 
-/* The bytes of a slot; of long zones those next to the object. */
+/* Adds the bytes of a slot; of long zones those next to the object. */
 static void add_zones(const struct zones *zones, const unsigned char *object, const unsigned char *slab)
 {
 	enum { BEFORE = 16, ZONE_SHOWN = 64 };
@@ -186,7 +186,7 @@ static void add_zones(const struct zones *zones, const unsigned char *object, co
 	text_add_bytes("Padding", padding, at_most((uint32_t)(end - padding), ZONE_SHOWN));
 }
 
-/* What is known of a slot: owners, slab, object, bytes. */
+/* Adds what is known of a slot: owners, slab, object, bytes. */
 static void add_place(const struct checks *checks, const struct check_place *place)
 {
 	const struct zones *zones = &checks->zones;
@@ -204,7 +204,7 @@ static void add_place(const struct checks *checks, const struct check_place *pla
 	add_zones(zones, object, slab);
 }
 
-/* Where the calling thread is. */
+/* Adds where the calling thread is. */
 static void add_culprit(const struct checks *checks)
 {
 	if (!(checks->flags & CHECK_OWNER))
@@ -233,9 +233,7 @@ static void report_object(struct checks *checks, const struct check_place *place
 	end_report(checks);
 }
 
-/*
- * Reports every damaged zone of a slot and restores it, so that the next one is found; true if there was any.
- */
+/* Reports and restores every damaged zone of a slot, one after the other; returns whether there was any. */
 static bool restore(struct checks *checks, const struct check_place *place, bool allocated, bool on_demand)
 {
 	unsigned char *object = object_of(checks, place);
@@ -264,7 +262,10 @@ static bool restore(struct checks *checks, const struct check_place *place, bool
 	return any;
 }
 
-/* After a call has found damage; without locks, because a handler of SIGABRT may allocate. */
+/*
+ * Stops the process after a call that found damage, unless debug_continue is set.  Called without locks,
+ * since a handler of SIGABRT may allocate.
+ */
 static void stop_unless_continuing(const struct checks *checks)
 {
 	if (options.debug_continue)
@@ -319,7 +320,7 @@ void *check_alloc(struct checks *checks, const struct check_place *place, uint32
 }
 
 /*
- * What is wrong with a pointer that is freed or resized, before a byte of it is looked at; NULL for
+ * Returns what is wrong with a pointer to be freed or resized, before any byte of it is read; NULL if
  * nothing.
  */
 static const char *wrong_with(const struct checks *checks, const struct check_place *place,
@@ -337,7 +338,7 @@ static const char *wrong_with(const struct checks *checks, const struct check_pl
 	}
 }
 
-/* With the lock: whether the object is what it should be; reports what is not. */
+/* Whether the object is as it should be; reports what is not.  With the lock. */
 static bool is_sound(struct checks *checks, const struct check_place *place, const void *object,
 		     size_t stated)
 {
@@ -350,7 +351,7 @@ static bool is_sound(struct checks *checks, const struct check_place *place, con
 		return false;
 	}
 	if (checks->flags & CHECK_CONSISTENCY && restore(checks, place, true, false)) {
-		/* What else was written to nobody knows. */
+		/* What else was overwritten is unknown. */
 		set_state(place->record, CHECK_IS_LOST);
 		return false;
 	}
@@ -393,8 +394,10 @@ void check_resize(struct checks *checks, const struct check_place *place, void *
 
 	if (sound) {
 		struct check_record *record = place->record;
-		/* What the program may have written to, beyond what it had asked for without red zones,
-		 * stays. */
+		/*
+		 * Keeps what the program may have written, without red zones even beyond what it had asked
+		 * for.
+		 */
 		uint32_t before = check_usable(checks, record);
 
 		set_state(record, CHECK_IS_BUSY);

@@ -10,8 +10,8 @@
 #include "os/os.h"
 #include "page/page.h"
 
-static const char *blocks = ""; /* the string; its blocks with names are searched for each new cache */
-static unsigned for_all;        /* flags of every cache that no block names */
+static const char *blocks = ""; /* the string; searched for each new cache */
+static unsigned for_all;        /* flags of caches that no block names */
 static bool keeps_order;
 
 /* A block: its flags, and its list of names (NULL for none). */
@@ -41,7 +41,7 @@ static unsigned flag_of(char letter)
 	}
 }
 
-/* Each character that means nothing, once. */
+/* Each meaningless character, once. */
 struct unknown {
 	char letters[16];
 	size_t count;
@@ -69,7 +69,7 @@ static void report_unknown(const struct unknown *unknown)
 		abort();
 }
 
-/* Reads the block at `string` and returns where the next one begins, NULL after the last. */
+/* Reads the block at `string` and returns where the next begins; NULL after the last. */
 static const char *next_block(const char *string, struct block *block, struct unknown *unknown)
 {
 	*block = (struct block){0};
@@ -119,7 +119,7 @@ void check_request_init(void)
 
 	if (!string)
 		return;
-	/* Later caches are looked up in it, when the program may have written over its environment. */
+	/* Later caches are looked up in the copy: the program may overwrite its environment. */
 	char *copy = metadata_alloc(strlen(string) + 1);
 
 	if (copy)

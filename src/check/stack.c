@@ -44,7 +44,7 @@ static uint32_t look_up(uint32_t number, uint32_t hash, const uintptr_t *frame, 
 	return 0;
 }
 
-/* NULL where the store has as much as it may have, or the system no more. */
+/* Returns NULL where the store is full, or the system has no more memory. */
 static struct stack *alloc_stack(size_t bytes)
 {
 	struct stack *stack = NULL;
@@ -65,7 +65,7 @@ static void free_stack(struct stack *stack, size_t bytes)
 static uint32_t keep(const uintptr_t *frame, unsigned count)
 {
 	uint32_t hash = hash_of(frame, count), *chain = &chains[hash % CHAINS];
-	/* Acquire: what the chain leads to is whole. */
+	/* Acquire: what the chain leads to is complete. */
 	uint32_t head = __atomic_load_n(chain, __ATOMIC_ACQUIRE);
 	uint32_t number = look_up(head, hash, frame, count);
 	size_t bytes = sizeof(struct stack) + count * sizeof *frame;
@@ -82,11 +82,14 @@ static uint32_t keep(const uintptr_t *frame, unsigned count)
 	number = metadata_reference(stack);
 	for (;;) {
 		stack->next = head;
-		/* Release: the stack is whole before it is found.  Acquire: what came in between is read. */
+		/*
+		 * Release: the stack is complete before it is found.  Acquire: reads what was inserted in
+		 * between.
+		 */
 		if (__atomic_compare_exchange_n(chain, &head, number, false, __ATOMIC_ACQ_REL,
 						__ATOMIC_ACQUIRE))
 			return number;
-		/* Another thread was first, perhaps with the same stack; a stack must have one number. */
+		/* Another thread was first, perhaps with the same stack, which must have only one number. */
 		uint32_t other = look_up(head, hash, frame, count);
 
 		if (other) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/stack: a store where each stack (unwind.h) is kept once.
+ * check/stack: a store that keeps each call stack (unwind.h) once.
  *
- * Owns the stacks, in metadata, for the life of the process; up to STACK_STORE_BYTES, then no new ones.
- * Callable from any thread; no lock: a stack enters its chain by one store, whole, and never leaves it.
+ * Owns the stacks, in metadata, for the life of the process, up to STACK_STORE_BYTES; beyond them no new ones
+ * are kept.  Callable from any thread.  Lock-free: a complete stack enters its hash chain by one store, and
+ * never leaves it.
  */
 #ifndef CPUSLAB_CHECK_STACK_H
 #define CPUSLAB_CHECK_STACK_H
@@ -12,12 +13,14 @@
 
 enum { STACK_FRAMES = 16, STACK_STORE_BYTES = 64 << 20 };
 
-/* The stack of the caller from the library's own caller on, as a number that is always the same for the same
- * stack; 0 when it cannot be kept. */
+/*
+ * Captures the stack from the library's caller on; returns a number that is the same for equal stacks, or 0
+ * when the stack cannot be kept.
+ */
 uint32_t stack_capture(void);
-/* The frames of a number, innermost first, and how many. */
+/* Returns the frames of a number, innermost first, and their count. */
 const uintptr_t *stack_frames(uint32_t number, unsigned *count);
-/* Adds them to the report, a line for each. */
+/* Adds its frames to the report, one a line. */
 void stack_report(uint32_t number);
 
 #endif

@@ -54,7 +54,7 @@ struct symbols {
 	unsigned count;
 };
 
-/* Where the linker has not relocated its own copy of the table (the vDSO's), an entry is an offset. */
+/* An entry is an offset where the linker has not relocated its own copy of the table (the vDSO's). */
 static const void *entry_address(const struct link_map *map, const ElfW(Dyn) * entry)
 {
 	uintptr_t address = entry->d_un.d_ptr;
@@ -93,7 +93,7 @@ static bool find_symbols(const struct link_map *map, struct symbols *symbols)
 		case DT_GNU_HASH:
 			symbols->count = count_hashed(entry_address(map, entry));
 			break;
-		case DT_HASH: /* buckets and chains; there is a chain for each symbol */
+		case DT_HASH: /* buckets and chains: one chain entry for each symbol */
 			if (!symbols->count)
 				symbols->count = ((const uint32_t *)entry_address(map, entry))[1];
 			break;

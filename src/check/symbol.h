@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/symbol: what a code address is called.
+ * check/symbol: names code addresses.
  *
- * Reads the dynamic symbols of the module that the dynamic linker has mapped there, through
+ * Reads the dynamic symbols of the module that the dynamic linker has mapped at the address, through
  * _dl_find_object() (glibc 2.35), which takes no lock: dladdr() takes the linker's, whose holder may be
- * waiting for this library.  What a program does not export has no name here; module and offset are what
- * addr2line(1) takes.
+ * waiting for this library.  Functions that a program does not export have no name here; module and offset
+ * are what addr2line(1) takes.
  *
- * Allocates nothing; no lock.  The text stays as long as the module does.
+ * Allocates nothing; takes no lock.  The text lives as long as the module.
  */
 #ifndef CPUSLAB_CHECK_SYMBOL_H
 #define CPUSLAB_CHECK_SYMBOL_H
@@ -16,9 +16,9 @@
 #include <stdint.h>
 
 struct symbol {
-	const char *module; /* its file's name; NULL when the address lies in none */
+	const char *module; /* file name; NULL when the address lies in no module */
 	uintptr_t module_offset;
-	const char *function; /* NULL when it is not known */
+	const char *function; /* NULL when unknown */
 	uintptr_t function_offset, function_bytes;
 };
 void symbol_find(uintptr_t address, struct symbol *symbol);
@@ -26,10 +26,10 @@ void symbol_find(uintptr_t address, struct symbol *symbol);
 /* The module that an address lies in. */
 struct module {
 	uintptr_t start, end;
-	const unsigned char *unwind_table; /* its .eh_frame_hdr; NULL for none */
+	const unsigned char *unwind_table; /* its .eh_frame_hdr, or NULL */
 	bool program;                      /* the program itself, not a library */
 };
-/* False when the address lies in none, or the C library cannot tell. */
+/* Returns false when the address lies in no module, or the C library cannot tell. */
 bool symbol_module(uintptr_t address, struct module *module);
 
 #endif

@@ -33,7 +33,7 @@ void text_repair(void)
 {
 	if (!cpuslab_spin_is_locked(&text_lock))
 		return;
-	/* The parent's thread writes it; here it would come a second time. */
+	/* The parent's thread writes it; here it would appear a second time. */
 	length = 0;
 	cpuslab_spin_reset(&text_lock);
 }
@@ -55,7 +55,10 @@ void text_add_code(uintptr_t address)
 {
 	struct symbol symbol;
 
-	/* The call: if that is the last instruction of a function, the address is the next one's. */
+	/*
+	 * Look up the call: if it is its function's last instruction, the return address is the next
+	 * function's.
+	 */
 	symbol_find(address - 1, &symbol);
 	if (symbol.function)
 		text_add("%s+%#lx/%#lx ", symbol.function, symbol.function_offset + 1, symbol.function_bytes);

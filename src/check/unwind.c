@@ -11,8 +11,8 @@
 
 struct unwind {
 	uintptr_t registers[ARCH_REGISTERS];
-	bool interrupted;                     /* the frame did not make a call: a signal came */
-	uintptr_t readable_from, readable_to; /* pages of the stack that may be read */
+	bool interrupted;                     /* the frame made no call: a signal arrived there */
+	uintptr_t readable_from, readable_to; /* stack pages known to be readable */
 };
 
 /* ---- the stack's memory ------------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static uint64_t take(struct bytes *bytes, unsigned count)
 	return value;
 }
 
-/* The bits of a number of either kind; *beyond is the first bit above them, and *last their last byte. */
+/* Returns the bits of a LEB128 number; *beyond is the first bit above them, *last their last byte. */
 static uint64_t take_leb(struct bytes *bytes, unsigned *beyond, unsigned *last)
 {
 	uint64_t value = 0;
@@ -103,11 +103,11 @@ enum {
 	POINTER_ABSOLUTE = 0x00,
 	POINTER_UDATA4 = 0x03,
 	POINTER_SDATA4 = 0x0b,
-	POINTER_RELATIVE = 0x10, /* to where it stands */
+	POINTER_RELATIVE = 0x10, /* to its own position */
 	POINTER_DATA = 0x30,     /* to the table's start */
 };
 
-/* The pointers of code addresses; other encodings do not occur on 64-bit Linux. */
+/* Reads an encoded code address; encodings not handled here do not occur on 64-bit Linux. */
 static bool take_pointer(struct bytes *bytes, unsigned encoding, uintptr_t *pointer)
 {
 	uintptr_t place = (uintptr_t)bytes->at;
@@ -124,10 +124,10 @@ static bool take_pointer(struct bytes *bytes, unsigned encoding, uintptr_t *poin
 	}
 }
 
-/* ---- finding what describes a code address -------------------------------------------------------- */
+/* ---- finding the description of a code address ----------------------------------------------------- */
 
 struct description {
-	struct bytes common, own; /* call frame instructions: of the unit, of the function */
+	struct bytes common, own; /* call frame instructions: common, the function's own */
 	uintptr_t start, length;  /* of the function */
 	uint64_t code_unit;
 	int64_t data_unit;
@@ -135,7 +135,7 @@ struct description {
 	bool signal_frame;
 };
 
-/* A common information entry; sets how the function's entry encodes addresses. */
+/* Reads a common information entry, which says how the function's entry encodes addresses. */
 static bool read_common(const unsigned char *entry, struct description *description, unsigned *encoding,
 			bool *augmented)
 {
@@ -172,7 +172,7 @@ static bool read_common(const unsigned char *entry, struct description *descript
 			else if (*letters == 'S')
 				description->signal_frame = true;
 			else if (*letters != 'P' ||
-				 /* indirect or not, it is as long */
+				 /* indirect or not, its length is the same */
 				 !take_pointer(&data, (unsigned)take(&data, 1) & 0x7f, &personality))
 				return false;
 		}
@@ -181,7 +181,7 @@ static bool read_common(const unsigned char *entry, struct description *descript
 	return true;
 }
 
-/* A frame description entry and the common one that it refers to. */
+/* Reads a frame description entry and the common one that it refers to. */
 static bool read_description(const unsigned char *entry, uintptr_t address, struct description *description)
 {
 	struct bytes bytes = {entry, entry + 4};
@@ -209,7 +209,7 @@ static bool read_description(const unsigned char *entry, uintptr_t address, stru
 	return address - description->start < description->length;
 }
 
-/* The module's table of functions is sorted by address. */
+/* Searches the module's table of functions, which is sorted by address. */
 static bool find_description(uintptr_t address, struct description *description)
 {
 	struct module module;
@@ -254,10 +254,10 @@ enum rule_kind {
 	RULE_EXPRESSION
 };
 
-/* What a register was in the calling frame. */
+/* How to find a register of the calling frame. */
 struct rule {
 	enum rule_kind kind;
-	int64_t operand; /* an offset from the frame's address, or a register */
+	int64_t operand; /* offset from the frame's address, or a register */
 	struct bytes expression;
 };
 
@@ -265,7 +265,7 @@ struct rules {
 	struct rule of[ARCH_REGISTERS];
 	unsigned frame_register;
 	int64_t frame_offset;
-	struct bytes frame_expression; /* instead of the two, if there is any */
+	struct bytes frame_expression; /* used instead of the two if present */
 };
 
 enum { REMEMBERED_MOST = 2 };
@@ -289,7 +289,7 @@ static struct bytes take_block(struct bytes *bytes)
 
 static void set_rule(struct machine *machine, uint64_t which, struct rule rule)
 {
-	/* Vector registers and the like do not matter here. */
+	/* Vector registers and the like are ignored. */
 	if (which < ARCH_REGISTERS)
 		machine->now.of[which] = rule;
 }
@@ -307,7 +307,7 @@ static void set_frame(struct machine *machine, uint64_t which, int64_t offset)
 	machine->now.frame_expression = (struct bytes){0};
 }
 
-/* Executes instructions up to the one that is for code behind `address`.  False on one it does not know. */
+/* Executes instructions up to the first for code beyond `address`.  Returns false on an unknown one. */
 static bool execute(struct machine *machine, const struct description *description, struct bytes code,
 		    uintptr_t address)
 {
@@ -424,7 +424,7 @@ static bool execute(struct machine *machine, const struct description *descripti
 	return true;
 }
 
-/* Four bytes anywhere, of code. */
+/* Reads four unaligned bytes of code. */
 static bool read_four(uintptr_t address, uintptr_t *result)
 {
 	uint32_t value;
@@ -448,7 +448,7 @@ enum {
 	OPERATION_DEREF_SIZE = 0x94,
 };
 
-/* Of the two on top of the stack, which it replaces; false for no such operation. */
+/* Applies an operation to the two topmost values; returns false if it is unknown. */
 static bool combine(unsigned operation, uintptr_t *first, uintptr_t second)
 {
 	switch (operation) {
@@ -466,7 +466,7 @@ static bool combine(unsigned operation, uintptr_t *first, uintptr_t second)
 	}
 }
 
-/* The few operations that compilers, libc's signal frame and the abort handlers of arch use. */
+/* Evaluates the few operations used by compilers, libc's signal frame and arch's abort handlers. */
 static bool evaluate(struct unwind *unwind, struct bytes expression, const uintptr_t *frame,
 		     uintptr_t *result)
 {
@@ -539,7 +539,7 @@ static bool apply(struct unwind *unwind, const struct rule *rule, uintptr_t fram
 	return false;
 }
 
-/* What the tables say about an address; false where that is not understood. */
+/* Finds the tables' rules for an address; returns false where they are not understood. */
 static bool find_rules(const struct description *description, uintptr_t address, struct rules *rules)
 {
 	struct machine machine = {.location = 0};
@@ -555,7 +555,7 @@ static bool find_rules(const struct description *description, uintptr_t address,
 	return true;
 }
 
-/* The outermost function says so. */
+/* The outermost function is marked so. */
 static bool has_no_caller(const struct rules *rules)
 {
 	return rules->of[ARCH_REGISTER_IP].kind == RULE_SAME ||
@@ -589,10 +589,10 @@ static bool step_by_rules(struct unwind *unwind, const struct rules *rules)
 
 /*
  * Nearly always a frame begins at an offset from one of two registers, the return address lies just below,
- * and the registers that calls keep are still there, or a few words further down.  In one word: for each of
- * these, from the lowest byte on, how many words down (0: not there); then the offset in words; then whether
- * it counts from the stack pointer or the frame pointer, or that there is no caller.  0 says that a
- * function's rules are not like that.
+ * and the callee-saved registers are still in place, or a few words further down.  A brief holds such rules
+ * in one word: for each of these registers, from the lowest byte on, how many words down it lies (0: still in
+ * place); then the offset in words; then whether it counts from the stack pointer or the frame pointer, or
+ * that there is no caller.  0 says that a function's rules do not fit.
  */
 enum {
 	BRIEF_OFFSET = 48, /* lowest bit */
@@ -615,7 +615,7 @@ static bool is_saved(unsigned which)
 	return false;
 }
 
-/* How many words below the frame something lies; 0 where that is no number of one byte. */
+/* Returns how many words below the frame a register lies; 0 if that does not fit one byte. */
 static uint64_t words_below(const struct rule *rule)
 {
 	return rule->kind == RULE_AT && rule->operand < 0 && rule->operand % WORD == 0 &&
@@ -679,17 +679,16 @@ static bool step_in_brief(struct unwind *unwind, uint64_t brief)
 }
 
 /*
- * What has been found for an address.  Of the two words the first is the address exclusive-or the second: two
- * threads that write one at a time leave something that fits no address.  A module that takes the place of
- * one that was closed may be given the other's rules for a while: a stack is then wrong, and read with the
- * same care.
+ * Cache of briefs.  The first of the two words is the address exclusive-or the second, so that two threads
+ * that write one at a time leave an entry that fits no address.  A module mapped where another was closed may
+ * be given the other's rules for a while: its stacks are then wrong, but read with the same care.
  */
 enum { BRIEF_SETS = 1 << 10, BRIEFS_IN_SET = 2 };
 static struct brief {
 	uint64_t check, brief;
 } briefs[BRIEF_SETS][BRIEFS_IN_SET] ARCH_SPARSE;
 
-/* Addresses that come together often lie a round number of bytes apart. */
+/* Addresses that occur together often lie a round number of bytes apart. */
 static struct brief *briefs_of(uintptr_t address)
 {
 	return briefs[(address * 0x9e3779b97f4a7c15u >> 32) % BRIEF_SETS];
@@ -711,7 +710,7 @@ static uint64_t recall(uintptr_t address)
 static void remember(uintptr_t address, uint64_t brief)
 {
 	struct brief *set = briefs_of(address);
-	/* The first stays as long as there is room beside it. */
+	/* Keep the first entry as long as there is room beside it. */
 	unsigned i = __atomic_load_n(&set[0].brief, __ATOMIC_RELAXED) != 0 &&
 		     __atomic_load_n(&set[1].brief, __ATOMIC_RELAXED) == 0;
 
@@ -719,7 +718,7 @@ static void remember(uintptr_t address, uint64_t brief)
 	__atomic_store_n(&set[i].check, brief ^ address, __ATOMIC_RELAXED);
 }
 
-/* False where the tables know nothing of the address; *stepped tells whether the frame could be left. */
+/* Returns false where the tables do not cover the address; *stepped tells whether the frame could be left. */
 static bool step_by_table(struct unwind *unwind, uintptr_t address, bool *stepped)
 {
 	struct description description;
@@ -758,7 +757,7 @@ static bool step_by_table(struct unwind *unwind, uintptr_t address, bool *steppe
 
 /* ---- the walk ----------------------------------------------------------------------------------------- */
 
-/* Code without tables: made at run time, or without unwind information. */
+/* For code without tables: generated at run time, or built without unwind information. */
 static bool step_by_frame_pointer(struct unwind *unwind)
 {
 	uintptr_t frame = unwind->registers[ARCH_REGISTER_FP], next, address;
@@ -773,24 +772,26 @@ static bool step_by_frame_pointer(struct unwind *unwind)
 	return true;
 }
 
-/* Goes to the calling frame; false at the last one, or where nothing is to be trusted any more. */
+/* Moves to the calling frame; returns false at the last one, or where nothing can be trusted any more. */
 static bool step(struct unwind *unwind)
 {
 	uintptr_t before = unwind->registers[ARCH_REGISTER_SP];
-	/* A call may be the last instruction of its function: its return address is the next function's. */
+	/*
+	 * A call may be the last instruction of its function; the return address is then the next function's.
+	 */
 	uintptr_t address = unwind->registers[ARCH_REGISTER_IP] - !unwind->interrupted;
 	bool was_interrupted = unwind->interrupted, stepped;
 
 	if (!step_by_table(unwind, address, &stepped))
 		stepped = step_by_frame_pointer(unwind);
-	/* Stacks grow downwards; only a signal may have come on a stack of its own. */
+	/* Stacks grow downwards, except that a signal may have come on a stack of its own. */
 	return stepped && unwind->registers[ARCH_REGISTER_IP] &&
 	       (unwind->registers[ARCH_REGISTER_SP] > before || unwind->interrupted || was_interrupted);
 }
 
 /*
- * The pages that the thread's last walk found readable, believed as long as the thread stands on one of them:
- * the number of the first, and below it how many.  One word, since a signal handler may come in between.
+ * The pages that the thread's last walk found readable, trusted as long as the thread stands on one of them:
+ * the first page's number, and in the low bits their count.  One word, since a signal handler may intervene.
  */
 enum { STACK_PAGES = 24 }; /* bits */
 static __thread uint64_t last_stack;
@@ -821,7 +822,7 @@ __attribute__((noinline)) unsigned unwind_callers(uintptr_t *frames, unsigned ca
 	struct unwind unwind = {.interrupted = false};
 	struct module own;
 	unsigned count = 0;
-	/* Frames of the library itself say nothing, where it is a module of its own and they can be told. */
+	/* Skip the library's own frames where it is a module of its own, so that they can be told apart. */
 	bool skipping = symbol_module((uintptr_t)&unwind_callers, &own) && !own.program;
 
 	arch_read_registers(unwind.registers);

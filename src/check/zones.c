@@ -24,7 +24,7 @@ struct zones zones_plan(uint32_t bytes, uint32_t alignment, unsigned flags, bool
 	uint32_t end = zones.zone_end;
 
 	if (zones.red) {
-		/* A word at least, and another one of padding, for what goes further. */
+		/* At least one word, and another of padding to show how far an overrun goes. */
 		if (zones.zone_end == bytes)
 			zones.zone_end += WORD;
 		end = zones.zone_end + WORD;
@@ -34,7 +34,7 @@ struct zones zones_plan(uint32_t bytes, uint32_t alignment, unsigned flags, bool
 	return zones;
 }
 
-/* ---- what there is to look at ---------------------------------------------------------------------- */
+/* ---- zones to check ---------------------------------------------------------------------------------- */
 
 struct zone {
 	const char *name;
@@ -45,7 +45,7 @@ struct zone {
 
 enum { ZONES_MOST = 5 };
 
-/* The zones of a slot, in the order of their names in SLUB's reports; returns how many. */
+/* Lists a slot's zones in the order of their names in SLUB's reports; returns how many. */
 static unsigned list(const struct zones *zones, unsigned char *object, bool allocated, uint32_t requested,
 		     struct zone zone[ZONES_MOST])
 {
@@ -70,10 +70,10 @@ static unsigned list(const struct zones *zones, unsigned char *object, bool allo
 	return count;
 }
 
-/* The first byte that differs from `value`; NULL for none. */
+/* Returns the first byte that differs from `value`; NULL for none. */
 static unsigned char *first_other(unsigned char *start, size_t bytes, unsigned char value)
 {
-	/* All bytes are the first one's value when each equals the one after it. */
+	/* All bytes equal the first one's value when each equals its successor. */
 	if (!bytes || (start[0] == value && memcmp(start, start + 1, bytes - 1) == 0))
 		return NULL;
 	while (*start == value)
