@@ -12,7 +12,10 @@
 
 enum { MAPS_BYTES = 4 << 20, OUTPUT_BYTES = 16 << 10, PATH_BYTES = 512 };
 
-/* What the environment says, empty if nothing.  Read at start: a signal handler may not use getenv. */
+/*
+ * File name from the environment, empty if none.  Read at start, since a signal handler may not call
+ * getenv().
+ */
 static char wished[PATH_BYTES - 64] ARCH_SPARSE;
 static bool has_wish;
 
@@ -21,7 +24,7 @@ static const char *prefix(void)
 	return has_wish ? wished : "cpuslab";
 }
 
-/* Everything that a dump needs for the time being, in one mapping. */
+/* All temporary memory of a dump, in one mapping. */
 struct workspace {
 	struct profile_mapping mappings[PROFILE_MAPPINGS];
 	char maps[MAPS_BYTES];
@@ -62,7 +65,7 @@ static bool read_own(void *unused, uint64_t address, void *buffer, size_t bytes)
 	return os_read_memory(address, buffer, bytes) == 0;
 }
 
-/* Of what a file exports; else its name and the place in it. */
+/* Names functions that a file exports; others by file and offset. */
 static const char *name_own(void *unused, uint64_t address, char *text, size_t bytes)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -88,7 +91,7 @@ static const char *name_own(void *unused, uint64_t address, char *text, size_t b
 	return text;
 }
 
-/* The numbers of the sites that there are; returns how many. */
+/* Lists the indexes of sites in use; returns how many. */
 static size_t list_sites(const struct profile_tables *tables, uint16_t *numbers)
 {
 	size_t count = 0;
@@ -99,7 +102,7 @@ static size_t list_sites(const struct profile_tables *tables, uint16_t *numbers)
 	return count;
 }
 
-/* Whether they are what they were when read before.  `known`: samples in all. */
+/* Reads all counts; returns whether they equal those read before.  `known`: samples in all. */
 static bool read_counts(const struct profile_tables *tables, struct workspace *work, size_t count,
 			uint64_t *known)
 {
@@ -109,7 +112,10 @@ static bool read_counts(const struct profile_tables *tables, struct workspace *w
 	for (size_t i = 0; i < count; i++) {
 		const struct profile_site *site = &tables->sites[work->numbers[i]];
 		struct profile_counts *counts = &work->counts[work->numbers[i]];
-		/* Acquire: an object's allocation counts before its free, and so is seen where that is. */
+		/*
+		 * Acquire: an object's allocation is counted before its free, and so is seen wherever the
+		 * free is.
+		 */
 		const uint64_t freed = __atomic_load_n(&site->freed, __ATOMIC_ACQUIRE);
 		const uint64_t allocated = __atomic_load_n(&site->allocated, __ATOMIC_RELAXED);
 
@@ -121,8 +127,9 @@ static bool read_counts(const struct profile_tables *tables, struct workspace *w
 }
 
 /*
- * Other threads go on.  What goes from one site to another while these are read would count twice, or not at
- * all; counts only grow, so that those that are read twice alike were all true at the moment in between.
+ * Reads until two passes agree.  Other threads go on, and what moves between sites during a pass would be
+ * counted twice, or not at all.  Counts only grow, so counts that two passes read alike were all true at the
+ * moment between them.
  */
 static void settle_counts(const struct profile_tables *tables, struct workspace *work)
 {
@@ -134,7 +141,7 @@ static void settle_counts(const struct profile_tables *tables, struct workspace 
 		uint64_t samples = __atomic_load_n(&profile.samples, __ATOMIC_ACQUIRE) -
 				   __atomic_load_n(&profile.lost, __ATOMIC_RELAXED);
 
-		/* Of sites that were not there. */
+		/* Samples of sites that did not exist yet. */
 		if (known < samples)
 			count = list_sites(tables, work->numbers);
 		if (read_counts(tables, work, count, &known) && known >= samples)
@@ -172,7 +179,7 @@ static int write_tables(const struct profile_tables *tables, int file, bool prot
 	int error = work->error;
 
 	if (os_unmap(work, sizeof(struct workspace)) != 0)
-		(void)os_purge(work, sizeof(struct workspace)); /* then it is addresses alone */
+		(void)os_purge(work, sizeof(struct workspace)); /* names are then addresses alone */
 	return error;
 }
 
@@ -191,7 +198,8 @@ static int write_dump(int file, bool proto)
 int profile_dump(int file, bool proto)
 {
 	static uint32_t busy;
-	static uint32_t busy_process; /* a child of a fork that caught a dump has nobody to wait for */
+	/* A process id, so that a child forked in the middle of a dump waits for nobody. */
+	static uint32_t busy_process;
 	uint32_t process = os_process_id();
 
 	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) &&
@@ -299,7 +307,7 @@ void profile_look(void)
 	uint64_t now = __atomic_load_n(&profile.tables->bytes_in_use, __ATOMIC_RELAXED);
 	uint64_t before = __atomic_load_n(&last, __ATOMIC_RELAXED);
 	uint64_t high = __atomic_load_n(&highest, __ATOMIC_RELAXED);
-	/* Not at each sample: a sixteenth more than the last time is a new high. */
+	/* Not at each sample: a new high is a sixteenth more than the last one. */
 	bool grown = options.profile_growth && now > before && now - before >= options.profile_growth;
 	bool higher = options.profile_high && now > high + high / 16 + profile.last_interval;
 

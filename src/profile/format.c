@@ -5,9 +5,9 @@
 #include <string.h>
 
 /*
- * 1 - exp(-size / interval), as for a sample at every byte with the probability 1 / interval; the readers of
- * heap_v2 take it for granted.  exp is a limit of powers, and needs no mathematical library; near 1 that
- * leaves too few digits of what it lacks, or none, which the first terms of the series have.
+ * 1 - exp(-size / interval), as for a sample at every byte with the probability 1 / interval, which readers
+ * of heap_v2 assume. exp is computed as a limit of powers, without the mathematical library; near 1 too few
+ * digits of the difference would remain, or none, so there the first terms of the series serve.
  */
 double profile_probability(uint64_t size, uint64_t interval)
 {
@@ -40,7 +40,7 @@ static uint64_t take_hex(const char **text)
 	}
 }
 
-/* Of the note segment of an image in memory. */
+/* Reads it from the note segment of an image in memory. */
 static void find_build_id(const struct profile_dump *dump, uint64_t base, char text[static 41])
 {
 	static const char digits[] = "0123456789abcdef";
@@ -92,7 +92,7 @@ static void find_build_id(const struct profile_dump *dump, uint64_t base, char t
 size_t profile_find_mappings(const struct profile_dump *dump)
 {
 	const char *at = dump->maps, *end = dump->maps + dump->maps_length;
-	uint64_t image = 0; /* where the file of the line before begins */
+	uint64_t image = 0; /* where the file of the previous line begins */
 	size_t count = 0;
 
 	while (at < end && count < PROFILE_MAPPINGS) {
@@ -133,7 +133,7 @@ size_t profile_find_mappings(const struct profile_dump *dump)
 
 /* ---- profile.proto ------------------------------------------------------------------------------------- */
 
-/* One message, built before it is written, for its length stands in front. */
+/* One message, built before it is written, since its length precedes it. */
 struct message {
 	size_t length;
 	uint8_t bytes[PROFILE_FRAMES * 10 + 256];
@@ -200,9 +200,9 @@ enum string {
 	STRINGS
 };
 /*
- * Readers leave out functions whose whole name this fits, and what they call: a sample then ends in whoever
- * called the allocator.  Where the library is a file of its own it leaves them out itself (check/unwind.h);
- * else these are what a program's call may lead to first, since calls in tail position leave no frame.
+ * Readers drop functions whose whole name matches this, and what they call: a sample then ends in the
+ * allocator's caller.  Where the library is a file of its own it drops them itself (check/unwind.h);
+ * elsewhere these are the functions that a program's call may reach first, since tail calls leave no frame.
  */
 static const char allocators[] =
 	"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|"
@@ -265,7 +265,7 @@ static bool is_sampled(const struct profile_dump *dump, size_t i)
 	return dump->counts[i].allocated && dump->sites[i].frame_count <= PROFILE_FRAMES;
 }
 
-/* An address in the call itself, of one behind it. */
+/* Returns an address within the call, given its return address. */
 static uint64_t call_at(uint64_t return_address)
 {
 	return return_address - 1;
@@ -300,7 +300,7 @@ static void put_sample(const struct profile_dump *dump, size_t number)
 	put_message(dump, 2, &message);
 }
 
-/* The addresses of all frames, each once, in order; returns how many. */
+/* Collects the addresses of all frames, each once, sorted; returns how many. */
 static size_t collect_addresses(const struct profile_dump *dump)
 {
 	size_t count = 0, kept = 0;
@@ -315,7 +315,7 @@ static size_t collect_addresses(const struct profile_dump *dump)
 	return kept;
 }
 
-/* A location and a function for each address, whose numbers are the address itself. */
+/* Writes a location and a function for each address; their ids are the address itself. */
 static void put_locations(const struct profile_dump *dump, size_t mappings, size_t count, uint64_t first_name)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -428,7 +428,7 @@ static void add_counts(struct text *text, uint64_t objects, uint64_t bytes, uint
 	add_text(text, "] @");
 }
 
-/* Readers know one interval: what was sampled less often counts for more samples. */
+/* Readers know one interval only: a site sampled more sparsely counts for more samples. */
 static uint64_t samples_at(uint64_t interval, const struct profile_site *site, uint64_t samples)
 {
 	if (site->interval == interval)

@@ -13,7 +13,7 @@ ARCH_SPARSE struct profile_choice profile_choices[PROFILE_CHOICES];
 
 /* ---- probabilities ------------------------------------------------------------------------------------- */
 
-/* A number of 64 bits below it comes up with just that probability; all of them where it is 1. */
+/* Returns the bound that a 64-bit random number is below with that probability; UINT64_MAX where it is 1. */
 static uint64_t find_bound(size_t size, uint64_t interval)
 {
 	double probability = profile_probability(size, interval);
@@ -22,8 +22,8 @@ static uint64_t find_bound(size_t size, uint64_t interval)
 }
 
 /*
- * Remembered for the sizes that come again and again.  What was stored is exclusive-or the bound, so that two
- * threads that write one at a time leave something that fits no size.
+ * Caches bounds by size.  The first word is the key exclusive-or the bound, so that two threads that write
+ * one word at a time leave an entry that fits no size.
  */
 static uint64_t bound_of(size_t size, uint64_t interval)
 {
@@ -65,9 +65,8 @@ static uint64_t random_number(void)
 /* ---- pace ---------------------------------------------------------------------------------------------- */
 
 enum {
-	PACE_SAMPLES = 64, /* from one look at the clock to the next */
-	PACE_NANOSECONDS =
-		1000000000 / 1024, /* of CPU time for each sample, which takes one or two thousand */
+	PACE_SAMPLES = 64,                    /* between two looks at the clock */
+	PACE_NANOSECONDS = 1000000000 / 1024, /* of CPU time per sample; a sample takes one or two thousand */
 	PACE_STEP = 4,
 	PACE_WIDEST = 20, /* doublings of the interval, at one look and in all */
 };
@@ -76,7 +75,7 @@ uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64
 {
 	uint64_t fair = samples * PACE_NANOSECONDS, most = widened << PACE_STEP;
 
-	/* Without a clock there is no pace; and who asks for more samples than usual is to have them. */
+	/* No pace without a clock, nor where more samples than usual were asked for. */
 	if (!nanoseconds || asked < PROFILE_INTERVAL)
 		return widened;
 	if (nanoseconds / 8 > fair)
@@ -87,9 +86,9 @@ uint64_t profile_pace(uint64_t asked, uint64_t widened, uint64_t samples, uint64
 }
 
 /*
- * The loser of a race leaves the look to the winner.  Of two who look after each other the second may have
- * read the clock first, and find that no time has passed: a wrong step, but one step, that was taken without
- * a look at the samples to come.
+ * The loser of a race leaves the look to the winner.  Of two threads that look one after the other, the
+ * second may have read the clock first and find that no time has passed: one wrong step, but taken without
+ * regard to the samples to come.
  */
 static void look_at_pace(uint64_t least)
 {
@@ -97,7 +96,7 @@ static void look_at_pace(uint64_t least)
 			__atomic_load_n(&profile.visits, __ATOMIC_RELAXED) / PROFILE_VISITS;
 	uint64_t before = __atomic_load_n(&profile.paced_load, __ATOMIC_RELAXED), came = load - before;
 
-	/* Where visits were missed it may have become less: then nothing came. */
+	/* Missed visits can make the difference negative: treat it as nothing. */
 	if ((int64_t)came < (int64_t)least ||
 	    !__atomic_compare_exchange_n(&profile.paced_load, &before, load, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
@@ -107,7 +106,7 @@ static void look_at_pace(uint64_t least)
 	uint64_t widened = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
 	uint64_t paced = profile_pace(profile.last_interval, widened, came, spent);
 
-	/* A few samples say that they are few, and not that they are many. */
+	/* Few samples prove that they are few, but not that they are many. */
 	if (came >= PACE_SAMPLES || paced < widened)
 		__atomic_store_n(&profile.widened, paced, __ATOMIC_RELAXED);
 }
@@ -115,8 +114,8 @@ static void look_at_pace(uint64_t least)
 /* ---- start and end ------------------------------------------------------------------------------------- */
 
 /*
- * Who starts, ends or turns the profile.  One thread does; to others it is as if the wish came a little
- * later.
+ * The thread that starts, ends or turns the profile.  Only one does so at a time; for others it is as if the
+ * request had come a little later.
  */
 static uint32_t busy;
 
@@ -133,7 +132,8 @@ static void end_change(void)
 void profile_repair(void)
 {
 	/*
-	 * Whoever was at it is not in the child; the number of a choice, which comes last, is whole or old.
+	 * The thread that held it is not in the child.  A choice's number, stored last, is either new and
+	 * complete or old.
 	 */
 	if (__atomic_load_n(&busy, __ATOMIC_RELAXED))
 		end_change();
@@ -148,7 +148,7 @@ static void choose(uint64_t number, uint64_t interval)
 	choice->factor = mix(secret + 1) | 1;
 	choice->offset = mix(secret + 2);
 	choice->interval = interval;
-	/* Release: who sees the number sees what it stands for. */
+	/* Release: the choice is visible to a thread that sees its number. */
 	__atomic_store_n(&profile.choice, number, __ATOMIC_RELEASE);
 }
 
@@ -158,7 +158,7 @@ struct profile_tables *profile_enter_tables(void)
 
 	while ((tables = __atomic_load_n(&profile.tables, __ATOMIC_ACQUIRE))) {
 		/*
-		 * Sequentially consistent, as in is_left: a start that has not seen the count has changed
+		 * Sequentially consistent, as in is_left(): a start that has not seen this count has changed
 		 * `tables` before.
 		 */
 		__atomic_fetch_add(&tables->users, 1, __ATOMIC_SEQ_CST);
@@ -171,11 +171,11 @@ struct profile_tables *profile_enter_tables(void)
 
 void profile_leave_tables(struct profile_tables *tables)
 {
-	/* Release: what was written there comes before what empties them. */
+	/* Release: writes to the tables precede their emptying. */
 	__atomic_fetch_sub(&tables->users, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether nobody is in tables that are the profile's no more, nor will be. */
+/* Whether no thread is in tables that are no longer the profile's; none can enter them any more. */
 static bool is_left(const struct profile_tables *tables)
 {
 	return !__atomic_load_n(&tables->users, __ATOMIC_SEQ_CST);
@@ -185,14 +185,16 @@ static void empty(struct profile_tables *tables)
 {
 	size_t bytes = offsetof(struct profile_tables, bytes_in_use);
 
-	/* Pages that the program has locked stay. */
+	/* Locked pages stay. */
 	if (os_purge(tables, bytes) != 0)
 		memset(tables, 0, bytes);
 	tables->bytes_in_use = 0;
 }
 
-/* Empty tables: those of the profile before the last, or, at first and where a thread is still there, new
- * ones. */
+/*
+ * Returns empty tables: those of the profile before the last; new ones at first, or if a thread is still
+ * there.
+ */
 static struct profile_tables *obtain_tables(void)
 {
 	struct profile_tables *retired = profile.retired;
@@ -203,7 +205,7 @@ static struct profile_tables *obtain_tables(void)
 	return retired;
 }
 
-/* Starts that found no memory. */
+/* Starts that failed for lack of memory. */
 static uint64_t refused;
 
 uint64_t profile_refused(void)
@@ -214,7 +216,7 @@ uint64_t profile_refused(void)
 static void refuse(uint64_t wanted)
 {
 	__atomic_fetch_add(&refused, 1, __ATOMIC_RELEASE);
-	/* What another thread wants by now stays. */
+	/* Keep what another thread has asked for meanwhile. */
 	__atomic_compare_exchange_n(&profile.wanted, &wanted, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
@@ -232,13 +234,16 @@ static bool start(uint64_t wanted)
 	profile.paced_at = os_cpu_nanoseconds();
 	profile.lost = 0;
 	profile.reach = PROFILE_PLACES;
-	/* Nobody takes the marks of another profile for this one's. */
+	/* A jump in numbers, so that marks of the last profile are not taken for this one's. */
 	choose(profile.choice + PROFILE_CHOICES, wanted);
 	profile.last_interval = wanted;
 	__atomic_store_n(&profile.tables, tables, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&profile.interval, wanted, __ATOMIC_RELEASE);
 	profile.retired = last;
-	/* So that two profiles do not take the memory of both.  Else when they are the next one's. */
+	/*
+	 * So that two profiles do not occupy the memory of both.  Otherwise they are emptied for the next
+	 * one.
+	 */
 	if (last && is_left(last))
 		empty(last);
 	return true;
@@ -277,11 +282,11 @@ static void fill_site(struct profile_site *site, const uint64_t *frames, unsigne
 	__atomic_store_n(&site->frame_count, count, __ATOMIC_RELAXED);
 	__atomic_store_n(&site->size, size, __ATOMIC_RELAXED);
 	__atomic_store_n(&site->interval, interval, __ATOMIC_RELAXED);
-	/* Release: who sees it ready sees all of it. */
+	/* Release: a thread that sees it ready sees all of it. */
 	__atomic_store_n(&site->ready, 1, __ATOMIC_RELEASE);
 }
 
-/* The site of a stack, a size and an interval, new if need be; NULL when the table is full. */
+/* Finds or makes the site of a stack, a size and an interval; returns NULL when the table is full. */
 static struct profile_site *find_site(struct profile_tables *tables, const uint64_t *frames, unsigned count,
 				      size_t size, uint64_t interval)
 {
@@ -297,10 +302,10 @@ static struct profile_site *find_site(struct profile_tables *tables, const uint6
 		bool claimed = __atomic_compare_exchange_n(&site->hash, &found, hash, false, __ATOMIC_ACQ_REL,
 							   __ATOMIC_ACQUIRE);
 
-		/* 63 bits that are equal by chance are not worth a comparison. */
+		/* A collision of 63 bits is too rare to justify comparing stacks. */
 		if (!claimed && found != hash)
 			continue;
-		/* Whoever claimed it may still be at it, or be a thread that a forked child does not have. */
+		/* The thread that claimed it may still be filling it, or not exist in a forked child. */
 		if (!__atomic_load_n(&site->ready, __ATOMIC_ACQUIRE))
 			fill_site(site, frames, count, size, interval);
 		return site;
@@ -320,7 +325,7 @@ static struct profile_object *places_of(struct profile_tables *tables, const voi
 	return &tables->objects[place - place % PROFILE_PLACES];
 }
 
-/* False when all its places are taken. */
+/* Returns false when all its places are taken. */
 static bool enter_object(struct profile_tables *tables, const void *object, uint64_t site)
 {
 	struct profile_object *place = places_of(tables, object);
@@ -331,7 +336,7 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 		if (!__atomic_compare_exchange_n(&place[i].address, &empty, 1, false, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED))
 			continue;
-		/* Before the entry is there: whoever frees the object looks as far as this. */
+		/* Before the entry exists: a thread that frees the object searches this far. */
 		if (i >= __atomic_load_n(&profile.reach, __ATOMIC_RELAXED))
 			__atomic_store_n(&profile.reach, PROFILE_WINDOW, __ATOMIC_RELEASE);
 		__atomic_fetch_add(counter_of(tables, object), 1, __ATOMIC_RELAXED);
@@ -342,7 +347,7 @@ static bool enter_object(struct profile_tables *tables, const void *object, uint
 	return false;
 }
 
-/* Bytes for which one sample stands. */
+/* Returns the bytes that one sample stands for. */
 static uint64_t weight(const struct profile_site *site)
 {
 	return (uint64_t)((double)site->size * 0x1p64 / (double)bound_of(site->size, site->interval));
@@ -372,10 +377,10 @@ static void note_free(struct profile_tables *tables, const void *object)
 
 	if (!found)
 		return;
-	/* Only the freeing thread knows this object now. */
+	/* Only the freeing thread knows the object now. */
 	struct profile_site *site = &tables->sites[found->site];
 
-	/* Release: whoever sees the free sees the allocation (dump.c). */
+	/* Release: a reader that sees the free sees the allocation (dump.c). */
 	__atomic_fetch_add(&site->freed, 1, __ATOMIC_RELEASE);
 	__atomic_fetch_sub(&tables->bytes_in_use, weight(site), __ATOMIC_RELAXED);
 	__atomic_store_n(&found->address, 0, __ATOMIC_RELEASE);
@@ -384,7 +389,7 @@ static void note_free(struct profile_tables *tables, const void *object)
 
 void profile_freed(const void *object)
 {
-	/* Most are none, and to look needs no entry. */
+	/* Most objects are no samples, and this check needs no entry into the tables. */
 	if (!profile_has(object))
 		return;
 	struct profile_tables *tables = profile_enter_tables();
@@ -426,7 +431,7 @@ void profile_put_back(struct profile_sample sample, const void *object)
 	profile_leave_tables(tables);
 }
 
-/* Notes a sample, and the stack of who called two functions above. */
+/* Records a sample, with the stack from the caller two functions up. */
 static inline __attribute__((always_inline)) void note(const void *object, size_t size, uint64_t interval)
 {
 	uint64_t frames[PROFILE_FRAMES];
@@ -453,7 +458,7 @@ __attribute__((noinline)) void profile_allocated(const struct profile_choice *ch
 	uint64_t chosen = choice->interval;
 	uint64_t interval = __atomic_load_n(&profile.widened, __ATOMIC_RELAXED);
 
-	/* A free that went past us, in bulk, or while the profile had not begun everywhere. */
+	/* Its free was not seen: in bulk, or before the profile had begun everywhere. */
 	profile_freed(object);
 	if (interval <= chosen)
 		interval = chosen;
