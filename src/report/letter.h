@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* report/letter: what of a name can be shown, which may have any bytes, in UTF-8. */
+/* report/letter: which parts of a name, which may hold any bytes, can be shown as UTF-8. */
 #ifndef CPUSLAB_REPORT_LETTER_H
 #define CPUSLAB_REPORT_LETTER_H
 
 #include <stddef.h>
 
-/* The bytes of the letter that a text begins with; 0 for what is no UTF-8, or would control a terminal. */
+/*
+ * Returns the length of the character at the start of a text; 0 for invalid UTF-8, or what would control a
+ * terminal.
+ */
 static inline size_t letter_length(const char *name)
 {
 	const unsigned char *text = (const unsigned char *)name;
-	/* The second byte's bounds leave out what could be written shorter, surrogates and what is past the
-	 * end. */
+	/* The bounds of the second byte exclude overlong forms, surrogates and what is beyond U+10FFFF. */
 	static const struct {
 		unsigned char first, last, second_least, second_most, length;
 	} kinds[] = {

@@ -32,15 +32,15 @@ void root_show(const char *name, uintptr_t value, size_t size)
 	field->value = value;
 	field->size = (uint32_t)size;
 	field->name = (int32_t)((intptr_t)name - (intptr_t)&cpuslab_root);
-	/* Last: who reads a count finds so many fields.  It stays 0 until the start is over. */
+	/*
+	 * Last: a reader that sees a count finds that many fields.  The count stays 0 until the start is
+	 * over.
+	 */
 	if (cpuslab_root.fields)
 		__atomic_store_n(&cpuslab_root.field_count, field_count, __ATOMIC_RELEASE);
 }
 
-/*
- * What is a plain number in each build.  A table, for its calls would be more code than all else that a start
- * comes through.
- */
+/* Plain numbers of each build.  A table, since calls would be more code than all else that a start runs. */
 struct number {
 	char name[ROOT_FIELD_NAME];
 	uint32_t value, size;
@@ -52,7 +52,7 @@ struct number {
 	}
 
 static const struct number numbers[] = {
-	/* What a cache keeps where; its depot and its slabs are part of it. */
+	/* The layout of a cache, which includes its depot and its slabs. */
 	{"cache", 0, sizeof(struct cache)},
 	MEMBER("cache.number", number),
 	MEMBER("cache.owner", owner),
@@ -85,14 +85,14 @@ static const struct number numbers[] = {
 	{"magazine.count", offsetof(struct magazine, count), sizeof(uint16_t)},
 	{"magazine.marks", offsetof(struct magazine, marks), sizeof(uint16_t)},
 	{"magazine.slot", offsetof(struct magazine, slot), sizeof(void *)},
-	/* The plan of a vCPU's area (see vcpu.h). */
+	/* The layout of a vCPU's area (see vcpu.h). */
 	{"area", 0, VCPU_AREA_BYTES},
 	{"area.bank_caches", VCPU_BANK_CACHES, 0},
 	{"area.row", VCPU_ROW, 0},
 	{"area.row_bytes", VCPU_ROW_BYTES, 0},
 	{"area.group_bytes", VCPU_GROUP_BYTES, 0},
 	{"page.table_bytes", ARCH_TABLE_BYTES, 0},
-	/* What an entry of the page map means: a large run begins; a slab of any kind, from here on. */
+	/* Page map entries: a large run begins; from here on, a slab of any kind. */
 	{"page.id_large", PAGE_LARGE, 0},
 	{"page.id_slab", PAGE_SLAB, 0},
 	{"page.id_linked", PAGE_LINKED, 0},

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report/root: the one thing that a reader of another process's memory must find; everything else follows.
+ * report/root: the one thing that a reader of another process's memory must find; everything else follows
+ * from it.
  *
- * An ELF note of the owner "cpuslab" (arch/note.h) leads to a struct root.  It names, in a table, where the
- * library keeps what: addresses of variables, offsets of members, sizes of structures, each under a name that
- * stays when the code around it changes.  The reader asks for names, so that it need not be of the same build
- * as the library, and the library never does anything for it: the table is written once at start.
+ * An ELF note of the owner "cpuslab" (arch/note.h) leads to a struct root, whose table names where the
+ * library keeps things: addresses of variables, offsets of members, sizes of structures, under names that
+ * stay when the code around them changes.  Readers look things up by name, so they need not be of the same
+ * build as the library.  The library does nothing for them later: the table is written once, at start.
  *
- * The version belongs to the meaning of the names.  A name more is no new version: a reader that does not
- * know it does not ask.  A name whose meaning changes, or that goes away, is one.
+ * The version covers the meaning of names.  A new name is no new version, since older readers do not ask for
+ * it; a name that changes its meaning or disappears is one.
  *
- * This header is shared with tools/inspect; it needs no other of ours.  Everything is in the byte order and
- * with the 64-bit addresses of the process.
+ * This header is shared with tools/inspect and needs no other of ours.  Everything is in the process's byte
+ * order, with 64-bit addresses.
  */
 #ifndef CPUSLAB_ROOT_H
 #define CPUSLAB_ROOT_H
@@ -26,29 +27,29 @@ static const char ROOT_MAGIC[8] = "cpuslab";
 
 /*
  * The address of a variable, the offset of a member, or a plain number; and its size in bytes.  The name lies
- * with the library's constants, which take no memory of each process; so the table is short.
+ * among the library's constants, which take no memory per process, so the table is short.
  */
 struct root_field {
 	uint64_t value;
 	uint32_t size;
-	int32_t name; /* where that is, counted in bytes from the record; it ends with a zero byte */
+	int32_t name; /* its offset in bytes from the record; it ends with a zero byte */
 };
 
-/* The longest name has one byte less than ROOT_FIELD_NAME.  These members keep their places for good. */
+/* Names are shorter than ROOT_FIELD_NAME.  These members never move. */
 struct root {
 	char magic[8];
 	uint32_t version;
-	uint32_t bytes;       /* of this record */
-	uint32_t field_bytes; /* from one field to the next */
+	uint32_t bytes;       /* size of this record */
+	uint32_t field_bytes; /* distance between fields */
 	uint32_t field_count; /* only grows; 0: nothing has been allocated from the library yet */
-	uint64_t fields;      /* the address of the first */
-	char release[32];     /* of the library, as cpuslab_version() says */
+	uint64_t fields;      /* address of the first */
+	char release[32];     /* the library's, as cpuslab_version() tells */
 };
 
 /*
- * Adds a name, a constant of the library, to the table.  One thread at a time: that which starts the library;
- * later, whoever has magazine_keep_caches(), for a room that comes into use only then.  A fork in between
- * leaves the table as it was, and then without that room's names.
+ * Adds a name, a constant of the library, to the table.  Only one thread at a time: the one that starts the
+ * library; later, the holder of magazine_keep_caches(), for a room that comes into use only then.  A fork in
+ * between leaves the table as it was, without that room's names.
  */
 void root_show(const char *name, uintptr_t value, size_t size);
 

@@ -24,7 +24,7 @@ static void describe(struct cache *cache, struct cache_report *report)
 		.objects_per_slab = cache->depot.slabs.objects,
 		.pages_per_slab = cache->depot.slabs.pages,
 		.tunables = depot_tunables(&cache->depot),
-		/* The two counts are of different instants: never below nothing. */
+		/* The two counts are of different instants; the difference must not wrap. */
 		.live = slabs.allocated > hoarded ? slabs.allocated - hoarded : 0,
 		.hoarded = hoarded,
 		.total = slabs.capacity,
@@ -64,7 +64,7 @@ static void describe_linked(struct linked_cache *cache, struct cache_report *rep
 	strncpy(report->name, cache->name, REPORT_NAME - 1);
 }
 
-/* The linked cache of a number, where there is one. */
+/* Reports the linked cache of a number, if there is one. */
 static bool report_linked(unsigned number, struct cache_report *report)
 {
 	linked_begin_census();

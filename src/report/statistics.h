@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report/statistics: what the rooms know about themselves, added up.
+ * report/statistics: sums up what the rooms know about themselves.
  *
- * Reads counters under each room's own lock, one at a time, so that a running program gives figures that
- * belong to slightly different instants.  Allocates nothing.  The library must have started.
+ * Reads counters under each room's own lock, one after the other, so figures of a running program belong to
+ * slightly different instants.  Allocates nothing.  The library must have started.
  */
 #ifndef CPUSLAB_STATISTICS_H
 #define CPUSLAB_STATISTICS_H
@@ -17,14 +17,14 @@
 enum { REPORT_NAME = 256 };
 
 struct cache_report {
-	char name[REPORT_NAME]; /* the cache may be gone when this is read; a longer name is cut short */
-	uint32_t size;          /* from one object to the next */
-	uint32_t object_bytes;  /* of it the program's */
+	char name[REPORT_NAME]; /* a copy, as the cache may be gone; cut short if longer */
+	uint32_t size;          /* distance between objects */
+	uint32_t object_bytes;  /* bytes of it that are the program's */
 	uint32_t objects_per_slab, pages_per_slab;
 	struct depot_tunables tunables;
-	uint64_t live;     /* objects that the program has */
+	uint64_t live;     /* objects allocated by the program */
 	uint64_t hoarded;  /* objects in magazines, loaded, spare or in the depot */
-	uint64_t total;    /* objects that the slabs hold */
+	uint64_t total;    /* objects in the slabs */
 	uint64_t in_depot; /* objects in the depot */
 	uint64_t slabs, slabs_empty, slabs_created, slabs_freed;
 	uint64_t alloc_misses, free_misses, refills, drains, lock_acquires;
@@ -33,13 +33,13 @@ struct cache_report {
 struct report {
 	struct page_statistics pages;
 	struct guard_statistics guarded;
-	uint64_t live_bytes, hoarded_bytes, slab_bytes; /* of all caches */
+	uint64_t live_bytes, hoarded_bytes, slab_bytes; /* over all caches */
 	uint64_t alloc_misses, free_misses, refills, drains, slabs_created, slabs_freed, lock_acquires;
 };
 
 /*
- * The cache of the number *next, or of the first one after it, and sets *next to where to go on; false past
- * the last.  Starts at 0.
+ * Reports the cache numbered *next, or the first one after it, and sets *next to continue from; returns false
+ * past the last.  Starts at 0.
  */
 bool report_cache(unsigned *next, struct cache_report *report);
 void report_all(struct report *report);
