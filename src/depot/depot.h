@@ -13,11 +13,12 @@
  * Called by the magazine room, from any thread, with magazines in hand.  Lock: depot.lock for the stacks,
  * held for a few instructions; never together with the slab cache's lock.
  *
- * How much waits.  At most as many objects as the tunables say.  For malloc's classes that is no limit to any
- * likely burst, since giving objects to the slabs and taking them back costs more than keeping them.  What
- * was not needed since the last look goes to the slabs: at every tick, and whenever the heap took many pages
- * (depot_age, page_wants_hoards); in an ebb (ebb.h), so does what exceeds the objects that the program still
- * has.  At a tick and in an ebb this goes in portions (depot_depart), lest a single free pay for all of it.
+ * How much waits.  At most as many objects as the tunables say; for malloc's classes that exceeds any likely
+ * burst, since giving objects to the slabs and taking them back costs more than keeping them.  What was not
+ * needed since the last look (depot_age) goes to the slabs.  There is a look at every tick, 100 ms apart at
+ * least, and whenever the heap took many pages (page_wants_hoards).  In an ebb, when half of what the program
+ * had has come back (ebb.h), what exceeds the objects that it still has goes, too.  At a tick and in an ebb
+ * this goes in portions (depot_depart), lest a single free pay for all of it.
  *
  * Each waiting object also occupies a slot, which matters for small ones: a program that frees everything
  * would grow by that.  At first, therefore, small objects may wait up to a part of those allocated
@@ -27,19 +28,19 @@
  * are exchanged for empty ones at hand.
  *
  * Order.  LIFO: a small working set stays in the processor's caches, and nothing is cheaper.  A vCPU first
- * takes what it left here itself, or what vCPUs left whose ids differ by a multiple of DEPOT_HOMES; only then
- * what others left, whose CPUs were the last to write to these objects and to the magazine.
+ * takes from its home what it left there itself, or vCPUs did whose ids differ by a multiple of DEPOT_HOMES;
+ * only then what others left, whose CPUs were the last to write to these objects and to the magazine.
  *
  * But each round of frees and allocations shuffles the objects a little more, for good, and a working set
  * larger than those caches needs neighbours in memory to follow each other.  So a depot keeps a level, the
  * objects that the program has given back less those it has taken, wherever they are kept, and watches how
- * far it swings.  Where small objects swing by more than SWING_BYTES for each vCPU, or by more than
- * SWING_OBJECTS, whose slots take half as much as the smallest objects themselves, nothing waits: full
- * magazines go to the slabs, a few at a time so that only one call in a few takes long, and refills come from
- * there by whole magazines of neighbours.  Slabs that become empty are kept for the program's next growth, a
- * few MiB of them, unless pages are wanted elsewhere or an ebb is followed.  While one depot swings so far,
- * all of them together need more than the processor's caches, so the others join in at a small part of that
- * swing (SWING_ALONG).  It ends when the level swings less than half as far between two ticks.
+ * far it swings.  Where small objects swing by more than SWING_BYTES for each vCPU, or SWING_OBJECTS of the
+ * smallest, whose slots take half as much again, nothing waits: full magazines go to the slabs, a few at a
+ * time so that only one call in a few takes long, and refills come from there by whole magazines of
+ * neighbours.  Slabs that become empty are kept for the program's next growth, a few MiB of them, unless
+ * pages are wanted elsewhere or an ebb is followed.  While one depot swings so far, all of them together need
+ * more than the processor's caches, so the others join in at a small part of that swing (SWING_ALONG).  It
+ * ends when the level swings less than half as far between two ticks.
  *
  * Flows.  Where objects pass from vCPU to vCPU, as in a chain of threads, LIFO keeps whatever order the
  * program freed them in.  Another CPU wrote to the lines of each object last, and the hardware prefetcher

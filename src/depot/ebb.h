@@ -2,11 +2,12 @@
 /*
  * ebb: notices that a program has freed most of what it had.
  *
- * It may have done so for good and never come to a slow path again; nobody else would then give back what is
- * hoarded for it.  So the depots count the bytes that are out, in objects that the program or words have, of
- * all caches together, as magazines come and go.  Each time that half of these bytes have come back, an ebb
- * is due, in which hoards go: everything on the words, where a few objects keep whole slabs, and of the
- * depots and of the dirty pages whatever exceeds what the program still has.
+ * It may have done so for good and never come to a slow path again; nobody else would then give back its
+ * hoards: free objects on words and in depots, empty slabs, dirty pages.  So the depots count the bytes that
+ * are out, in objects that the program or words have, of all caches together, as magazines come and go.  Each
+ * time that half of these bytes have come back, an ebb is due, in which they go: everything on the words,
+ * where a few objects keep whole slabs, and of the depots and of the dirty pages whatever exceeds what the
+ * program still has.
  *
  * The next slow path empties the words.  What leaves the depots, and the pages of the slabs that become
  * empty, go in portions, one with each call that comes to a depot (reclaim.c), so that no call pays for the

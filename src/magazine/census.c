@@ -120,9 +120,9 @@ struct cache *magazine_create_reserved(unsigned number, const struct slab_traits
 	cache->returns_number = 0;
 	init_cache(cache, traits, 0, NULL);
 	/*
-	 * If two threads create it at once, one is first; all that both know and the other has changed is
-	 * what magazine_usual() says, to the same value.  A child forked in between creates it anew, or finds
-	 * it here.
+	 * If two threads create it at once, one is first; the other has changed nothing shared but what
+	 * magazine_usual() says, to the same value.  A child forked in between creates it anew, or finds it
+	 * here.
 	 */
 	if (__atomic_compare_exchange_n(&census_caches[number], &found, cache, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))

@@ -136,7 +136,7 @@ void hardened_shuffle(struct magazine *magazine)
 		random = os_random();
 	/*
 	 * A shuffle from the top: the top-most object of those left changes places with any of them, by 16
-	 * random bits.  Eight at a time, since every object of a pair of calls comes by here.
+	 * random bits.  Eight at a time, since every object that is allocated and freed comes by here.
 	 */
 	for (; left > ARCH_LANES; left -= ARCH_LANES) {
 		arch_lanes other = arch_below(next_random(&random), next_random(&random), left);

@@ -106,8 +106,8 @@ static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigne
 }
 
 /*
- * Turns an object just taken off a word into one of `requested` bytes.  `fresh`: those never handed out need
- * no check for zeroes.
+ * Turns an object just taken off a word into one of `requested` bytes.  If `fresh`, one never handed out
+ * before is not checked for zeroes.
  */
 static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
 								     size_t requested, bool fresh)
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t by
 static inline __attribute__((always_inline)) void *hardened_alloc(const struct hardened *cache,
 								  size_t requested)
 {
-	/* In one register: an address made of two would cost another store, of a register to save. */
+	/* In one register: an address made of two would need another, and a store to save it. */
 	ARCH_HIDE(cache);
 	/* Acquire: a thread that finds a row also finds what the section needs. */
 	uint32_t bytes = __atomic_load_n(&cache->bytes, __ATOMIC_ACQUIRE);
@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) void hardened_take_back(uint32_t by
 /*
  * Takes the mark of an object that is being freed: if two threads free it at once, one of them finds
  * SLAB_BACK.  A locked instruction waits for all earlier stores, among them the zeroes of the last object: on
- * some processors up to a third of a pair, which a program of one thread need not pay.
+ * some processors up to a third of an allocation and its free, which a program of one thread need not pay.
  */
 static inline unsigned hardened_exchange_mark(const void *object)
 {

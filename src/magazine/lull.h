@@ -5,11 +5,11 @@
  *
  * What a program frees last goes back by age, which takes a slow path.  There may be none: the program may
  * have come to its end, and make a few calls each second, all of which magazines serve.  So when a large
- * object is freed while much waits, a lull begins: malloc's words on this vCPU become void, which needs no
- * fence; when the last of several threads but one has ended, those on all vCPUs do (magazine_left_alone).  As
- * long as few calls miss for that reason, they leave the words void.  A program that goes on as before soon
- * has its magazines again, and what that costs it is bounded in each step of the clock, some milliseconds
- * long.
+ * object is freed while much waits, a lull begins: malloc's words on this vCPU become void, their magazines
+ * spares, which needs no fence; when the last of several threads but one has ended, those on all vCPUs do
+ * (magazine_left_alone).  As long as few calls miss for that reason, they leave the words void.  A program
+ * that goes on as before soon has its magazines again, and what that costs it is bounded in each step of the
+ * clock, some milliseconds long.
  *
  * Called from slow paths of any thread, without a lock: of two threads' stores at once one may be lost, and a
  * few calls more or fewer then go by the spare.

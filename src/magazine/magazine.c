@@ -370,9 +370,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		free_to_slab(cache, object);
 		return;
 	}
-	/*
-	 * The marks of the object's slab are likely to come from memory: fetched while there is other work.
-	 */
+	/* Needed below, and likely to come from memory: fetched while there is other work. */
 	slab_fetch(object);
 	struct hand loaded = words_detach(cache, &closed);
 
@@ -417,10 +415,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 				free_to_slab(cache, object);
 				return;
 			}
-			/*
-			 * Of two filled ones the older goes to the depot, and the loaded one becomes the
-			 * spare.
-			 */
+			/* Of two filled ones the older goes to the depot; the other becomes the spare. */
 			struct magazine *empty = depot_take_empty(&cache->depot, magazine ? spare : NULL);
 
 			words_put_spare(cache, cache->offset, magazine ? magazine : spare);

@@ -84,8 +84,8 @@ static void empty_ebbing(unsigned number, uintptr_t *word)
 /* ---- pages that go by age ------------------------------------------------------------------------------ */
 
 /*
- * Whether a hardened cache's memory may go back by age: not if its objects keep content, whose addresses
- * would be lost with it.
+ * Whether a hardened cache's memory may go back by age: not if objects keep their content, since their
+ * addresses would be lost with it.
  */
 static bool is_purged(const struct cache *cache)
 {
@@ -134,7 +134,7 @@ static void hollow_by_age(void)
 /* ---- what leaves by portions; ebbs --------------------------------------------------------------------- */
 
 /*
- * Since a tick or an ebb, what leaves goes by portions, lest a single free pay for all of it: each call that
+ * What leaves after a tick or an ebb goes by portions, lest a single free pay for all of it: each call that
  * comes to a depot gives some to the slabs.  After an ebb that has come far, pages that the slabs still have
  * but no object lies in follow: what is left may stay for good, and no call come here again.  With the census
  * lock, but for a glance at `due`.
@@ -238,7 +238,7 @@ static __attribute__((noinline)) void follow_ebb(void)
 /*
  * Emptying other vCPUs' words takes a fence, which stops each running thread for as long as touching some ten
  * pages takes.  What is idle there is bounded, and the heap of a larger program takes many pages before that
- * matters; it looks only every fourth time, except at ticks.  With the census lock.
+ * matters: so it looks only every fourth time, except at ticks.  With the census lock.
  */
 static bool looks_at_words(bool by_tick)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine/reclaim: gives back what is hoarded.  For the magazine room's own files, beside magazine_tick,
- * magazine_heap_tick and magazine_trim, which slow paths call.
+ * magazine/reclaim: gives back hoards (depot/ebb.h).  For the magazine room's own files, beside
+ * magazine_tick, magazine_heap_tick and magazine_trim, which slow paths call.
  *
  * By age: what no vCPU has asked for since the last tick goes from the words to the depots, and from these to
  * the slabs.  In an ebb (depot/ebb.h): what the program no longer needs, and then some pages of slabs.  What

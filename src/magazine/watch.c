@@ -202,7 +202,7 @@ static void watch_pages(void)
  * (profile.h) after a few milliseconds.  And no walk takes more than a 400th of the time.
  */
 enum { TURN_FIRST = 16, TURN_LAST = 500 }; /* milliseconds */
-enum { WALK_NANOSECONDS = 1000000 / 400 }; /* of a walk, in each of them */
+enum { WALK_NANOSECONDS = 1000000 / 400 }; /* of a walk, in each millisecond of a turn */
 static uint64_t next_turn, turn_milliseconds;
 
 static void watch_until_next_turn(uint64_t now)

@@ -3,7 +3,7 @@
  * magazine/words: magazines on the words of vCPUs and in their spares.  For the magazine room's own files.
  *
  * The calling thread's vCPU: sections of arch.h take magazines off its words and put them there, without a
- * lock.  In between a magazine is in the thread's hand, which may have migrated by then.
+ * lock.  In between a magazine is in the hand of the thread, which may have migrated by then.
  *
  * Other vCPUs: plain stores empty their words, with the census lock, in an area that is closed (vcpu_drain,
  * vcpu_close) or that nobody uses.
