@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
-/* 1 for a write, 0 for a read, -1 where that is not known. `context` as a handler with SA_SIGINFO gets it. */
+/* Returns 1 for a write, 0 for a read, -1 where unknown.  `context` is what an SA_SIGINFO handler gets. */
 static inline int arch_fault_writes(const void *context)
 {
 #if defined(__x86_64__)

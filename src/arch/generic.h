@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any architecture without asm here: the vCPU is the thread (a slot of its own), so that the same words
- * can be changed by plain C.  The compiler must keep the order of the stores that push makes, because fork
- * may copy the memory between any two of them.
+ * Any architecture without asm here: each thread is a vCPU (a slot of its own), so that plain C can change
+ * the same words.  The compiler must keep the order of push's two stores, because fork may copy the memory
+ * between them.
  */
 #ifndef CPUSLAB_ARCH_GENERIC_H
 #define CPUSLAB_ARCH_GENERIC_H
@@ -23,7 +23,7 @@ static inline uintptr_t *arch_word(struct arch_self self, const void *map, uintp
 	return (uintptr_t *)(__atomic_load_n(&table[arch_id(self)], __ATOMIC_ACQUIRE) + offset);
 }
 
-/* A word without a magazine is an odd address: these read through it all the same. */
+/* A word without a magazine is an odd address, which is read through all the same. */
 typedef void *arch_slot __attribute__((aligned(1), may_alias));
 
 static inline void *arch_pop(struct arch_self self, const void *map, const uint16_t *offset)

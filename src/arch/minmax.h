@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * minmax: the smaller and the larger of two numbers, each looked at once, as the kernel's macros of these
- * names. Neither number is cast, so that the compiler warns of one that the type may not hold.
+ * minmax: the smaller and the larger of two numbers, each evaluated once, like the kernel's macros of these
+ * names.  Neither number is cast, so that the compiler warns of one that the type may not hold.
  */
 #ifndef CPUSLAB_MINMAX_H
 #define CPUSLAB_MINMAX_H

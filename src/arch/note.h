@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch/note: a note in the program's own image that leads a reader from outside to a record of ours.
+ * arch/note: an ELF note in the program's own image that leads an outside reader to one of our records.
  *
- * An ELF note lies in a segment that the program headers name (PT_NOTE), so that it is found in any mapped
- * image without symbols: stripped, static and position-independent ones alike.  Its description is one 64-bit
- * number: the distance from the number itself to the record.
+ * The program headers name the note's segment (PT_NOTE), so it is found in any mapped image without
+ * symbols: stripped, static and position-independent ones alike.  Its description is one 64-bit number: the
+ * distance from the number itself to the record.
  */
 #ifndef CPUSLAB_ARCH_NOTE_H
 #define CPUSLAB_ARCH_NOTE_H
 
-/* `record` is a symbol that the linker can resolve inside this image: hidden, not static. */
+/* `record` must be a symbol that the linker resolves inside this image: hidden, not static. */
 #define ARCH_DEFINE_NOTE(owner, type, record)                                                                \
 	__asm__(".pushsection .note." owner ", \"a\", @note\n"                                               \
 		".balign 4\n"                                                                                \

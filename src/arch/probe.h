@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch/probe: statically defined tracepoints (USDT), as bpftrace, perf, gdb and SystemTap read them: a nop,
- * and a note beside the code that says where it is and where its two arguments are.  The layout is
- * SystemTap's <sys/sdt.h>, version 3, without semaphores.  Off the fast paths only.
+ * arch/probe: statically defined tracepoints (USDT) for bpftrace, perf, gdb and SystemTap: a nop in the
+ * code, and a note that says where it is and where its two arguments are.  The layout is SystemTap's
+ * <sys/sdt.h>, version 3, without semaphores.  Not for the fast paths.
  */
 #ifndef CPUSLAB_ARCH_PROBE_H
 #define CPUSLAB_ARCH_PROBE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch/registers: where a stack begins for whoever unwinds it: the registers that a call keeps, by DWARF's
- * numbers, with the instruction pointer as the last.
+ * arch/registers: the registers from which a stack is unwound: the call-preserved ones, by DWARF's numbers,
+ * with the instruction pointer last.
  */
 #ifndef CPUSLAB_ARCH_REGISTERS_H
 #define CPUSLAB_ARCH_REGISTERS_H
@@ -12,10 +12,10 @@
 #define ARCH_HAS_FRAME_TABLES 1
 
 enum { ARCH_REGISTER_FP = 6, ARCH_REGISTER_SP = 7, ARCH_REGISTER_IP = 16, ARCH_REGISTERS = 17 };
-/* Those that a function saves if it changes them. */
+/* Those that a function saves before it changes them. */
 #define ARCH_REGISTERS_SAVED 3, 6, 12, 13, 14, 15
 
-/* Inline: those of the function that calls it. */
+/* Always inline: reads the registers of its caller. */
 static inline __attribute__((always_inline)) void arch_read_registers(uintptr_t *registers)
 {
 	uintptr_t scratch;
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void arch_read_registers(uintptr_t 
 			 : "memory");
 }
 #else
-/* Without tables for this machine: frame pointers alone. */
+/* No frame tables on this machine: only frame pointers. */
 #define ARCH_HAS_FRAME_TABLES 0
 
 enum { ARCH_REGISTER_FP, ARCH_REGISTER_SP, ARCH_REGISTER_IP, ARCH_REGISTERS };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch/valgrind: a question or an order to valgrind, if the program runs under it.
+ * arch/valgrind: client requests to valgrind, if the program runs under it.
  *
- * Valgrind looks for a sequence of instructions that does nothing on a processor: rotations of one register
- * that add up to none at all, and an exchange of a register with itself.  So that neither valgrind nor its
- * header has to be there.
+ * Valgrind recognises an instruction sequence that is a no-op on a processor: rotations of one register
+ * that add up to a full turn, and an exchange of a register with itself.  So neither valgrind nor its
+ * header has to be installed.
  */
 #ifndef CPUSLAB_ARCH_VALGRIND_H
 #define CPUSLAB_ARCH_VALGRIND_H
@@ -15,12 +15,12 @@ enum arch_valgrind_request {
 	ARCH_VALGRIND_RUNNING = 0x1001,
 	ARCH_VALGRIND_BLOCK_ALLOCATED = 0x1301, /* address, bytes, red zone, whether it is defined */
 	ARCH_VALGRIND_BLOCK_FREED = 0x1302,     /* address, red zone */
-	/* Of memcheck: address, bytes. */
+	/* memcheck's: address, bytes */
 	ARCH_VALGRIND_NO_ACCESS = 'M' << 24 | 'C' << 16,
 	ARCH_VALGRIND_DEFINED = ('M' << 24 | 'C' << 16) + 2,
 };
 
-/* 0 without valgrind. */
+/* Returns 0 without valgrind. */
 static inline uintptr_t arch_valgrind(enum arch_valgrind_request request, uintptr_t first, uintptr_t second,
 				      uintptr_t third, uintptr_t fourth)
 {

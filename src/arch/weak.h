@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Marks a symbol that the compiler refers to by itself as weak: it is null where nothing defines it. */
+/* Makes a symbol that the compiler itself refers to weak: null where nothing defines it. */
 #ifndef CPUSLAB_ARCH_WEAK_H
 #define CPUSLAB_ARCH_WEAK_H
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * x86-64: the sections, and what else the fast paths and the locks have in asm.
+ * x86-64: the restartable sections, and the other asm of the fast paths and the locks.
  *
  * A section runs from label 1 to label 2.  Its descriptor (label 3) names those bounds and the abort
- * handler (label 4), which sits behind the signature in a section of its own, counts, and starts again at
- * label 0.  The descriptor's address goes into rseq_cs before label 1 and is left there: the kernel clears
- * it lazily, as it finds the instruction pointer outside.
+ * handler (label 4).  The handler lies behind the signature in a section of its own; it counts the abort
+ * and restarts at label 0.  The descriptor's address is stored in rseq_cs before label 1 and left there:
+ * the kernel clears it lazily when it finds the instruction pointer outside.
  *
  * __rseq_cs_ptr_array and __rseq_exit_point_array tell debuggers and binary translators where the sections
- * are and where they may be left, so that they step over them instead of into an endless abort.
+ * are and where they may be left, so that they step over a section instead of aborting it for ever.
  *
- * Stacks can be unwound at every instruction.  In the section itself the compiler's own tables hold, as the
- * stack pointer stays.  The handler lies outside of every function, so it has an entry of its own, which says
- * that its caller is where its jump leads, with all registers as they are: the jump's distance is read from
- * the instruction.  By hand, since clang's assembler knows no .cfi_startproc within another, and its common
- * entry once in a file.
+ * Stacks can be unwound at every instruction.  Inside a section the compiler's own tables hold, as the
+ * stack pointer does not move.  The handler lies outside every function and has an unwind entry of its own:
+ * its caller is the target of its jump, with all registers unchanged, and the jump's displacement is read
+ * from the instruction.  The entry is written by hand, since clang's assembler does not nest
+ * .cfi_startproc; its CIE is emitted once per file.
  *
- * The word is addressed by one register without an index: some processors forward a store to a load of such
- * an address in a cycle, and need seven where there is an index.
+ * The word is addressed by a single register without an index: some processors forward a store to a load of
+ * such an address in one cycle, and need seven with an index.
  */
 #ifndef CPUSLAB_ARCH_X86_64_H
 #define CPUSLAB_ARCH_X86_64_H
@@ -29,14 +29,18 @@
 #define ARCH_HAS_WIDE 1
 
 /*
- * DWARF: the program counter and how far ahead the jump's distance is, from the handler's first instruction
- * (5f - 4f) or from the jump; its four bytes, with their sign; and the end of the jump is behind them.
+ * DWARF: pushes the address of the jump's displacement, which is the program counter plus AHEAD: 5f - 4f +
+ * 1 at the handler's first instruction, 1 at the jump.  Adds the four bytes found there, sign-extended, and
+ * 4 for the end of the jump.
  *   breg16 AHEAD, dup, deref_size 4, const1u 32, shl, const1u 32, shra, plus, plus_uconst 4
  */
 #define ARCH_ABORT_CALLER(ahead)                                                                             \
 	".byte 0x16, 16, 14, 0x80, " ahead ", 0x12, 0x94, 4, 8, 32, 0x24, 8, 32, 0x26, 0x22, 0x23, 4\n"
 
-/* For the handler from label 4 over its jump, label 5, to label 6.  "S": its caller made no call. */
+/*
+ * Covers the handler from label 4 over its jump, label 5, to label 6.  "S": the return address does not
+ * follow a call.
+ */
 #define ARCH_ABORT_FRAME                                                                                     \
 	".pushsection .eh_frame\n"                                                                           \
 	".ifndef .Lcpuslab_abort_entry\n"                                                                    \
@@ -46,8 +50,8 @@
 	".long 0\n"                                                                                          \
 	".byte 1\n"                                                                                          \
 	".asciz \"zRS\"\n"                                                                                   \
-	".byte 1, 0x78, 16, 1, 0x1b\n" /* units 1 and -8, the return column, encoding pcrel | sdata4 */      \
-	".byte 0x0c, 7, 0\n"           /* the frame is at the stack pointer */                               \
+	".byte 1, 0x78, 16, 1, 0x1b\n" /* factors 1 and -8, return column, encoding pcrel | sdata4 */        \
+	".byte 0x0c, 7, 0\n"           /* CFA: the stack pointer */                                          \
 	".balign 8, 0\n"                                                                                     \
 	"8:\n"                                                                                               \
 	".endif\n"                                                                                           \
@@ -70,7 +74,7 @@
 	".quad 3b\n"                                                                                         \
 	".popsection\n"                                                                                      \
 	".pushsection __rseq_failure, \"ax\"\n"                                                              \
-	".byte 0x0f, 0xb9, 0x3d\n" /* ud1, with the signature as its displacement */                         \
+	".byte 0x0f, 0xb9, 0x3d\n" /* ud1 with the signature as its displacement */                          \
 	".long 0x53053053\n"                                                                                 \
 	"4:\n"                                                                                               \
 	"lock incq %[aborts]\n"                                                                              \
@@ -93,17 +97,15 @@
 		[aborts] "m"(arch_section_aborts)
 
 /*
- * Takes the top object off the word at *offset in this vCPU's area; NULL on a miss.  `offset` is read
- * inside the section so that a restart needs no copy of it.
+ * Pops the top object off the word at *offset in this vCPU's area; NULL on a miss.  `offset` is read inside
+ * the section so that a restart needs no copy of it.
  */
 static inline __attribute__((always_inline)) void *arch_pop(struct arch_self self, const void *map,
 							    const uint16_t *offset)
 {
 	void *object;
 
-	/*
-	 * gcc before 13 takes an asm goto with an output for one that it may remove when nobody reads that.
-	 */
+	/* Volatile: gcc before 13 may remove an asm goto whose output is unused. */
 	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
 					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
 					     "movq (%%rdx), %%rcx\n"
@@ -123,8 +125,10 @@ miss:
 	return NULL;
 }
 
-/* Puts an object on the word at *offset in this vCPU's area; false when it is full, closed, or on top
- * already. */
+/*
+ * Pushes an object onto the word at *offset in this vCPU's area; false when the word is full or closed, or
+ * the object is on top already.
+ */
 static inline __attribute__((always_inline)) bool arch_push(struct arch_self self, const void *map,
 							    const uint16_t *offset, void *object)
 {
@@ -147,7 +151,7 @@ miss:
 	return false;
 }
 
-/* Takes the first object off the list whose word is at *offset in this vCPU's area; NULL on a miss. */
+/* Pops the first object off the list whose word is at *offset in this vCPU's area; NULL on a miss. */
 static inline __attribute__((always_inline)) void *
 arch_list_pop(struct arch_self self, const void *map, const uint16_t *offset, const struct arch_list *list)
 {
@@ -166,7 +170,7 @@ arch_list_pop(struct arch_self self, const void *map, const uint16_t *offset, co
 					     "xorq (%%rcx), %[next]\n"
 					     "movq %[next], %%rcx\n"
 					     "xorq %[object], %%rcx\n"
-					     "cmpq %[mask], %%rcx\n" /* a link that leaves the slab */
+					     "cmpq %[mask], %%rcx\n" /* the link leaves the slab */
 					     "ja %l[miss]\n"
 					     "movq %[next], (%%rdx)\n"
 					     "2:\n" ARCH_SECTION_EXIT(miss)
@@ -182,7 +186,7 @@ miss:
 	return NULL;
 }
 
-/* Puts an object before the list whose word is at *offset in this vCPU's area; false on a miss. */
+/* Pushes an object onto the list whose word is at *offset in this vCPU's area; false on a miss. */
 static inline __attribute__((always_inline)) bool arch_list_push(struct arch_self self, const void *map,
 								 const uint16_t *offset,
 								 const struct arch_list *list, void *object)
@@ -195,13 +199,13 @@ static inline __attribute__((always_inline)) bool arch_list_push(struct arch_sel
 			  "movq (%%rdx), %%rcx\n"
 			  "movq %%rcx, %[scratch]\n"
 			  "xorq %[object], %[scratch]\n"
-			  "decq %[scratch]\n" /* 0, the object that is first, becomes the largest number */
+			  "decq %[scratch]\n" /* 0, the first object itself, becomes the largest number */
 			  "cmpq %[mask], %[scratch]\n"
 			  "jae %l[miss]\n"
 			  "movq %[mask], %[scratch]\n"
 			  "andq %[object], %[scratch]\n"
 			  "imulq %[reciprocal], %[scratch]\n"
-			  "cmpq %[reciprocal], %[scratch]\n" /* not at a multiple of the stride */
+			  "cmpq %[reciprocal], %[scratch]\n" /* not a multiple of the stride */
 			  "jae %l[miss]\n"
 			  "movq %[link], %[scratch]\n"
 			  "addq %[object], %[scratch]\n"
@@ -221,7 +225,7 @@ miss:
 	return false;
 }
 
-/* Stores desired[] into 16 aligned bytes if they hold expected[], in one step for all CPUs. */
+/* Stores desired[] into 16 aligned bytes if they hold expected[], atomically across CPUs. */
 static inline bool arch_replace_pair(uint64_t *pair, const uint64_t expected[2], const uint64_t desired[2])
 {
 	uint64_t low = expected[0], high = expected[1];
@@ -234,7 +238,7 @@ static inline bool arch_replace_pair(uint64_t *pair, const uint64_t expected[2],
 	return same;
 }
 
-/* Reads a word of this vCPU's area.  The thread may have left the vCPU before the value is used. */
+/* Reads a word of this vCPU's area.  The thread may have migrated before the value is used. */
 static inline uintptr_t arch_peek(struct arch_self self, const void *map, uintptr_t offset)
 {
 	uint32_t id;
@@ -276,7 +280,7 @@ static inline void arch_add(struct arch_self self, const void *map, uintptr_t of
 		     : "rcx", "rdx", "memory", "cc");
 }
 
-/* This thread's vCPU id at some instant of the call. */
+/* Returns the thread's vCPU id at some instant of the call. */
 static inline uint32_t arch_id(struct arch_self self)
 {
 	uint32_t id;
@@ -286,9 +290,9 @@ static inline uint32_t arch_id(struct arch_self self)
 }
 
 /*
- * Defines `vfork`, which calls `before` in the parent ahead of the system call and `after` in both parent and
- * child behind it.  It cannot be a C function: the child returns through this frame first and overwrites it,
- * so the return address must wait in a register, which the kernel keeps for each of the two.
+ * Defines `vfork`, which calls `before` in the parent ahead of the system call, and `after` behind it in
+ * both parent and child.  It cannot be a C function: the child returns through this frame first and
+ * overwrites it, so the return address waits in a register, which the kernel preserves for each of the two.
  */
 #define ARCH_DEFINE_VFORK(before, after)                                                                     \
 	__asm__(".pushsection .text\n"                                                                       \
@@ -298,7 +302,7 @@ static inline uint32_t arch_id(struct arch_self self)
 		".cfi_startproc\n"                                                                           \
 		"subq $8, %rsp\n"                                                                            \
 		".cfi_adjust_cfa_offset 8\n"                                                                 \
-		"call " #before "\n" /* returns what after wants of it, in rax and rdx */                    \
+		"call " #before "\n" /* returns what `after` needs, in rax and rdx */                        \
 		"movq %rax, %rsi\n"                                                                          \
 		"addq $8, %rsp\n"                                                                            \
 		".cfi_adjust_cfa_offset -8\n"                                                                \
@@ -317,9 +321,9 @@ static inline uint32_t arch_id(struct arch_self self)
 		".popsection\n")
 
 /*
- * Whether the two functions below may be called: they need AVX2, and a system that keeps the wide registers.
- * By hand, because what __builtin_cpu_supports reads is filled in by a constructor at the start of every
- * program.
+ * Returns whether the two functions below may be called: they need AVX2, and a system that saves the wide
+ * registers.  Uses cpuid directly, because a constructor in every program would fill in what
+ * __builtin_cpu_supports reads.
  */
 static inline bool arch_finds_wide(void)
 {
@@ -335,9 +339,9 @@ static inline bool arch_finds_wide(void)
 }
 
 /*
- * Zeroes memory of ARCH_WIDE_BYTES or more, with few stores: up to 160 bytes in three or five, some bytes
- * twice, and without a loop.  The words of the sections are stored and loaded again all the time, and where
- * more than a dozen stores lie in between, Zen 4 takes eight cycles longer for it.
+ * Zeroes memory of ARCH_WIDE_BYTES or more with few stores: up to 160 bytes take three or five, partly
+ * overlapping, and no loop.  The fast paths store and reload the words all the time; with more than a dozen
+ * stores in between, Zen 4 takes eight cycles longer for that.
  */
 static inline void arch_clear_wide(void *start, size_t bytes)
 {
@@ -368,8 +372,8 @@ static inline void arch_clear_wide(void *start, size_t bytes)
 }
 
 /*
- * Whether such memory is all zero.  What is declared beyond the first two loses its upper half, where a
- * compiler that may use AVX keeps things.
+ * Returns whether such memory is all zero.  vzeroupper destroys the upper half of every vector register,
+ * where a compiler that may use AVX keeps values: hence the clobbers beyond the first two.
  */
 static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 {
@@ -405,26 +409,26 @@ static inline bool arch_is_clear_wide(const void *start, size_t bytes)
 }
 
 /*
- * Eight numbers, the first below `count`, each one's bound one less than that of the number before it, from
- * 128 random bits.
+ * Turns 128 random bits into eight numbers: the first is below `count`, and the bound of each next one is
+ * one lower.
  */
 static inline arch_lanes arch_below(uint64_t random, uint64_t more, size_t count)
 {
 	arch_lanes lanes = (arch_lanes)(arch_lanes_bits){random, more};
 	arch_lanes counts = (uint16_t)count - (arch_lanes){0, 1, 2, 3, 4, 5, 6, 7};
 
-	/* The high halves of the products: compilers make a dozen instructions of that. */
+	/* The high halves of the products; compilers emit a dozen instructions for this. */
 	asm("pmulhuw %[counts], %[lanes]" : [lanes] "+x"(lanes) : [counts] "x"(counts));
 	return lanes;
 }
 
-/* In a loop that waits for another CPU. */
+/* For loops that wait for another CPU. */
 static inline void arch_pause(void)
 {
 	__builtin_ia32_pause();
 }
 
-/* Moves a cache line out towards the shared caches (CLDEMOTE); does nothing on processors without it. */
+/* Demotes a cache line towards the shared caches (CLDEMOTE); a no-op on processors without it. */
 static inline void arch_demote(const void *line)
 {
 	asm volatile("cldemote %0" : : "m"(*(const char *)line));
