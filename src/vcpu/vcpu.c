@@ -15,22 +15,22 @@
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
 
-/* Older C libraries define neither this nor __rseq_size; the library then registers for itself. */
+/* Older C libraries define neither this nor __rseq_size; the library then registers threads itself. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 
 /*
- * The two special words: each points at a slot that holds NULL, with an end mark above it.  A pop takes it
- * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is on top already.  Both
- * are odd, as the end of a list is, and no address of the heap, so that both engines miss on them.
+ * The two special words.  Each points at a slot that holds NULL, with an end mark above it: a pop takes it
+ * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is already on top.  Both
+ * are odd, as the end of a list is, and not heap addresses, so that both engines miss on them.
  */
 static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1},
 				 closed_slots[32] __attribute__((aligned(32))) = {[9] = 1};
 const uintptr_t vcpu_void = (uintptr_t)&void_slots[1], vcpu_closed = (uintptr_t)&closed_slots[1];
 
-/* The last id of the table is never anybody's: it belongs to threads that have no id (yet, or any more). */
+/* The table's last id belongs to no vCPU: threads that have no id (yet, or any more) use it. */
 enum { NOBODY = ARCH_VCPUS - 1 };
 
-/* Areas that are emptied after one fence.  The last of them stays closed while the others are emptied. */
+/* Areas closed by one fence.  The last of them stays closed while the others are emptied. */
 enum { CLOSED_MOST = 8 };
 
 struct arch_self vcpu_self;
@@ -38,38 +38,37 @@ static __thread struct arch_rseq own = {.cpu_id = NOBODY, .mm_cid = NOBODY};
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 
 static enum cpuslab_vcpu_mode mode;
-static bool registers_itself; /* restartable sequences without libc's registration */
-static unsigned ids;          /* possible ids, or slots taken so far */
+static bool registers_itself; /* uses restartable sequences without libc's registration */
+static unsigned ids;          /* possible ids; in slot mode, slots taken so far */
 static uintptr_t closed_area;
 static uintptr_t first_areas[ARCH_VCPUS];
 static struct {
-	uintptr_t *table; /* by id: the area, or the closed one */
+	uintptr_t *table; /* by id: the area, or the closed area */
 	uintptr_t *areas; /* by id; 0 for none */
 } banks[VCPU_BANKS];
 static unsigned bank_count, area_count;
-static unsigned areas_end; /* no id from here on has an area: most of those that are possible never do */
+static unsigned areas_end; /* no id from here on has an area; most possible ids never get one */
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
-static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* how many forks deep its thread took it */
+static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* `generation` when its thread took it */
 static uint32_t generation;
 static __thread uint32_t own_generation;
 static unsigned open_words;
-/* A bit for each number: apart from each other those of the first bank, and the rest, which few programs
- * have. */
+/* One bit per number.  The first bank's are apart from the rest, which few programs use. */
 static uint64_t first_taken[VCPU_BANK_CACHES / 64];
 static uint64_t later_taken[(VCPU_CACHES - VCPU_BANK_CACHES) / 64] ARCH_SPARSE;
 static unsigned lowest_free; /* no number below it is free */
 static uint64_t fences;
 static pthread_key_t end_of_thread;
-static bool has_key; /* the program may have them all: 0 is one of its own then */
+static bool has_key; /* false when the program has used up all keys: 0 may then be one of its own */
 static struct cpuslab_spinlock vcpu_lock = CPUSLAB_SPINLOCK_INITIALIZER;
 
-/* The entry of the first bank, which stands for all. */
+/* The entry in the first bank, which stands for all banks. */
 static uintptr_t *entry(unsigned id)
 {
 	return &banks[0].table[id];
 }
 
-/* What the entry of an id is to be. */
+/* The value that an id's entry should have. */
 static uintptr_t entry_of(unsigned bank, unsigned id, bool open)
 {
 	uintptr_t area = open ? banks[bank].areas[id] : 0;
@@ -77,7 +76,7 @@ static uintptr_t entry_of(unsigned bank, unsigned id, bool open)
 	return area ? area : closed_area;
 }
 
-/* Points an id's entries at its areas, or all of them at the closed one. */
+/* Points an id's entries at its areas, or at the closed area. */
 static void set_entries(unsigned id, bool open)
 {
 	for (unsigned bank = 0; bank < bank_count; bank++)
@@ -97,10 +96,10 @@ static void leave(void *unused)
 	cpuslab_spin_lock(&vcpu_lock);
 	standing = ENDED;
 	if (registers_itself) {
-		/* The kernel must forget the area before the thread's memory is another's. */
+		/* The kernel must forget the area before the thread's memory is reused. */
 		os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
 	} else {
-		/* The slot's magazines stay for the next thread that takes it, or are drained as idle. */
+		/* The slot's magazines stay for the next owner, or are drained as idle. */
 		__atomic_store_n(&slot_taken[own.mm_cid], 0, __ATOMIC_RELEASE);
 	}
 	own.cpu_id = own.mm_cid = NOBODY;
@@ -108,21 +107,22 @@ static void leave(void *unused)
 }
 
 /*
- * Whether a thread can register itself, and say so when it ends.  It has not: libc may allocate for the value
- * of the key, which nothing may while the library starts.  The first slow path registers, by vcpu_enter.
+ * Returns whether a thread can register itself and be told when it ends.  Leaves it unregistered: setting
+ * the key's value may make libc allocate, which is not allowed while the library starts.  The first slow
+ * path registers, in vcpu_enter.
  */
 static bool can_register(void)
 {
 	if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
 		return false;
 	os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
-	/* The kernel leaves an id there that is another's. */
+	/* The kernel has left an id there that may be another thread's by now. */
 	own.cpu_id = own.mm_cid = NOBODY;
 	has_key = pthread_key_create(&end_of_thread, leave) == 0;
 	return has_key;
 }
 
-/* What the kernel offers a thread of this process: an id that is safe to use, or nothing. */
+/* Uses the kernel's ids if it offers this process's threads one that is safe to use; false if not. */
 static bool choose_restartable(void)
 {
 	bool adopted = &__rseq_size && __rseq_size > 0;
@@ -156,7 +156,7 @@ static void choose_slots(void)
 	ids = 0;
 	vcpu_self.rseq = distance(&own);
 	vcpu_self.id = distance(&own.mm_cid);
-	/* Without a key a slot is never free again; later threads then do without. */
+	/* Without a key slots are never freed; once they run out, threads do without. */
 	has_key = pthread_key_create(&end_of_thread, leave) == 0;
 }
 
@@ -180,21 +180,21 @@ enum cpuslab_vcpu_mode vcpu_mode(void)
 
 static __thread bool is_counted;
 static pthread_key_t end_of_counted;
-static int counted; /* threads that were, and have not ended */
+static int counted; /* counted threads that have not ended */
 static enum { NO_KEY_YET, KEY_MADE, NO_KEY } counted_key;
 static void (*when_alone)(void);
 
-/* Values of the key, by their addresses: the destructor has not run, or once. */
+/* The key's values, by address: the destructor has not run yet, or has run once. */
 #define FIRST_ROUND  (&counted)
 #define SECOND_ROUND (&end_of_counted)
 
 static void end_counted(void *round)
 {
 	/*
-	 * The program's destructors may come behind this one, and free what its values held.  Another round
-	 * follows for a value that is set again, and comes behind all of the first; but not where this is the
-	 * last one there is (PTHREAD_DESTRUCTOR_ITERATIONS), of a thread that first came by in a destructor.
-	 * So it is uncounted here already.
+	 * The program's own destructors may run after this one and free what its values held.  Setting the
+	 * value again asks for a second round, which follows all destructors of the first; but there is
+	 * none if this is already the last (PTHREAD_DESTRUCTOR_ITERATIONS), as for a thread first counted
+	 * in a destructor.  So the thread is uncounted in this round already.
 	 */
 	if (round == FIRST_ROUND) {
 		__atomic_sub_fetch(&counted, 1, __ATOMIC_RELAXED);
@@ -207,9 +207,9 @@ static void end_counted(void *round)
 
 static __attribute__((noinline)) void count_thread(void)
 {
-	int saved_errno = errno; /* it may be free() that comes by */
+	int saved_errno = errno; /* the caller may be free() */
 
-	/* First of all: to set the value may allocate, and come here again. */
+	/* Before all else: setting the value may allocate, which comes back here. */
 	is_counted = true;
 	cpuslab_spin_lock(&vcpu_lock);
 	if (counted_key == NO_KEY_YET)
@@ -243,12 +243,12 @@ static void open_words_of(uintptr_t area, unsigned from, unsigned to)
 		uintptr_t *word = (uintptr_t *)(area + vcpu_offset(cache));
 
 		word[0] = closed ? vcpu_closed : vcpu_void;
-		/* A closed spare is neither a magazine nor a place for one. */
+		/* A closed spare is neither a magazine nor room for one. */
 		word[VCPU_ROW] = closed ? vcpu_closed : 0;
 	}
 }
 
-/* With the lock: how many of a bank's words are open. */
+/* With the lock: returns how many of a bank's words are open. */
 static unsigned open_in_bank(unsigned bank)
 {
 	unsigned before = bank * VCPU_BANK_CACHES;
@@ -259,9 +259,9 @@ static unsigned open_in_bank(unsigned bank)
 }
 
 /*
- * With the lock.  What a bank has is never given back, so a block that found no partner waits for the next
- * try.  It waits no more before it becomes the bank's: a child of a fork in between would make it the next
- * bank's as well.
+ * With the lock: makes a bank.  Banks are never freed, so a block allocated without its partner is kept for
+ * the next attempt.  The bank takes both only after the static pointers are cleared: a child forked in
+ * between would otherwise use the blocks for the next bank too.
  */
 static bool make_bank(void)
 {
@@ -282,8 +282,8 @@ static bool make_bank(void)
 }
 
 /*
- * Makes the words of caches below `caches` void in every area, now and in areas to come; false when the
- * system has no more memory.
+ * Makes the words of all caches below `caches` void in every area, present and future; false when there is
+ * no memory.
  */
 static bool open_words_below(unsigned caches)
 {
@@ -295,7 +295,10 @@ static bool open_words_below(unsigned caches)
 
 		if (bank == bank_count && !make_bank())
 			break;
-		/* A second bank comes when the first one, and with it the closed area, has all its words. */
+		/*
+		 * The closed area serves all banks: a second one is made only when the first, and so the
+		 * closed area, has all its words.
+		 */
 		if (bank == 0)
 			open_words_of(closed_area, from, from + count);
 		for (unsigned id = 0; id < areas_end; id++)
@@ -309,7 +312,7 @@ static bool open_words_below(unsigned caches)
 	return opened;
 }
 
-/* The word with the bit of a number. */
+/* The word that holds a number's bit. */
 static uint64_t *taken_at(unsigned number)
 {
 	unsigned word = number / 64, first = VCPU_BANK_CACHES / 64;
@@ -322,7 +325,10 @@ static bool is_taken(unsigned number)
 	return *taken_at(number) & 1ull << number % 64;
 }
 
-/* With the lock: the lowest numbers that are free, from `number` on; VCPU_CACHES for none. */
+/*
+ * With the lock: returns the first of the lowest `count` consecutive free numbers from `number` on;
+ * VCPU_CACHES for none.
+ */
 static unsigned find_free(unsigned number, unsigned count)
 {
 	unsigned found = 0;
@@ -337,7 +343,7 @@ static unsigned find_free(unsigned number, unsigned count)
 
 bool vcpu_take_numbers(unsigned count, unsigned *first)
 {
-	/* The offsets of the first ones are page ids that mean no cache. */
+	/* The offsets of the first numbers are page ids that do not stand for caches. */
 	enum { FIRST = PAGE_ID_RESERVED / PAGE_ID_STEP };
 
 	cpuslab_spin_lock(&vcpu_lock);
@@ -360,16 +366,15 @@ bool vcpu_take_numbers(unsigned count, unsigned *first)
 }
 
 /*
- * With the lock: what was counted beside a number's words is not the next cache's.  As no call for the last
- * one is under way any more, nobody adds to it now, on whichever vCPU; and areas that are made later begin
- * with zeros.
+ * With the lock: clears the counts beside a number's words for its next cache.  No call for the last one is
+ * under way, so no vCPU adds to them now, and areas made later begin with zeros.
  */
 static void forget_counts(unsigned number)
 {
 	for (unsigned id = 0; id < areas_end; id++) {
 		uintptr_t *word = vcpu_word(id, number);
 
-		/* Where nothing was counted, a page that nobody has used stays untouched. */
+		/* Does not touch an untouched page only to store zeros. */
 		for (unsigned row = 2; word && row < 4; row++)
 			if (word[row * VCPU_ROW])
 				word[row * VCPU_ROW] = 0;
@@ -401,7 +406,7 @@ static bool has_all_areas(unsigned id)
 	return true;
 }
 
-/* With the lock: the areas that an id lacks, unless those that it has are being drained. */
+/* With the lock: makes the areas that an id lacks, unless its present ones are being drained. */
 static bool make_areas(unsigned id)
 {
 	if (banks[0].areas[id] && *entry(id) == closed_area)
@@ -433,15 +438,15 @@ bool vcpu_init(void)
 		choose_slots();
 	add_bank((uintptr_t *)((char *)page_front.map - ARCH_TABLE_BYTES), first_areas);
 	/*
-	 * The area that this thread is about to need.  Now it begins where the closed one does in its page,
-	 * so that the rows of malloc's caches are all on one.
+	 * The area that this thread is about to need.  Made now, it starts at the same offset in its page
+	 * as the closed area, so that the rows of malloc's caches share one page.
 	 */
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && arch_id(vcpu_self) < ids)
 		(void)make_areas(arch_id(vcpu_self));
 	return true;
 }
 
-/* With the lock: the first slot that is free. */
+/* With the lock: returns the first free slot. */
 static unsigned free_slot(void)
 {
 	unsigned id = 0;
@@ -451,7 +456,7 @@ static unsigned free_slot(void)
 	return id;
 }
 
-/* With the lock: a slot for this thread, an old one before a new one. */
+/* With the lock: gives this thread a slot, a used one before a new one. */
 static bool take_slot(void)
 {
 	unsigned id = free_slot();
@@ -462,7 +467,7 @@ static bool take_slot(void)
 		set_entries(id, false);
 		ids++;
 	}
-	/* Without the areas of a later bank it can still serve most caches. */
+	/* A slot that lacks only a later bank's areas still serves most caches. */
 	if (!make_areas(id) && !banks[0].areas[id])
 		return false;
 	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
@@ -485,14 +490,17 @@ bool vcpu_enter(void)
 		return made;
 	}
 
-	/* A thread without a place, or one that has lost it: destructors may allocate after `leave`. */
+	/*
+	 * A thread without a place.  One that has left (ENDED) stays without: destructors may allocate
+	 * after `leave`.
+	 */
 	if (standing == OUTSIDE) {
-		int saved_errno = errno; /* it may be free() that enters */
+		int saved_errno = errno; /* the caller may be free() */
 
-		/* Before it has a slot: then it would seem to have begun behind the fork. */
+		/* Before it has a slot, or it would look like a thread begun after the fork. */
 		vcpu_bury_dead_slots();
 		standing = ENTERING;
-		/* May allocate, and then finds ENTERING. */
+		/* May allocate; the nested call then finds ENTERING. */
 		bool noted = !has_key || pthread_setspecific(end_of_thread, &own) == 0;
 		bool placed = false, later = !noted;
 
@@ -506,7 +514,7 @@ bool vcpu_enter(void)
 		}
 		if (!placed && noted && has_key)
 			pthread_setspecific(end_of_thread, NULL);
-		/* What it was refused for lack of memory the next slow path asks for again. */
+		/* A refusal for lack of memory is retried by the next slow path. */
 		standing = placed ? INSIDE : later ? OUTSIDE : ENDED;
 		errno = saved_errno;
 	}
@@ -519,7 +527,7 @@ bool vcpu_enter(void)
 		make_areas(id);
 		cpuslab_spin_unlock(&vcpu_lock);
 	}
-	/* One without the area of a later bank, whose words stay closed, would come here for ever. */
+	/* Without a later bank's area, whose words stay closed, the caller would retry for ever. */
 	return has_all_areas(id) && __atomic_load_n(entry(id), __ATOMIC_RELAXED) != closed_area;
 }
 
@@ -529,15 +537,15 @@ static bool is_open_area(unsigned id)
 	return id < ids && banks[0].areas[id] && *entry(id) == banks[0].areas[id];
 }
 
-/* An area that is to be emptied, and the first word of it that is wanted. */
+/* An area to empty, and its first wanted word. */
 struct closing {
 	unsigned id, number;
 };
 
 /*
- * A section that read the table before an area's entry changed is aborted by the fence, and starts again with
- * the closed one; one that was already committed is visible.  One fence does for several areas.  With the
- * lock; returns how many of them are closed, which come first.
+ * Closes areas; with the lock.  A section that read the table before an area's entry changed is aborted by
+ * the fence and restarts with the closed area; a section committed before that is visible.  One fence
+ * serves several areas.  Returns how many were closed, and moves these to the front.
  */
 static unsigned close_areas(struct closing *closing, unsigned count)
 {
@@ -546,7 +554,10 @@ static unsigned close_areas(struct closing *closing, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		unsigned id = closing[i].id;
 
-		/* Nobody's slot, or the caller's own: in both cases nobody else can be in a section. */
+		/*
+		 * In slot mode only a free slot, or the caller's own: no other thread can be in a section
+		 * there.
+		 */
 		if (!is_open_area(id) ||
 		    (mode == CPUSLAB_VCPU_THREAD_SLOT && slot_taken[id] && id != arch_id(vcpu_self)))
 			continue;
@@ -580,7 +591,7 @@ bool vcpu_close(unsigned id)
 void vcpu_reopen(unsigned id)
 {
 	cpuslab_spin_lock(&vcpu_lock);
-	/* Elsewhere nothing is ever written there, and its page takes no memory. */
+	/* In other modes slot_taken is never written, and its pages take no memory. */
 	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
 		slot_taken[id] &= (uint8_t)~2u;
 	set_entries(id, true);
@@ -622,14 +633,14 @@ static unsigned first_wanted(unsigned id, unsigned first, unsigned end,
 	return end;
 }
 
-/* The next areas from *id on of which something is wanted. */
+/* Collects the next areas from *id on that have a wanted word. */
 static unsigned next_wanted(unsigned *id, struct closing *closing, unsigned first, unsigned end,
 			    bool (*wants)(unsigned number, uintptr_t *word))
 {
 	unsigned areas = __atomic_load_n(&areas_end, __ATOMIC_ACQUIRE), count = 0;
 
 	for (; *id < areas && count < CLOSED_MOST; ++*id) {
-		/* One without an area could not be closed. */
+		/* An id without an area cannot be closed. */
 		if (!__atomic_load_n(&banks[0].areas[*id], __ATOMIC_ACQUIRE))
 			continue;
 		unsigned number = first_wanted(*id, first, end, wants);
@@ -653,7 +664,7 @@ void vcpu_drain(unsigned first, unsigned end, bool (*wants)(unsigned number, uin
 		for (unsigned i = 0; i < count; i++) {
 			unsigned number = closing[i].number, area = closing[i].id;
 
-			/* Not what comes before it: to ask of a word may change the answer. */
+			/* Not from the first word on: asking about a word may change the answer. */
 			while ((number = first_wanted(area, number, end, wants)) < end) {
 				empty(number, vcpu_word(area, number));
 				number++;
@@ -678,7 +689,7 @@ bool vcpu_registration(void **area, uint32_t *bytes)
 	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
 		return false;
 	*area = (char *)__builtin_thread_pointer() + vcpu_self.rseq;
-	/* Libc registers as many bytes as it makes use of, but no fewer than the first version has. */
+	/* libc registers as many bytes as it uses, but no fewer than the structure's first version has. */
 	*bytes = !registers_itself && __rseq_size > sizeof own ? __rseq_size : sizeof own;
 	return true;
 }
@@ -714,7 +725,7 @@ void vcpu_repair(void)
 		lowest_free = 0;
 	cpuslab_spin_reset(&vcpu_lock);
 	counted = 0;
-	/* Whoever was draining an area is gone; what it had already taken out is lost. */
+	/* The thread that was draining an area is gone; what it had taken out is lost. */
 	for (unsigned id = 0; id < ids; id++)
 		if (!is_open(id))
 			set_entries(id, true);
@@ -723,16 +734,15 @@ void vcpu_repair(void)
 	for (unsigned id = 0; id < ids; id++)
 		slot_taken[id] &= 1;
 	/*
-	 * Whose slots are free now?  All but that of the thread that forked; but it need not be the one that
-	 * comes here, for a child may make threads before its first slow path.
+	 * All slots but that of the thread that forked are free now.  But that thread need not be the one
+	 * here: a child may create threads before its first slow path.  So vcpu_bury_dead_slots frees them.
 	 */
 	generation++;
 }
 
 /*
- * Whether this thread has lived through the last fork, so that it is the one that made it: where it had a
- * slot before, that tells; where it had none, that it is the first of the process, as no thread of the child
- * is that began there.
+ * Returns whether this thread lived through the last fork, that is, made it: either it had a slot before,
+ * or it is the process's first thread, which a thread begun in the child never is.
  */
 static bool has_forked(void)
 {

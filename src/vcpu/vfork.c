@@ -7,19 +7,19 @@
  * vCPU id that they read is the parent's, which by then may be another running thread's.  A child that
  * allocates could then take the same object as that thread.
  *
- * So the registration changes hands.  The parent gives its own up before the call, the child makes one on the
- * same area, and when the parent runs again (the child has left the memory by exec or exit) it makes its own
- * anew, which also has the kernel write fresh ids.  At no time do two tasks have the area registered.
+ * So the registration changes hands.  The parent unregisters before the call; the child registers the same
+ * area; and once the child has left the memory by exec or exit, the parent registers again, which also
+ * makes the kernel write fresh ids.  The area is never registered for two tasks at once.
  *
- * While the parent has none, no section may run on it: signals are blocked from before it is given up until
- * it is back, in each of the two.
+ * While the parent is unregistered, none of its sections may run: signals are blocked from before it
+ * unregisters until it is registered again, in both tasks.
  *
- * A process with one thread needs none of this: parent and child take turns.  POSIX allows a vfork child no
- * allocation at all; this costs a few system calls, and the heap stays whole all the same.
+ * A process with one thread needs none of this: parent and child take turns.  POSIX does not allow a vfork
+ * child to allocate at all; these few system calls keep the heap whole even if it does.
  *
- * A program that makes such a child by the system call itself, clone with CLONE_VM, comes past all this: a
- * child of that kind must not allocate while its parent has other threads.  posix_spawn, system and popen are
- * made so, and libc's child calls nothing of ours.
+ * A program that makes such a child by the system call itself, clone with CLONE_VM, bypasses all this: that
+ * child must not allocate while its parent has other threads.  posix_spawn, system and popen make their
+ * children so, and libc's code in the child calls nothing of ours.
  */
 #include "vcpu/vcpu.h"
 
@@ -35,13 +35,13 @@
 #if ARCH_HAS_RSEQ
 
 /*
- * What the call must know when it comes back.  In two registers, which the system keeps for each of the two
- * that come back: in memory, which they share, a child that calls vfork as well, or leaves by a jump, would
- * change it for its parent.
+ * What the second half must know.  It is passed in two registers, which the kernel preserves for each of
+ * the two tasks that return.  In memory, which they share, a child that itself calls vfork, or leaves by a
+ * jump, would change it for its parent.
  */
 struct handing_over {
 	uint64_t done;
-	uint64_t mask; /* as the system has it */
+	uint64_t mask; /* the kernel's bits */
 };
 
 __attribute__((used)) struct handing_over vcpu_before_vfork(void);
@@ -68,14 +68,14 @@ struct handing_over vcpu_before_vfork(void)
 	sigfillset(&all);
 	os_signal_mask(&all, &mask);
 	memcpy(&handing.mask, &mask, sizeof handing.mask);
-	/* Fails where the thread never registered: then the child goes without, as everywhere else. */
+	/* Fails where the thread was never registered: the child then goes without, as everywhere else. */
 	handing.done = os_rseq_unregister(area, bytes, ARCH_RSEQ_SIGNATURE) == 0;
 	if (!handing.done)
 		restore_mask(handing.mask);
 	return handing;
 }
 
-/* In the child with 0, in the parent with the child's id or a negative errno. */
+/* `result` is 0 in the child, the child's id or a negative errno in the parent. */
 long vcpu_after_vfork(long result, uint64_t handed_over, uint64_t mask)
 {
 	void *area;
