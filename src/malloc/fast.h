@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fast: a hit of malloc and of free, for the functions that programs call: malloc.c's and operators.c's.
+ * fast: the hit paths of malloc and free, for the functions that programs call, in malloc.c and
+ * operators.c.
  *
- * A miss changes nothing: whoever misses may ask again.  At the start of the process, and in hardened mode,
- * each call misses.
+ * A miss changes nothing, so a caller that missed may try again.  While the process starts, and in hardened
+ * mode, each call misses.
  */
 #ifndef CPUSLAB_FAST_H
 #define CPUSLAB_FAST_H
@@ -21,8 +22,9 @@ static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
 
 /*
  * Aligned to a power of two.  Up to SIZE_CLASS_SMALL the class of a multiple of the alignment is aligned to
- * it: where classes lie closer together than that, the multiple is a class itself, and else all of them there
- * are aligned.  What is zero is the slow path's: of no alignment there is no multiple.
+ * it: where classes lie closer together than the alignment, the multiple is a class itself, and elsewhere
+ * all classes are aligned to it.  The slow path takes a size or alignment of zero, which has no such
+ * multiple.
  */
 static inline __attribute__((always_inline)) void *malloc_aligned_fast(size_t alignment, size_t size)
 {
@@ -34,7 +36,7 @@ static inline __attribute__((always_inline)) void *malloc_aligned_fast(size_t al
 	return malloc_fast((size + alignment - 1) & -alignment);
 }
 
-/* NULL and whatever is below the heap reads as PAGE_FREE in the map, whose words are void. */
+/* NULL and addresses below the heap read as PAGE_FREE in the map, whose words are void. */
 static inline __attribute__((always_inline)) bool free_fast(void *object)
 {
 	uintptr_t page = page_of(object);

@@ -21,7 +21,7 @@
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* From here on calloc takes pages that are known to be zero instead of clearing reused ones. */
+/* From this size on calloc prefers pages known to be zero to clearing reused ones. */
 enum { CALLOC_FROM_PAGES = 32 << 10 };
 
 static void *malloc_large(size_t size, size_t alignment)
@@ -38,8 +38,8 @@ static struct request request_of(size_t size, size_t alignment)
 }
 
 /*
- * Where the heap has no room left for a slab, and the system may still have: pages of its own, which what is
- * smaller would fill too little of.
+ * For when the heap has no room for another slab but the system may still have memory: gives an object
+ * pages of its own, unless it would fill too little of them.
  */
 static __attribute__((noinline, cold)) void *malloc_without_class(unsigned index, size_t size,
 								  size_t alignment)
@@ -51,7 +51,7 @@ static __attribute__((noinline, cold)) void *malloc_without_class(unsigned index
 	void *object = large_alloc(size ? size : 1, alignment, &zeroed);
 	struct cache *cache = size_class_if_made(index);
 
-	/* What lay in magazines has come to the slabs since they were asked. */
+	/* Objects that lay in magazines have reached the slabs since these were asked. */
 	if (!object && cache)
 		object = options.hardened ? hardened_alloc_any(cache, request_of(size, alignment))
 					  : magazine_alloc_requested(cache, request_of(size, alignment));
@@ -60,7 +60,7 @@ static __attribute__((noinline, cold)) void *malloc_without_class(unsigned index
 
 /* ---- hardened mode: every allocation and free of a class ------------------------------------------- */
 
-/* From a class, which may be debugged instead. */
+/* From a class, which may be debugged instead of hardened. */
 static __attribute__((noinline)) void *alloc_hardened(unsigned index, size_t size, size_t alignment)
 {
 	struct cache *cache = size_class(index);
@@ -78,7 +78,7 @@ static void *malloc_nothing(void)
 	return likely(object) ? object : malloc_failed();
 }
 
-/* Start-up, the larger classes, misses, large objects and those without bytes. */
+/* Start-up, the larger classes, misses, large objects, and those of zero bytes. */
 static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 {
 	if (unlikely(!process_enter()))
@@ -90,7 +90,7 @@ static __attribute__((noinline)) void *malloc_hardened_missed(size_t size)
 	return alloc_hardened(size_class_index(size + HARDENED_CANARY), size, SIZE_CLASS_STEP);
 }
 
-/* More than SIZE_CLASS_SMALL with the canary; HARDENED_ROW at most. */
+/* Sizes above SIZE_CLASS_SMALL with the canary, and HARDENED_ROW at most. */
 static __attribute__((noinline)) void *malloc_hardened_medium(size_t size)
 {
 	const struct cache *cache = size_class_if_made(size_class_index(size + HARDENED_CANARY));
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void *malloc_hardened_medium(size_t size)
 
 static __attribute__((noinline)) void *malloc_hardened(size_t size)
 {
-	/* Not 0, which becomes the largest number. */
+	/* Size 0 becomes the largest number. */
 	if (likely(size - 1 < SIZE_CLASS_SMALL - HARDENED_CANARY)) {
 		void *object = hardened_alloc(
 			&hardened_front[(size + HARDENED_CANARY + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP],
@@ -117,13 +117,13 @@ static __attribute__((noinline)) void *malloc_hardened(size_t size)
 
 /* ---- malloc and free ---------------------------------------------------------------------------------- */
 
-/* NULL when there is no memory, or where the class is to fail. */
+/* NULL when there is no memory, or where the class has been told to fail. */
 static inline __attribute__((always_inline)) void *alloc_from_class(unsigned index, size_t size,
 								    size_t alignment)
 {
 	struct cache *cache = size_class_if_made(index);
 
-	/* What serves a class in its place is at least as aligned: its size is a multiple of as much. */
+	/* A host is at least as aligned: its size is a multiple of the same power of two. */
 	if (unlikely(!cache) && unlikely(!(cache = size_class_serving(index))))
 		return NULL;
 	void *object = magazine_alloc(&cache->offset);
@@ -135,10 +135,10 @@ static inline __attribute__((always_inline)) void *alloc_from_class(unsigned ind
 }
 
 /*
- * Whether what is larger than SIZE_CLASS_RUNS comes as pages.  An object or two that wait in each such class
- * are more than a program has that replaces blocks of many sizes, and each time that its other large objects
- * want pages hoards would have to come back.  Runs of pages are any size's.  But only a class is hardened,
- * debugged by its name, or guarded.
+ * Returns whether a size above SIZE_CLASS_RUNS is served by a page run.  A program that replaces blocks of
+ * many sizes has fewer of each than the one or two that its class would hoard, and each time its other
+ * large objects want pages these would have to come back; a page run suits any size.  But only a class can
+ * be hardened, debugged by its name, or guarded.
  */
 static __attribute__((noinline)) bool is_large(size_t size)
 {
@@ -152,7 +152,7 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 {
 	if (unlikely(!process_enter()))
 		return malloc_failed();
-	/* It has just started. */
+	/* The library has just started. */
 	if (unlikely(options.hardened))
 		return malloc_hardened(size);
 	if (unlikely(size > SIZE_CLASS_RUNS) && is_large(size))
@@ -165,10 +165,10 @@ static __attribute__((noinline)) void *malloc_usual(size_t size)
 
 ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
 {
-	/* First, and as if it were likely: in hardened mode each call comes here. */
+	/* First, and marked likely: in hardened mode each call comes here. */
 	if (likely(options.hardened))
 		return malloc_hardened(size);
-	/* Blocks of one size that come and go need no more than this. */
+	/* Enough for blocks of one size that are allocated and freed by turns. */
 	if (size > SIZE_CLASS_RUNS && likely(process_enter()) && likely(is_large(size))) {
 		void *object = size <= PTRDIFF_MAX ? large_alloc_again(size) : NULL;
 
@@ -178,7 +178,7 @@ ARCH_FAST_PATH static __attribute__((noinline)) void *malloc_slow(size_t size)
 	return malloc_usual(size);
 }
 
-/* free() leads here from every page of a linked cache, whose word it does not know. */
+/* free() comes here from every page of a linked cache, as the map does not lead to the cache's word. */
 static void free_linked(struct linked_cache *cache, void *object)
 {
 	if (unlikely(!linked_free(cache, object)))
@@ -205,7 +205,7 @@ static __attribute__((noinline)) void free_usual(void *object)
 		large_free(object, SIZE_MAX);
 }
 
-/* What no cache of the magazine engine owns, of which the caller says how large it is. */
+/* For an object of no magazine cache, with the caller's `size`. */
 static void free_other(void *object, size_t size)
 {
 	if (large_is_checked() && large_bytes(object))
@@ -220,7 +220,7 @@ static __attribute__((noinline)) void free_hardened_missed(void *object)
 	hardened_return_missed(object);
 }
 
-/* Of what hardened_find has no row for. */
+/* For objects that hardened_find has no row for. */
 static __attribute__((noinline)) void free_hardened_unusual(void *object, size_t size)
 {
 	process_enter();
@@ -233,7 +233,7 @@ static __attribute__((noinline)) void free_hardened_unusual(void *object, size_t
 	free_other(object, size);
 }
 
-/* `size` as the caller says; SIZE_MAX when it says nothing. */
+/* `size` is the caller's; SIZE_MAX when it gave none. */
 static inline __attribute__((always_inline)) void free_hardened(void *object, size_t size)
 {
 	const struct hardened *cache = hardened_find(object);
@@ -267,7 +267,7 @@ ARCH_FAST_PATH static __attribute__((noinline)) void free_slow(void *object)
 	free_usual(object);
 }
 
-/* The same where the caller says how large the object is, which a debugged cache compares. */
+/* The same with the caller's size, which a debugged cache compares with its own. */
 static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 {
 	if (unlikely(options.hardened)) {
@@ -381,7 +381,7 @@ EXPORT size_t malloc_usable_size(void *object)
 
 EXPORT size_t cpuslab_malloc_size(size_t size)
 {
-	process_enter(); /* what is hardened or debugged gives no more than was asked for */
+	process_enter(); /* for a hardened or debugged class, which grants no more than was asked for */
 	if (size > SIZE_CLASS_RUNS && is_large(size))
 		return size > PTRDIFF_MAX ? 0 : large_granted(size);
 	unsigned index = size_class_index(size);
@@ -470,7 +470,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
 
 EXPORT void *memalign(size_t alignment, size_t size)
 {
-	/* glibc rounds an odd alignment up. */
+	/* glibc rounds an alignment up to a power of two. */
 	if (alignment > PTRDIFF_MAX) {
 		errno = EINVAL;
 		return NULL;
@@ -493,7 +493,7 @@ EXPORT int posix_memalign(void **object, size_t alignment, size_t size)
 		int saved = errno;
 
 		aligned = malloc_aligned_usual(alignment, size);
-		errno = saved; /* POSIX: the result tells, errno need not */
+		errno = saved; /* POSIX: the result reports the error, errno need not */
 		if (!aligned)
 			return ENOMEM;
 	}
@@ -516,11 +516,12 @@ EXPORT void *pvalloc(size_t size)
 }
 
 /*
- * The names by which glibc's own functions go past an interposed malloc.  A program or a tracer that uses
- * them beside free() must not mix two heaps.
+ * The names by which glibc's own functions bypass an interposed malloc.  A program or a tracer that uses
+ * them together with free() must not mix two heaps.
  */
 #ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmissing-attributes" /* an alias may promise less than its target */
+#pragma GCC diagnostic ignored "-Wmissing-attributes" /* an alias may have fewer attributes than its target  \
+						       */
 #endif
 #define LIBC_ALIAS(function)                                                                                 \
 	extern EXPORT __typeof__(function) __libc_##function __attribute__((alias(#function)))
@@ -532,5 +533,5 @@ LIBC_ALIAS(memalign);
 LIBC_ALIAS(valloc);
 LIBC_ALIAS(pvalloc);
 
-/* free's name of old: libc still has it, for programs that were linked before glibc 2.26. */
+/* free's old name: libc keeps it for programs linked before glibc 2.26. */
 extern EXPORT __typeof__(free) cfree __attribute__((alias("free")));

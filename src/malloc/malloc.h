@@ -2,7 +2,7 @@
 /*
  * malloc: what callers see: sizes, alignment, errno, and the names of the malloc family.
  *
- * Owns no memory.  Sizes up to SIZE_CLASS_RUNS go to the size classes' caches, the others to page runs and
+ * Owns no memory.  Sizes up to SIZE_CLASS_RUNS go to the size classes' caches, larger ones to page runs and
  * mappings.  The fast paths of malloc and free are in fast.h and nowhere else.
  */
 #ifndef CPUSLAB_MALLOC_H
@@ -16,16 +16,16 @@
 
 #define EXPORT CPUSLAB_API
 
-/* Aligned to a power of two, any size; NULL with errno set. */
+/* Allocates `size` bytes, any number, aligned to a power of two; NULL with errno set. */
 void *malloc_aligned(size_t alignment, size_t size);
-/* As what malloc(size) returns is aligned in any case, up to a page. */
+/* The alignment, up to a page, that every result of malloc(size) has. */
 size_t malloc_alignment(size_t size);
-/* Bytes that the caller may use at `object`, which is not NULL; 0 if it is no object. */
+/* The bytes that the caller may use at `object`, which is not NULL; 0 if it is not an object. */
 size_t malloc_usable(const void *object);
-/* Whether even large objects of a class must come from it. */
+/* Returns whether even a large object must come from its class. */
 bool malloc_is_special(size_t bytes);
 
-/* What an allocation returns where there is no memory. */
+/* The result of an allocation that finds no memory. */
 static inline void *malloc_failed(void)
 {
 	errno = ENOMEM;

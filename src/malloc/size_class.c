@@ -13,7 +13,7 @@ struct hardened hardened_front[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 
 enum {
 	NAME_BYTES = sizeof "malloc-262144",
-	HOSTED_BYTES = 8 << 10 /* of a host's objects, those in magazines included, see "Hosts" */
+	HOSTED_BYTES = 8 << 10 /* of a host's objects, magazines included: see "Hosts" */
 };
 
 static char names[SIZE_CLASSES_USUAL][NAME_BYTES];
@@ -21,8 +21,8 @@ static const char aligned_names[SIZE_CLASSES_ALIGNED][sizeof "malloc-aligned-262
 	"malloc-aligned-8192",  "malloc-aligned-16384",  "malloc-aligned-32768",
 	"malloc-aligned-65536", "malloc-aligned-131072", "malloc-aligned-262144",
 };
-static bool missed_in_host[SIZE_CLASSES_USUAL]; /* while that had HOSTED_BYTES */
-static unsigned first_number; /* of the first class; the others follow.  Not in hardened mode */
+static bool missed_in_host[SIZE_CLASSES_USUAL]; /* while the host had HOSTED_BYTES */
+static unsigned first_number; /* of the first class; the others follow.  Unused in hardened mode */
 
 static __attribute__((noreturn, cold)) void refuse_to_start(const char *name)
 {
@@ -45,7 +45,7 @@ static struct slab_traits traits_of(unsigned index)
 
 static void add_checks(struct slab_traits *traits, unsigned index)
 {
-	/* As aligned as it is in a slab without zones: malloc_aligned() counts on it. */
+	/* Aligned as in a slab without zones: malloc_aligned() relies on it. */
 	traits->checks = check_create(traits->name, traits->size, size_class_alignment(index),
 				      check_request_flags(traits->name, 0), NULL, false);
 	if (!traits->checks)
@@ -54,8 +54,9 @@ static void add_checks(struct slab_traits *traits, unsigned index)
 }
 
 /*
- * Of a hardened class's magazines: what was freed lies in two of them at least before it comes back, and
- * should still be in the processor's caches then; but a few, for the misses' sake.
+ * Returns the capacity of a hardened class's magazines: a freed object passes through at least two of them
+ * before it is reused, and should still be in the CPU's caches then; but no fewer than a few objects, to
+ * keep misses rare.
  */
 static uint16_t capacity_of(const struct slab_traits *traits)
 {
@@ -82,8 +83,10 @@ static void create_nothing(void)
 		refuse_to_start(traits.name);
 }
 
-/* By hand: the first use of snprintf makes some hundred KiB of libc resident, and most programs have no
- * other. */
+/*
+ * By hand: the first use of snprintf makes some hundred KiB of libc resident, and is the only one in most
+ * programs.
+ */
 static void write_name(char *name, uint32_t bytes)
 {
 	static const char stem[] = "malloc-";
@@ -96,7 +99,7 @@ static void write_name(char *name, uint32_t bytes)
 		*--digit = (char)('0' + bytes % 10);
 }
 
-/* Where the sizes of one step find an object from now on: in the words of a class. */
+/* Points the sizes of one step at the word of a class. */
 static void lead(unsigned step, unsigned index)
 {
 	__atomic_store_n(&malloc_front.offset[step], vcpu_offset(first_number + index), __ATOMIC_RELAXED);
@@ -104,11 +107,14 @@ static void lead(unsigned step, unsigned index)
 
 static void enter(unsigned index, struct cache *cache)
 {
-	/* Whoever finds it may use it. */
+	/* Release: a thread that finds the pointer may use the cache. */
 	__atomic_store_n(&size_class_made[index], cache, __ATOMIC_RELEASE);
 	if (options.hardened)
 		return;
-	/* A call that still finds its host gets what is large enough, and several threads store the same. */
+	/*
+	 * A call that still reads its host's offset gets a large enough object, and all threads that come
+	 * here store the same.
+	 */
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++)
 		if (size_class_index(step * SIZE_CLASS_STEP) == index)
 			lead(step, index);
@@ -130,13 +136,13 @@ static unsigned host_of(unsigned index)
 
 	if (bytes > SIZE_CLASS_SMALL)
 		return index;
-	/* To a power of two, or three of them. */
+	/* Up to a power of two, or three of them. */
 	for (; bytes != part && bytes != 3 * part; part = bytes & -bytes)
 		bytes += part;
 	return size_class_index(bytes);
 }
 
-/* Whether there is little of a class, so that it may serve others' sizes, too. */
+/* Returns whether a class has so few objects that it may serve others' sizes too. */
 static bool is_small(const struct cache *cache)
 {
 	const struct slab_cache *slabs = &cache->depot.slabs;
@@ -145,7 +151,7 @@ static bool is_small(const struct cache *cache)
 	return objects * slabs->traits.size < HOSTED_BYTES;
 }
 
-/* Whether a size misses for the first time, so that there may be an object or two of it. */
+/* Returns whether a size misses in its full host for the first time: there may be just an object or two. */
 static bool may_be_few(unsigned index)
 {
 	return !__atomic_exchange_n(&missed_in_host[index], true, __ATOMIC_RELAXED);
@@ -222,7 +228,7 @@ void size_class_init(void)
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
 		unsigned index = size_class_index(step * SIZE_CLASS_STEP), host = host_of(index);
 
-		/* Those that are made by now are debugged. */
+		/* Classes made by now are debugged: they neither have nor are hosts. */
 		lead(step, size_class_made[index] || size_class_made[host] ? index : host);
 	}
 }
@@ -236,7 +242,7 @@ static void open_hardened(void)
 
 		row->word = entered->word;
 		row->returns = entered->returns;
-		/* Release: see hardened_alloc. */
+		/* Release: pairs with the load in hardened_alloc. */
 		__atomic_store_n(&row->bytes, entered->bytes, __ATOMIC_RELEASE);
 	}
 }
