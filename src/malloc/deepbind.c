@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * deepbind: a plugin has the process's malloc, whatever flags it is opened with.
+ * deepbind: a plugin uses the process's malloc, whatever flags it is opened with.
  *
- * RTLD_DEEPBIND has a plugin's names looked up in itself and in what it was linked to, libc included, before
- * the process.  Its malloc and free would be libc's: what it then frees for the program, or the program for
- * it, ends the process, as in each PHP that has extensions.  So the flag is dropped, unless an option keeps
- * it.
+ * RTLD_DEEPBIND makes a plugin's names resolve in itself and in the libraries it was linked to, libc
+ * included, before the process.  Its malloc and free would be libc's: whatever it then frees for the
+ * program, or the program for it, kills the process, as in every PHP with extensions.  So the flag is
+ * dropped, unless an option keeps it.
  *
- * Part of the shared library alone.  Who has the archive or the object file may be linked statically, where
- * libc's dlopen has the same name in the same file.
+ * Part of the shared library alone.  A program that uses the archive or the object file may be static, and
+ * libc's dlopen then has the same name in the same file.
  */
 #include <dlfcn.h>
 
@@ -20,12 +20,12 @@
 
 typedef void *opener(const char *file, int mode);
 
-/* The function below.  What its public name leads to may be libc's. */
+/* The function below; its public name may lead to libc's. */
 extern opener own_dlopen __attribute__((alias("dlopen"), visibility("hidden"), nothrow));
 
 /*
- * libc's dlopen; NULL: there is none.  Mostly libc comes behind this library.  Where a plugin or another
- * library has brought this one in, it may come before it.
+ * Returns libc's dlopen, or NULL if there is none.  libc mostly comes behind this library; it may come
+ * before it where a plugin or another library has pulled this one in.
  */
 static opener *find_opener(void)
 {
@@ -44,8 +44,8 @@ static opener *find_opener(void)
 }
 
 /*
- * What it ends with must be a jump, for which the build asks: by the address that it returns to, libc knows
- * who calls, and where that one's plugins lie (RUNPATH).
+ * Must end in a jump, which the build asks for: libc identifies the caller, and where its plugins lie
+ * (RUNPATH), by the return address.
  */
 EXPORT void *dlopen(const char *file, int mode)
 {
@@ -53,7 +53,7 @@ EXPORT void *dlopen(const char *file, int mode)
 
 	if (!next)
 		return NULL;
-	process_enter(); /* which reads the options */
+	process_enter(); /* reads the options */
 	if (!options.deepbind)
 		mode &= ~RTLD_DEEPBIND;
 	return next(file, mode);

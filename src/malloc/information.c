@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What glibc lets a program ask and tell its malloc: mallinfo, malloc_info, malloc_stats, mallopt,
- * malloc_trim. */
+/* glibc's queries and settings: mallinfo, malloc_info, malloc_stats, mallopt, malloc_trim. */
 #include "malloc/malloc.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 #include "os/os.h"
 #include "report/statistics.h"
 
-/* The fields as mallinfo(3) means them, as far as this allocator has such a thing; bytes. */
+/* The fields as mallinfo(3) defines them, as far as they mean anything here; in bytes. */
 EXPORT struct mallinfo2 mallinfo2(void)
 {
 	struct report report;
@@ -59,10 +58,7 @@ EXPORT struct mallinfo mallinfo(void)
 
 enum { XML_CHARACTER = sizeof "&quot;" - 1, XML_NAME = XML_CHARACTER * REPORT_NAME };
 
-/*
- * A name as the value of an attribute.  XML has no control characters, and knows no bytes that are not
- * UTF-8.
- */
+/* A name as an attribute value: XML allows neither control characters nor invalid UTF-8. */
 static const char *xml_name(char text[static XML_NAME], const char *name)
 {
 	char *end = text;
@@ -123,7 +119,10 @@ EXPORT int malloc_info(int options, FILE *stream)
 	return ferror(stream) ? -1 : 0;
 }
 
-/* To standard error by write(2): usable from an exit handler, and from a program that has closed stdio. */
+/*
+ * Writes to standard error by write(2), so that exit handlers and programs that have closed stdio can use
+ * it.
+ */
 EXPORT void malloc_stats(void)
 {
 	struct report report;
@@ -164,8 +163,8 @@ EXPORT void malloc_stats(void)
 }
 
 /*
- * Every parameter of glibc's is accepted, and those that nobody knows, as glibc does; none of them means
- * anything here.  0 where a value is outside of what mallopt(3) allows.
+ * Like glibc, accepts every parameter, known or not; none of them has an effect here.  Returns 0 for a
+ * value that mallopt(3) does not allow.
  */
 EXPORT int mallopt(int parameter, int value)
 {
@@ -174,7 +173,7 @@ EXPORT int mallopt(int parameter, int value)
 	return parameter != M_MXFAST || (value >= 0 && value <= FAST_BIN_MOST);
 }
 
-/* `keep` is a hint for a heap with a top; there is none here.  1 when memory went back to the system. */
+/* `keep` is ignored: it is a hint for a heap with a top.  Returns 1 when memory went back to the system. */
 EXPORT int malloc_trim(size_t keep)
 {
 	struct page_statistics before, after;

@@ -12,7 +12,7 @@
 
 enum { LINE = 6 * REPORT_NAME + 512 }; /* a name of which every byte is escaped */
 
-/* Returns the new end.  What is no letter becomes '?'. */
+/* Returns the new end.  Writes '?' for a byte that is part of no character. */
 static char *append_quoted(char *end, const char *text)
 {
 	static const char digits[] = "0123456789abcdef";

@@ -9,15 +9,15 @@
 
 enum { CHAINS = 1024, FREED_KEPT = 1024 };
 
-/* A large object of the past or the present. */
+/* A present or past large object. */
 struct lone {
 	struct lone *next;  /* in its chain */
-	struct lone *after; /* in the line of the freed ones */
+	struct lone *after; /* in the line of freed ones */
 	void *object;
-	bool in_use;          /* or is becoming so */
-	bool lost;            /* another object lies there, which has no record: this one is to be nobody's */
-	bool in_line;         /* it may stand there though it is in use again */
-	bool freed_again;     /* since it came into the line */
+	bool in_use;          /* or about to be */
+	bool lost;            /* its address belongs to an object without a record: not to be found by it */
+	bool in_line;         /* possible for one that is in use again */
+	bool freed_again;     /* since it entered the line */
 	struct checks checks; /* with zones of this object's size */
 	struct check_record record;
 };
@@ -25,12 +25,12 @@ struct lone {
 static const char name[] = "malloc-large";
 
 unsigned large_check_flags;
-static struct lone *chains[CHAINS] ARCH_SPARSE; /* changed by one store each, for fork */
+static struct lone *chains[CHAINS] ARCH_SPARSE; /* each changed by a single store, for fork */
 static struct cpuslab_spinlock chains_lock = CPUSLAB_SPINLOCK_INITIALIZER;
-/* The line: those whose objects were freed, the one freed first in front. */
+/* The line of freed objects' records, oldest first. */
 static struct lone *line_first, *line_last;
 static unsigned line_length;
-static struct checks failing; /* for the count of calls alone */
+static struct checks failing; /* only counts calls */
 
 void large_checks_init(void)
 {
@@ -67,7 +67,7 @@ static void enter_chain(struct lone *lone)
 	struct lone **chain = chain_of(lone->object);
 
 	lone->next = *chain;
-	/* Release: a forked child finds it whole, or not at all. */
+	/* Release: a forked child finds the record whole or not at all. */
 	__atomic_store_n(chain, lone, __ATOMIC_RELEASE);
 }
 
@@ -103,7 +103,7 @@ static struct lone *leave_line(void)
 	return lone;
 }
 
-/* The record of the object that was freed longest ago, for another one; NULL while too few were freed. */
+/* Takes the record of the object freed longest ago, for reuse; NULL while too few have been freed. */
 static struct lone *take_oldest(void)
 {
 	while (line_length >= FREED_KEPT) {
@@ -121,7 +121,10 @@ static struct lone *take_oldest(void)
 	return NULL;
 }
 
-/* Gives a record to another object.  Who still has it from a wrong free, and reports that, is waited for. */
+/*
+ * Gives a record to another object.  A thread that still holds it from a wrong free, and is reporting that,
+ * is waited for.
+ */
 static void rename_record(struct lone *lone, void *object)
 {
 	cpuslab_spin_lock(&lone->checks.lock);
@@ -170,7 +173,7 @@ static struct lone *find(const void *object)
 	return lone;
 }
 
-/* The record of an object that nobody else has. */
+/* For an object that the caller alone owns. */
 static struct lone *find_or_create(void *object)
 {
 	cpuslab_spin_lock(&chains_lock);
@@ -185,8 +188,9 @@ static struct lone *find_or_create(void *object)
 }
 
 /*
- * What lay at an object's address before is not known any more.  Its record stays as it is, since who has it
- * from a wrong free may be reporting that, with a lock that is not waited for here.  With the lock.
+ * With the lock: drops what is known of an earlier object at this address.  Its record is left as it is,
+ * since a thread that holds it from a wrong free may be reporting that, under a lock that this function
+ * must not wait for.
  */
 static void forget_locked(const void *object)
 {
@@ -200,7 +204,7 @@ static void forget_locked(const void *object)
 		enter_line(lone);
 }
 
-/* Of an object that is too large for a record. */
+/* For an object too large for a record. */
 static void forget(const void *object)
 {
 	cpuslab_spin_lock(&chains_lock);
@@ -222,7 +226,7 @@ void large_checks_unlock(const void *object)
 
 struct address {
 	const char *pointer;
-	struct lone *around; /* whose object it lies in */
+	struct lone *around; /* the record of the object that it lies in */
 };
 
 static void compare_address(struct lone *lone, void *argument)
@@ -234,7 +238,7 @@ static void compare_address(struct lone *lone, void *argument)
 		address->around = lone;
 }
 
-/* The record of the object in use that a pointer points into; NULL for none. */
+/* The record of the object in use that contains `pointer`; NULL for none. */
 static struct lone *find_around(const void *pointer)
 {
 	struct address address = {.pointer = pointer};
@@ -245,10 +249,10 @@ static struct lone *find_around(const void *pointer)
 	return address.around;
 }
 
-/* From then on it is known as a freed one, as long as FREED_KEPT records allow. */
+/* Marks a record's object as freed; it stays known as long as FREED_KEPT records allow. */
 static void note_freed(struct lone *lone)
 {
-	/* With the lock that a report has: it shows bytes of the object only while they are there. */
+	/* Under the record's lock, as reports are: they show an object's bytes only while they exist. */
 	cpuslab_spin_lock(&lone->checks.lock);
 	lone->checks.zones = (struct zones){0};
 	cpuslab_spin_unlock(&lone->checks.lock);
@@ -273,7 +277,7 @@ static struct check_place place_of(struct lone *lone)
 	};
 }
 
-/* There is nothing to poison: fresh memory is zero, and what was freed is out of reach. */
+/* Nothing is poisoned: fresh memory is zero, and freed memory inaccessible. */
 static struct zones zones_for(size_t bytes)
 {
 	return (struct zones){
@@ -296,7 +300,7 @@ void large_check_alloc(void *object, size_t requested, size_t bytes)
 		return;
 	struct check_place place = place_of(lone);
 
-	/* It may say otherwise, of an object that a forked child has lost. */
+	/* May still be set, for an object that a forked child has lost. */
 	lone->record.state = CHECK_IS_FREE;
 	lone->checks.zones = zones_for(bytes);
 	(void)check_alloc(&lone->checks, &place, (uint32_t)requested);
@@ -312,7 +316,7 @@ bool large_check_free(void *object, size_t stated)
 		return true;
 	struct check_place place = place_of(lone);
 
-	/* One that was asked for without any bytes has one, so that it has a page. */
+	/* An object of zero bytes is allocated as one byte, so that it has a page. */
 	if (!stated)
 		stated = 1;
 	if (!check_free(&lone->checks, &place, object, stated))
@@ -361,7 +365,7 @@ static void validate(struct lone *lone, void *argument)
 {
 	struct check_place place = place_of(lone);
 
-	/* With the record's lock, which a free takes before the memory goes. */
+	/* A free takes the record's lock before the memory goes. */
 	cpuslab_spin_lock(&lone->checks.lock);
 	*(uint64_t *)argument += is_out(lone) && check_validate(&lone->checks, &place);
 	cpuslab_spin_unlock(&lone->checks.lock);
@@ -397,7 +401,10 @@ bool large_checks_visit_live(void (*visit)(uint32_t stack, uint32_t bytes, void 
 	return large_check_flags & CHECK_OWNER;
 }
 
-/* What the line was is not known; what another thread was about to allocate is nobody's. */
+/*
+ * In a forked child.  The line's order is unknown; an object that another thread was allocating is
+ * nobody's.
+ */
 static void repair(struct lone *lone, void *argument)
 {
 	(void)argument;

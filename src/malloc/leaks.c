@@ -10,20 +10,20 @@
 #include "report/statistics.h"
 
 enum {
-	STACKS = 1 << 14, /* told apart; further ones are added up as one */
+	STACKS = 1 << 14, /* distinct ones; all further ones are added up together */
 	SHOWN = 100,
 };
 
 /* Objects that one stack allocated. */
 struct debt {
-	uint32_t stack; /* 0: an empty entry, or not known */
+	uint32_t stack; /* 0: empty entry, or unknown */
 	uint64_t objects, bytes;
 };
 
-/* A hash table with the unknown ones behind it. */
+/* A hash table, and the sum of those with unknown stacks. */
 struct debts {
 	struct debt by_stack[STACKS], unknown;
-	uint64_t objects, bytes; /* of the cache that is being looked at */
+	uint64_t objects, bytes; /* of the cache being visited */
 };
 
 static struct debt *find(struct debts *debts, uint32_t stack)
@@ -61,7 +61,7 @@ static void report_line(uint64_t bytes, uint64_t objects, const char *name)
 	text_end();
 }
 
-/* True if any of them has owners. */
+/* True if any cache records owners. */
 static bool report_caches(struct debts *debts)
 {
 	struct cache_report report;

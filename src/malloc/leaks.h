@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* leaks: what is still allocated as the program ends, by cache and by who allocated it. */
+/* leaks: reports what is still allocated when the program ends, by cache and by allocating stack. */
 #ifndef CPUSLAB_LEAKS_H
 #define CPUSLAB_LEAKS_H
 
-/* To standard error, by write(2); allocates nothing. */
+/* Writes to standard error by write(2); allocates nothing. */
 void leaks_report(void);
 
 #endif

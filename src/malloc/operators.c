@@ -2,8 +2,8 @@
 /*
  * C++'s operator new and delete, in C: the library depends on libc alone, and the operators are plain
  * functions with mangled names.  What needs C++ at run time, the new-handler, the throw and (in
- * operators_nothrow.cc) the catch, is in the C++ runtime of a program that uses it, and absent from one that
- * does not.
+ * operators_nothrow.cc) the catch, comes from the C++ runtime of a program that uses it, and is absent from
+ * one that does not.
  *
  * Rules: C++17 [new.delete.single], [new.delete.array], [alloc.errors].
  */
@@ -22,16 +22,16 @@ extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak));      /* s
 extern _Noreturn void _ZSt17__throw_bad_allocv(void) __attribute__((weak)); /* std::__throw_bad_alloc */
 
 /*
- * A program may begin without a C++ runtime, and open a plugin later that brings one: the names above are
- * null for good then.  That runtime's own operator new, of the form that was called, tries this malloc again,
- * and does the rest.  It is looked for where somebody has loaded it; it stays loaded then.
+ * A program may start without a C++ runtime and later open a plugin that brings one: the names above then
+ * stay null.  That runtime's own operator new, in the form that was called, tries this malloc again and
+ * does the rest.  It is searched for among the libraries already loaded, and stays loaded from then on.
  */
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 static __attribute__((noinline, cold)) void *find_later(const char *name)
 {
 	static const char runtimes[][sizeof "libstdc++.so.6"] = {"libstdc++.so.6", "libc++.so.1"};
-	/* Not by its name: linkers warn of that in programs that are linked statically. */
+	/* Not by name: linkers warn of dlopen in static programs. */
 	void *(*opener)(const char *, int) =
 		&dlsym ? (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen") : NULL;
 	void *function = NULL;
@@ -56,7 +56,7 @@ static __attribute__((noinline, cold)) void *new_by_later(size_t size, size_t al
 
 static __attribute__((noinline, cold)) void *new_nothrow_by_later(size_t size, size_t alignment)
 {
-	static const char tag; /* std::nothrow, of which nobody reads anything */
+	static const char tag; /* std::nothrow, which nobody reads */
 	void *function = find_later(alignment ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t");
 
 	if (!function)
@@ -65,7 +65,7 @@ static __attribute__((noinline, cold)) void *new_nothrow_by_later(size_t size, s
 			 : ((void *(*)(size_t, const void *))function)(size, &tag);
 }
 
-/* A handler may throw: nothing here needs unwinding. */
+/* A handler may throw through this function: nothing here needs unwinding. */
 void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 {
 	for (;;) {
@@ -88,7 +88,7 @@ void *operators_new_again(size_t size, size_t alignment, bool nothrow)
 }
 
 /*
- * A hit of malloc's is made here: a call, and a test of what it returned, make a pair of new and delete a
+ * The operators inline malloc's hit path: a call and a test of its result make a pair of new and delete a
  * sixth slower.
  */
 static __attribute__((noinline)) void *new_missed(size_t size)
@@ -111,7 +111,7 @@ static __attribute__((noinline)) void *new_nothrow_missed(size_t size)
 #define SAME_AS(function, name) extern EXPORT __typeof__(function)(name) __attribute__((alias(#function)))
 #define UNUSED                  __attribute__((unused))
 
-/* operator new and new[]: plain; nothrow; aligned; aligned and nothrow. */
+/* operator new and new[]: plain; nothrow; aligned; aligned nothrow. */
 ARCH_FAST_PATH OPERATOR(void *, _Znwm, size_t size)
 {
 	void *object = malloc_fast(size);
@@ -145,8 +145,8 @@ OPERATOR(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignme
 SAME_AS(_ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t);
 
 /*
- * operator delete and delete[]: plain, aligned, nothrow, aligned and nothrow; sized, sized and aligned.  Each
- * is a jump, which costs nothing that can be measured.
+ * operator delete and delete[]: plain, aligned, nothrow, aligned nothrow; sized, sized aligned.  Each is a
+ * jump, which costs nothing measurable.
  */
 OPERATOR(void, _ZdlPv, void *object)
 {

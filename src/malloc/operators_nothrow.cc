@@ -4,7 +4,7 @@
  * ([new.delete.single], default behaviour), so something has to catch.
  *
  * A handler that throws exists only in a program with a C++ runtime.  The references to that runtime are
- * weak: a program without one loads the library all the same, and where one comes later, its own operator
+ * weak: a program without one can load the library all the same, and if one comes later, its own operator
  * catches what its handler throws (operators.c).
  */
 #include "malloc/operators.h"

@@ -24,17 +24,17 @@
 #include "vcpu/vcpu.h"
 
 /*
- * The states of the word: 0 in a process that has not started and in a child that has just been forked,
- * SETTLING while one thread does what is needed, ALIVE from then on.
+ * The values of the word: 0 before the start and in a child just forked, SETTLING while one thread starts
+ * or repairs the library, ALIVE from then on.
  */
 enum { ALIVE = 1, SETTLING = 2 };
 
 static uint32_t before_start;
-static uint32_t starter; /* the process in which `before_start` was made SETTLING among threads */
+static uint32_t starter; /* the multithreaded process in which `before_start` became SETTLING */
 static uint32_t *alive_word = &before_start;
 const uint32_t *process_alive = &before_start;
 static bool started;
-static __thread bool asks; /* libc for a handler, which may allocate */
+static __thread bool asks; /* is registering an atfork handler, which may allocate */
 
 static void in_child(void)
 {
@@ -52,8 +52,8 @@ static void print_statistics(void)
 }
 
 /*
- * Nothing could ever be mapped or purged on a kernel with larger pages, as some of arm64 have: better a line
- * than no memory for ever.  A kernel that does not say what it has is taken to have the usual ones.
+ * A kernel with larger pages, as some of arm64 have, would refuse every map and purge: better one line than
+ * no memory for ever.  A kernel that does not tell its page size is assumed to have the usual one.
  */
 static void check_pages(void)
 {
@@ -63,7 +63,7 @@ static void check_pages(void)
 		corruption_abort(NULL, NULL, "the library needs a kernel with pages of 4 KiB");
 }
 
-/* As a thread ends, maybe in a forked child that has come to no slow path yet. */
+/* Runs as a thread ends, maybe in a forked child that has not yet reached a slow path. */
 static void left_alone(void)
 {
 	if (process_enter())
@@ -71,8 +71,8 @@ static void left_alone(void)
 }
 
 /*
- * Before others may be at work: one of them could fork, and nobody would tell the child.  One that is forked
- * meanwhile finds a start that is not over.
+ * Called before other threads may use the library: one of them could fork, and its child would not be told.
+ * A child forked in the middle finds an unfinished start.
  */
 static __attribute__((noinline, cold)) void ask_for_handler(void)
 {
@@ -81,10 +81,10 @@ static __attribute__((noinline, cold)) void ask_for_handler(void)
 	asks = false;
 }
 
-/* False, and all as before, when the system does not give the memory. */
+/* False, with everything as before, when the system has no memory. */
 static bool start(void)
 {
-	static bool asked; /* what the user has asked for; complaints come once */
+	static bool asked; /* the options are read; complaints come once */
 
 	if (!asked)
 		options_init();
@@ -102,15 +102,15 @@ static bool start(void)
 	root_publish();
 	vcpu_when_alone(left_alone);
 
-	/* A word that forked children find zeroed; a whole page, because the kernel does it by pages. */
+	/* A word that forked children find zeroed: a whole page, because the kernel wipes by pages. */
 	uint32_t *word = os_map(NULL, PAGE_BYTES);
 
 	if (word && os_wipe_on_fork(word, PAGE_BYTES) != 0) {
-		/* Old kernel, or a sandbox: a handler does as well, except for a bare _Fork. */
+		/* An old kernel or a sandbox: a handler does as well, except after a bare _Fork. */
 		os_unmap(word, PAGE_BYTES);
 		word = NULL;
 	}
-	/* From here on others may be at work, and come to their end: they need nothing of what follows. */
+	/* From here on other threads may use the library, and end: they need nothing of what follows. */
 	started = true;
 	if (word) {
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
@@ -131,7 +131,7 @@ static bool start(void)
 	return true;
 }
 
-/* For the one thread that has made the word SETTLING. */
+/* Starts or repairs the library, in the one thread that has made the word SETTLING. */
 static bool settle(uint32_t *word)
 {
 	if (started) {
@@ -148,8 +148,8 @@ static bool settle(uint32_t *word)
 }
 
 /*
- * Before a thread makes the word SETTLING: another one may fork then, and nobody in the child would ever make
- * it ALIVE.  Only the first word is one that the kernel does not clear there.
+ * Called before a thread makes the word SETTLING: another thread may fork then, and nothing in the child
+ * would ever make it ALIVE.  Only before_start is not cleared there by the kernel.
  */
 static void note_starter(const uint32_t *word)
 {
@@ -158,8 +158,8 @@ static void note_starter(const uint32_t *word)
 }
 
 /*
- * What is half made cannot be begun anew.  A vfork child has an id of its own, too, in its parent's memory;
- * but it may call nothing that starts the library.
+ * A half-finished start cannot be begun anew.  A vfork child also has its own id in its parent's memory,
+ * but may not call anything that starts the library.
  */
 static void stop_if_left(const uint32_t *word)
 {
@@ -182,7 +182,7 @@ __attribute__((noinline, cold)) bool process_settle(void)
 		if (found == ALIVE || asks)
 			return true;
 		stop_if_left(word);
-		/* Another thread, which a forked child may have by its first slow path. */
+		/* Another thread is at it, which a forked child may have by its first slow path. */
 		os_yield();
 	}
 }

@@ -2,20 +2,20 @@
 /*
  * process: starts the library at the first call, whenever that is, and repairs it in a forked child.
  *
- * There is no constructor and no atfork handler to come too late, too early, or between other locks: every
- * slow path asks process_enter(), whose one word the kernel itself clears in a forked child
- * (MADV_WIPEONFORK; where that is refused, a handler in the child does, which takes no lock).  Until the
- * library has started the same word is zero, and the limits that admit calls to the fast paths are zero too.
+ * There is no constructor and no atfork handler that could run too late, too early, or between other locks.
+ * Instead every slow path calls process_enter(), which tests a word that the kernel itself clears in a
+ * forked child (MADV_WIPEONFORK; where that is refused, a handler in the child does, which takes no lock).
+ * The word is zero until the library has started, and so are the limits that admit calls to the fast paths.
  *
- * Where the system has no memory to start with, the library stays as if it had never been called, and the
- * next call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
+ * If the system has no memory to start with, the library stays as if it had never been called, and the next
+ * call tries again: there are no caches, nothing is allocated, and an allocation returns NULL.
  *
- * A child that was forked while another thread was at the start can neither finish it nor begin it anew: its
- * first call stops it.  Where malloc is ours that cannot be, as pthread_create calls it before there is a
- * second thread.  Where the library is opened for its caches alone, into a process with threads, it can,
- * once, for as long as the start takes.  A constructor would close that, since nobody can call us before
- * dlopen returns; but each program that opens a plugin, and has no use for it, would pay for the start, and
- * limits that it sets before its first call would come too late.  Such a program can make a first call itself
+ * A child forked while another thread was starting the library can neither finish the start nor begin it
+ * anew: its first call aborts.  Where malloc is ours that cannot happen, as pthread_create calls it before
+ * there is a second thread.  Where a process with threads opens the library for its caches alone, it can,
+ * once, during the start.  A constructor would close that window, since nobody can call us before dlopen
+ * returns; but then every program that opens a plugin it has no use for would pay for the start, and limits
+ * that it sets before its first call would come too late.  Such a program can make a first call itself
  * (docs/linking.md).
  */
 #ifndef CPUSLAB_PROCESS_H
@@ -31,8 +31,8 @@ extern ARCH_INTERNAL const uint32_t *process_alive;
 bool process_settle(void);
 
 /*
- * First thing in every slow path.  False when the library could not start; who would allocate must then say
- * so.
+ * The first thing in every slow path.  False when the library could not start: an allocation must then
+ * fail.
  */
 static inline bool process_enter(void)
 {

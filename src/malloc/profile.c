@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program may ask of heap profiles: include/cpuslab/profile.h. */
+/* The public interface to heap profiles: include/cpuslab/profile.h. */
 #include <cpuslab/profile.h>
 
 #include <errno.h>
@@ -23,13 +23,13 @@ CPUSLAB_API int cpuslab_profile_start(size_t interval)
 
 	if (!process_enter())
 		return result(ENOMEM);
-	/* A new one, even of the same interval, and while another thread just widens that. */
+	/* Starts a new profile, even with the same interval, and while another thread only widens that. */
 	cpuslab_profile_stop();
 	uint64_t refused = profile_refused();
 
 	__atomic_store_n(&profile.wanted, wanted, __ATOMIC_RELEASE);
 	magazine_settle_profile();
-	/* Where none is wanted any more, another thread may have ended it, or be about to start its own. */
+	/* If none is wanted any more, another thread has ended it, or is about to start its own. */
 	return result(profile_refused() == refused ? 0 : ENOMEM);
 }
 

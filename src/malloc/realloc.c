@@ -18,13 +18,13 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 enum {
-	/* From here on, and not only from REALLOC_LARGE, what has outgrown its place before becomes a run. */
+	/* From here on, not only from REALLOC_LARGE, an object that has grown before becomes a run. */
 	GROW_AGAIN = 4 << 10,
-	/* What outgrows so many bytes becomes a mapping of its own, which can move without a copy. */
+	/* An object that outgrows so many bytes becomes a mapping, which can move without a copy. */
 	MOVE_FROM = 32 << 20,
 };
 
-/* What realloc does with an object that cannot stay: so many bytes of it go where there is room for more. */
+/* Copies `bytes` of an object to its new place and frees the old one. */
 static inline void *move_to(void *moved, void *object, size_t bytes)
 {
 	memcpy(moved, object, bytes);
@@ -32,7 +32,7 @@ static inline void *move_to(void *moved, void *object, size_t bytes)
 	return moved;
 }
 
-/* An object of a debugged cache: it moves, or the zone behind it does. */
+/* An object of a debugged cache: moves, or else the red zone behind it does. */
 static void *realloc_checked(struct cache *cache, void *object, size_t size)
 {
 	size_t most = cache->depot.slabs.traits.checks->zones.object_bytes;
@@ -47,7 +47,7 @@ static void *realloc_checked(struct cache *cache, void *object, size_t size)
 	return move_to(moved, object, size < before ? size : before);
 }
 
-/* Whether objects of so many bytes come from a class, usual or aligned. */
+/* Returns whether a cache is the class of `bytes`, usual or aligned. */
 static bool is_served_by(const struct cache *cache, size_t bytes)
 {
 	if (bytes > SIZE_CLASS_MAX)
@@ -58,7 +58,7 @@ static bool is_served_by(const struct cache *cache, size_t bytes)
 	       (aligned < SIZE_CLASSES && size_class_if_made(aligned) == cache);
 }
 
-/* An object of a hardened class: it stays if the class does. */
+/* An object of a hardened class: stays if its class does. */
 static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 {
 	size_t before = hardened_judge(cache, object);
@@ -74,7 +74,7 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 	return move_to(moved, object, size < before ? size : before);
 }
 
-/* A large one that is debugged: it moves, so that its pages are out of reach, while there is memory. */
+/* A debugged large object: moves while there is memory, so that its old pages become inaccessible. */
 static void *realloc_large_checked(void *object, size_t size)
 {
 	size_t before = large_usable(object);
@@ -86,8 +86,8 @@ static void *realloc_large_checked(void *object, size_t size)
 }
 
 /*
- * Of what is no object that the program has: where large ones are debugged it is reported as its free would
- * be, and who goes on after that gets new memory.
+ * For a pointer that is not an object in use.  Where large objects are debugged it is reported as its free
+ * would be, and a program that continues after that gets new memory.
  */
 static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_t size)
 {
@@ -97,9 +97,9 @@ static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_
 }
 
 /*
- * For an object that has outgrown its place, and may grow again.  A run of pages does so without a copy where
- * free pages follow, as they often do at the end of the heap.  A mapping of its own can move without one,
- * which pays where the copy would cost more than the page faults of all that is new.
+ * Allocates for an object that has outgrown its place and may grow again.  A run of pages can grow without
+ * a copy where free pages follow, as they often do at the end of the heap.  A mapping can move without one,
+ * which pays where the copy would cost more than the page faults of all the new memory.
  */
 static void *alloc_to_grow(size_t size, size_t usable)
 {
@@ -121,7 +121,7 @@ void *realloc_special(void *object, size_t size)
 		return malloc_failed();
 
 	process_enter();
-	/* What grows over and over needs no more than this. */
+	/* Enough for an object that grows over and over. */
 	if (large_grow(object, size))
 		return object;
 
@@ -155,11 +155,11 @@ void *realloc_special(void *object, size_t size)
 }
 
 /*
- * Objects that realloc has moved to make them larger, by address, until they grow again: who does will do so
- * once more, and becomes a run of pages.  Where ALL_GROW in a row have grown again, the next become runs the
- * first time, without a copy more; but one in WATCHED of them goes the usual way, to see whether it still is
- * so.  An object that another one follows in its place here has not grown again.  Two threads at once, and
- * who has the address now: to be wrong costs little.
+ * Objects that realloc has moved once to enlarge them, by address, until they grow again.  One that does
+ * will probably do so once more, and becomes a run of pages.  After ALL_GROW in a row have grown again, the
+ * next ones become runs the first time, which saves a copy; but one in WATCHED still goes the usual way, to
+ * see whether the pattern holds.  An object that another one displaces here counts as not grown again.  Two
+ * threads at once, or an address with a new object, may mislead this: being wrong costs little.
  */
 enum { GROWN_PLACES_LOG = 4, ALL_GROW = 16, WATCHED = 8 };
 
@@ -202,7 +202,7 @@ static void note_grown_once(void *object)
 	__atomic_store_n(place, object, __ATOMIC_RELAXED);
 }
 
-/* An object of a usual class, from GROW_AGAIN on, that has outgrown it. */
+/* An object of a usual class, of GROW_AGAIN bytes or more, that has outgrown it. */
 static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, size_t usable)
 {
 	bool again =

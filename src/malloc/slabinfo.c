@@ -17,7 +17,7 @@ static const char head[] =
 	"# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> "
 	"<batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
 
-/* Fields are told apart by white space. */
+/* Fields are separated by white space, so names must have none. */
 static void join_words(char *name)
 {
 	for (; *name; name++)
@@ -94,7 +94,10 @@ static bool is_named(const struct cache *cache, const char *name, size_t length)
 	return strlen(own) == length && memcmp(own, name, length) == 0;
 }
 
-/* The first cache of a name, in the order of slabinfo; NULL for none.  No cache may go meanwhile. */
+/*
+ * Returns the first cache of a name, in slabinfo's order; NULL for none.  The caller must keep caches from
+ * being destroyed.
+ */
 static struct cache *find_named(const char *name, size_t length)
 {
 	for (unsigned number = 0; number < magazine_caches(); number++) {
@@ -106,7 +109,7 @@ static struct cache *find_named(const char *name, size_t length)
 	return NULL;
 }
 
-/* A number of at most `most`, with white space before it and nothing but white space or the end behind. */
+/* Reads a number of at most `most`, preceded by white space and followed by white space or the end. */
 static bool read_number(const char **text, unsigned long most, uint32_t *number)
 {
 	const char *digits = *text + strspn(*text, " \t");
