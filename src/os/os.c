@@ -37,7 +37,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The library's callers promise to keep errno (free) or set it themselves (malloc): a call here may not. */
+/*
+ * The library's callers promise to keep errno (free) or to set it themselves (malloc): calls here must not.
+ */
 #define KEEPING_ERRNO(type, call)                                                                            \
 	({                                                                                                   \
 		int saved_errno = errno;                                                                     \
@@ -46,11 +48,10 @@
 		result;                                                                                      \
 	})
 
-/* Where the kernel laid argc, the arguments and the environment.  glibc's; other C libraries need not have
- * it. */
+/* Where the kernel put argc, the arguments and the environment.  glibc's; other C libraries may lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* 0 or a positive errno from a call that returns -1 and sets errno. */
+/* Turns the result of a call that returns -1 and sets errno into 0 or a positive errno. */
 #define STATUS(call)                                                                                         \
 	({                                                                                                   \
 		int saved_errno = errno;                                                                     \
@@ -60,8 +61,8 @@ extern void *__libc_stack_end __attribute__((weak));
 	})
 
 /*
- * A call that is a point of cancellation (pthreads(7)), which malloc, free and their like are not: a thread
- * that was cancelled here would leave what it has in hand, and all locks that it holds.
+ * Wraps a cancellation point (pthreads(7)), which malloc, free and their like are not: a thread cancelled
+ * here would leave behind what it has in hand, and every lock that it holds.
  */
 #define NOT_CANCELLED(type, call)                                                                            \
 	({                                                                                                   \
@@ -99,7 +100,7 @@ void *os_map_at(void *address, size_t bytes)
 {
 	void *mapped = map(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
 
-	/* Kernels before 4.17 take the address as a hint and may map elsewhere. */
+	/* Kernels before 4.17 treat the address as a hint and may map elsewhere. */
 	if (mapped && mapped != address) {
 		os_unmap(mapped, bytes);
 		return NULL;
@@ -108,9 +109,8 @@ void *os_map_at(void *address, size_t bytes)
 }
 
 /*
- * A sandbox may refuse mprotect.  Nothing was ever written to what is changed here, so that a new mapping
- * does as well; but not where the system is short of memory: it might have taken the old mapping away by
- * then.
+ * A sandbox may refuse mprotect.  What is changed here was never written to, so a new mapping does as well;
+ * but not when the system is out of memory: it might have removed the old mapping by then.
  */
 static int change_access(void *address, size_t bytes, int protection)
 {
@@ -153,7 +153,7 @@ int os_purge(void *address, size_t bytes)
 	return STATUS(madvise(address, bytes, MADV_DONTNEED));
 }
 
-static bool one_by_one; /* the kernel has refused several at once */
+static bool one_by_one; /* the kernel has refused to take several at once */
 
 bool os_purges_several(void)
 {
@@ -161,8 +161,8 @@ bool os_purges_several(void)
 }
 
 /*
- * By one call where the kernel lets a process advise itself so (Linux 6.15): the other CPUs are interrupted
- * once then, not for each range.
+ * Uses one call where the kernel lets a process advise itself so (Linux 6.15): the other CPUs are then
+ * interrupted once, not for each range.
  */
 unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 {
@@ -186,7 +186,7 @@ unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 	}
 	while (done < count && os_purge(ranges[done].address, ranges[done].bytes) == 0)
 		done++;
-	/* The call, not one of the ranges: locked memory is refused by either. */
+	/* The kernel refused the call itself, not one of the ranges: locked memory is refused either way. */
 	if (refused && done == count)
 		__atomic_store_n(&one_by_one, true, __ATOMIC_RELAXED);
 	return done;
@@ -262,7 +262,7 @@ size_t os_memory_most(void)
 	return kilobytes ? kilobytes << 10 : (size_t)1 << 47;
 }
 
-/* An emulator's pages are the process's; 0 where the system does not tell. */
+/* An emulator's pages count as the process's.  0 where the system does not tell. */
 static inline __attribute__((always_inline)) size_t resident_pages(void)
 {
 	char text[64] = "", *second = text;
@@ -288,8 +288,8 @@ bool os_sample_costs(void)
 }
 
 /*
- * glibc sets `environ` as it initialises, which is after the program's own pre-initialisers and after the
- * constructors of a library that does not need it; these may allocate.
+ * glibc sets `environ` when it initialises, which is after the program's own pre-initialisers and after the
+ * constructors of libraries that do not depend on it; these may allocate.
  */
 static char **first_environment(void)
 {
@@ -303,7 +303,7 @@ unsigned long os_auxiliary(unsigned long type)
 	return KEEPING_ERRNO(unsigned long, getauxval(type));
 }
 
-/* Volatile, since a compiler may call a constructor itself, and write down what it leaves: clang does. */
+/* Volatile, since a compiler may evaluate a constructor at compile time and emit its result: clang does. */
 static volatile bool constructed;
 
 __attribute__((constructor)) static void note_constructed(void)
@@ -313,7 +313,7 @@ __attribute__((constructor)) static void note_constructed(void)
 
 bool os_libc_is_whole(void)
 {
-	/* Where there is a dynamic linker it has been so from the beginning. */
+	/* With a dynamic linker libc has been initialised from the beginning. */
 	return constructed || os_auxiliary(AT_BASE);
 }
 
@@ -331,18 +331,18 @@ const char *os_environment(const char *name)
 }
 
 /*
- * The CPUs that the caller may use.  The raw call returns the bytes of the kernel's mask; it fails where
- * there are fewer.
+ * Gets the CPUs that the caller may use.  The raw call returns the size of the kernel's mask in bytes, and
+ * fails if the buffer is smaller.
  */
 static long cpu_mask(unsigned long *mask, size_t bytes)
 {
 	return KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, bytes, mask));
 }
 
-/* Of most machines, and of the largest, for which a small stack may be too small. */
+/* Enough for most machines, and for the largest, whose mask may overflow a small stack. */
 enum { MASK_WORDS = 16, MASK_WORDS_MOST = 1024 };
 
-/* Not inlined, as the next one, since every program would have its pages of the stack. */
+/* Not inlined, nor is count_many_cpus: every program would touch its stack pages. */
 static __attribute__((noinline)) long large_cpu_mask_bytes(void)
 {
 	unsigned long mask[MASK_WORDS_MOST];
@@ -355,7 +355,7 @@ unsigned os_possible_cpus(void)
 	unsigned long mask[MASK_WORDS];
 	long bytes = cpu_mask(mask, sizeof mask);
 
-	/* Every id is below eight times that. */
+	/* All ids are below eight times the mask's bytes. */
 	if (bytes <= 0)
 		bytes = large_cpu_mask_bytes();
 	return bytes > 0 ? (unsigned)bytes * 8 : CPU_SETSIZE;
@@ -396,9 +396,9 @@ uint64_t os_random(void)
 	    sizeof number)
 		return number;
 	/*
-	 * A sandbox without the call: what the kernel gave the process at its start, 16 bytes at any address.
-	 * Libc has its own secrets from there, which no number must tell: so it is folded of the product of
-	 * both halves, of which one is another each time.
+	 * A sandbox refuses the call: uses the 16 bytes that the kernel gave the process at its start.
+	 * libc has its own secrets from them, which no number may reveal: so the number is folded from the
+	 * product of both halves, one of which differs each time.
 	 */
 	static uint64_t turn;
 	uint64_t seed[2] = {0};
@@ -447,7 +447,7 @@ int os_fence_sections(void)
 {
 	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 
-	/* The right to it is lost where a child got its memory by fork; it is asked for again. */
+	/* A child whose memory came by fork has lost the registration; registers again. */
 	if (status == EPERM) {
 		status = os_fence_prepare();
 		if (!status)
@@ -480,7 +480,7 @@ int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *rela
 
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline)
 {
-	/* The kernel takes a time before the epoch of the clock for an error, not for the past. */
+	/* The kernel rejects a time before the clock's epoch as an error, though it is merely past. */
 	if (deadline && deadline->tv_sec < 0)
 		return ETIMEDOUT;
 	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline, NULL,
@@ -546,7 +546,7 @@ uint64_t os_thread_nanoseconds(void)
 	return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* The copy of standard error, -1 for none, and what it leads to. */
+/* The copy of standard error, -1 for none, and the file that it refers to. */
 static int kept_error = -1;
 static struct {
 	dev_t device;
@@ -561,7 +561,7 @@ void os_keep_standard_error(void)
 		return;
 	led_to.device = status.st_dev;
 	led_to.inode = status.st_ino;
-	/* Out of the way of programs that count on the lowest numbers. */
+	/* Out of the way of programs that rely on the lowest numbers. */
 	kept_error = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
 }
 
@@ -574,8 +574,9 @@ static bool leads_there(int file)
 }
 
 /*
- * Whoever closes all files, as daemons do, closes the copy, too; its number, and that of standard error, may
- * be those of the program's own data then.  -1: nobody would read it.
+ * A program that closes all files, as daemons do, closes the copy too; its number, and that of standard
+ * error, may then belong to the program's own files.  Returns -1 if neither is the old standard error:
+ * nobody would read it.
  */
 static int error_stream(void)
 {
@@ -606,7 +607,7 @@ void os_write_error(const char *text, size_t length)
 {
 	int file = error_stream();
 
-	/* When it fails there is nowhere left to say it. */
+	/* A failure here could not be reported anywhere. */
 	if (file >= 0)
 		(void)os_write(file, text, length);
 }

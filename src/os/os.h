@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os: the one seam to the kernel.  Every system call that the library makes for itself is in os.c, so that
+ * os: the only seam to the kernel.  Every system call that the library makes for itself is in os.c, so that
  * a test can fail the k-th of them.
  *
- * All functions keep the caller's errno.  Those that can fail return 0 or a positive errno, or NULL.
+ * All functions preserve the caller's errno.  Those that can fail return 0 or a positive errno, or NULL.
  * Memory comes in multiples of OS_PAGE_BYTES.
  */
 #ifndef CPUSLAB_OS_H
@@ -18,91 +18,90 @@
 enum { OS_PAGE_SHIFT = 12, OS_PAGE_BYTES = 1 << OS_PAGE_SHIFT };
 
 /*
- * Private anonymous memory, zeroed, readable and writable, and not accounted where the system lets us
- * choose.
+ * Private anonymous memory: zeroed, readable and writable, and unaccounted where the system lets us choose.
  */
 void *os_map(void *hint, size_t bytes);
-/* Address space alone: no access, no accounting, until os_commit. */
+/* Address space only: no access and no accounting until os_commit. */
 void *os_reserve(void *hint, size_t bytes);
-/* Readable and writable memory at exactly this address, if nothing is mapped there; else NULL. */
+/* Readable and writable memory at exactly this address; NULL if something is mapped there. */
 void *os_map_at(void *address, size_t bytes);
-/* Makes memory address space alone again, at the same place. */
+/* Turns memory back into mere address space, at the same place. */
 int os_reserve_again(void *address, size_t bytes);
 /* Makes reserved address space readable and writable. */
 int os_commit(void *address, size_t bytes);
-/* Takes all access to memory away, until os_commit. */
+/* Makes memory inaccessible until os_commit. */
 int os_forbid(void *address, size_t bytes);
-/* Makes reserved address space readable: zeros, which the system need not account. */
+/* Makes reserved address space readable as zeros, which the system need not account. */
 int os_show_zeros(void *address, size_t bytes);
 /*
- * Fails where the stretch lies in the middle of what the system keeps as one mapping and the process has as
- * many as it may have (vm.max_map_count).
+ * Fails for a range in the middle of one of the system's mappings when the process already has the most
+ * that it may have (vm.max_map_count).
  */
 int os_unmap(void *address, size_t bytes);
-/* Resizes a mapping, moving it where it must. */
+/* Resizes a mapping, moving it if necessary. */
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
-/* Gives the pages back; they read as zero afterwards. */
+/* Gives pages back to the system; they read as zero afterwards. */
 int os_purge(void *address, size_t bytes);
-/* The same of up to OS_RANGES ranges; returns how many, in their order, it was done for. */
+/* The same for up to OS_RANGES ranges; returns how many were done, in order. */
 enum { OS_RANGES = 64 };
 struct os_range {
 	void *address;
 	size_t bytes;
 };
 unsigned os_purge_several(const struct os_range *ranges, unsigned count);
-/* Whether that is one system call, as far as it is known. */
+/* Returns whether that takes a single system call, as far as is known. */
 bool os_purges_several(void);
-/* Has memory there before it is touched: one call in place of a fault for each page. */
+/* Makes memory resident before it is touched: one call instead of a fault for each page. */
 int os_populate(void *address, size_t bytes);
-/* Asks for transparent huge pages in a range, or keeps them off it. */
+/* Asks for transparent huge pages in a range, or forbids them. */
 int os_huge_pages(void *address, size_t bytes, bool wanted);
 /*
- * Whether the process once had so many bytes resident, and has touched so many by page faults of its own;
- * false, too, where the system does not say.
+ * Returns whether the process's peak resident size is at least `most` bytes and its page faults have
+ * touched at least `touched`; false where the system does not tell.
  */
 bool os_was_resident(size_t most, size_t touched);
-/* Whether a page of ours is in memory; false, too, where the system does not say. */
+/* Returns whether a page of ours is resident; false where the system does not tell. */
 bool os_is_resident(const void *page);
-/* The range reads as zero in a forked child. */
+/* Makes a range read as zero in forked children. */
 int os_wipe_on_fork(void *address, size_t bytes);
 
 /* The soft limit RLIMIT_AS in bytes; SIZE_MAX for none. */
 size_t os_limit_address_space(void);
-/* The same of RLIMIT_DATA. */
+/* The same for RLIMIT_DATA. */
 size_t os_limit_data(void);
-/* Bytes of memory that the machine has; where the system does not tell, more than any has. */
+/* The machine's memory in bytes; more than any machine has where the system does not tell. */
 size_t os_memory_most(void);
 /*
- * Whether addresses that are reserved take memory after all, as under qemu-user before 8.0, which writes down
- * each page: by a GiB that is reserved and let go again.
+ * Returns whether reserved address space takes memory after all, as under qemu-user before 8.0, which
+ * records each page: reserves a GiB and lets it go again.
  */
 bool os_sample_costs(void);
-/* libc's; it is 0 where the system has no restartable sequences, as in emulators.  Older C libraries have
- * none. */
+/*
+ * libc's: 0 where the system has no restartable sequences, as in emulators; undefined in older C libraries.
+ */
 extern const unsigned int __rseq_size __attribute__((weak));
-/* The same, without a system call where no emulator is between. */
+/* The same, without a system call where there is no emulator. */
 static inline bool os_reserving_costs(void)
 {
 	return !(&__rseq_size && __rseq_size) && os_sample_costs();
 }
-/* How many mappings the system lets a process have. */
+/* The number of mappings that a process may have. */
 size_t os_mappings_most(void);
-/* What the kernel told the process at its start (AT_...); 0 where it did not, as old kernels do for what is
- * new. */
+/* A value that the kernel passed to the process at its start (AT_...); 0 if it did not, as old kernels. */
 unsigned long os_auxiliary(unsigned long type);
 /*
- * Whether libc knows its own program: one that is linked statically learns that in the middle of its start,
- * with allocations, after the library may have been called and before any constructor.
+ * Returns whether libc has initialised.  In a static program it does so, allocating, maybe after the
+ * library's first call and before any constructor.
  */
 bool os_libc_is_whole(void);
 /*
- * What the user has set in the environment of the program; NULL for nothing, and in a set-user-id program.
- * The value lies where the program may write over it.
+ * A variable of the program's environment; NULL if unset, and in a set-user-id program.  The program may
+ * overwrite the value in place.
  */
 const char *os_environment(const char *name);
-/* An upper bound of the vCPU ids that this kernel can hand out. */
+/* An upper bound of the vCPU ids that this kernel hands out. */
 unsigned os_possible_cpus(void);
-/* CPUs that the process may use now. */
+/* The number of CPUs that the process may use now. */
 unsigned os_cpus(void);
 /* A number that other programs cannot guess. */
 uint64_t os_random(void);
@@ -110,78 +109,75 @@ uint64_t os_random(void);
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
 int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
-/* Has a signal handled, with system calls restarted; nothing for a number that is no signal's. */
+/* Installs a signal handler, with system calls restarted; does nothing for an invalid number. */
 void os_on_signal(int number, void (*handler)(int));
-/* Blocks (or restores) the calling thread's signals, those that libc keeps for itself included. */
+/* Sets the calling thread's signal mask, including the signals that libc keeps for itself. */
 void os_signal_mask(const sigset_t *mask, sigset_t *old);
-/* Asks or sets what happens at a signal; either may be NULL. */
+/* Gets or sets the action of a signal; either pointer may be NULL. */
 int os_signal_action(int number, const struct sigaction *action, struct sigaction *old);
 /*
- * After it returns 0, every thread of the process that was inside a section when it was called has been
- * aborted, and sees all stores that the caller made before.
+ * On return of 0, every thread of the process that was inside a section at the call has been aborted, and
+ * sees all stores that the caller made before.
  */
 int os_fence_sections(void);
-/* Asks for the right to it, which takes milliseconds once a process has threads.  os_fence_sections does it
- * too. */
-int os_fence_prepare(void);
 /*
- * After it returns 0, every thread of the process has passed a full memory barrier since it was called.
+ * Registers for os_fence_sections, which takes milliseconds once a process has threads.  os_fence_sections
+ * does it too, if need be.
  */
+int os_fence_prepare(void);
+/* On return of 0, every thread of the process has passed a full memory barrier since the call. */
 int os_barrier_all_threads(void);
-/* Asks for the right to that call; milliseconds dearer once the process has several threads. */
+/* Registers for that call; takes milliseconds longer once the process has several threads. */
 int os_barrier_prepare(void);
 
-/* Sleeps while *word == expected, at most for the relative time (NULL: for ever).  EINTR and EAGAIN come
- * back. */
+/* Sleeps while *word == expected, for at most a relative time (NULL: for ever).  Returns EINTR and EAGAIN. */
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
-/* The same up to an instant of CLOCK_MONOTONIC (NULL: for ever), then ETIMEDOUT. */
+/* The same until an instant of CLOCK_MONOTONIC (NULL: for ever), then returns ETIMEDOUT. */
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline);
 /* Wakes at most `count` sleepers. */
 int os_futex_wake(uint32_t *word, int count);
 
-/* Lets another thread have the CPU. */
+/* Gives another thread the CPU. */
 void os_yield(void);
-/* The kernel's id of the calling thread. */
+/* The calling thread's kernel id. */
 uint32_t os_thread_id(void);
 
-/* The CPU that the thread is on, at some instant of the call. */
+/* The CPU that the thread was on at some instant of the call. */
 unsigned os_cpu(void);
-/*
- * Whether a word of memory may be read, without a fault if not.  False, too, where the system does not say.
- */
+/* Returns whether a word of memory is readable, without faulting; false where the system does not tell. */
 bool os_can_read(const void *address);
 
-/* Milliseconds of CLOCK_MONOTONIC_COARSE: cheap, and good to a scheduler tick. */
+/* CLOCK_MONOTONIC_COARSE in milliseconds: cheap, and accurate to a scheduler tick. */
 uint64_t os_milliseconds(void);
 
 /*
- * From `then` to `now`; 0 where that comes first, as it does when another thread has noted `then` since this
- * one looked at the clock.
+ * The time from `then` to `now`; 0 if `now` is earlier, which happens when another thread noted `then`
+ * after this one read the clock.
  */
 static inline uint64_t os_elapsed(uint64_t then, uint64_t now)
 {
 	return now > then ? now - then : 0;
 }
-/* CPU time of all threads of the process; 0 where the system does not say. */
+/* CPU time of all threads of the process; 0 where the system does not tell. */
 uint64_t os_cpu_nanoseconds(void);
-/* The same of this thread alone. */
+/* The same for the calling thread. */
 uint64_t os_thread_nanoseconds(void);
 
 /* Nanoseconds since 1970. */
 int64_t os_time_of_day(void);
 uint32_t os_process_id(void);
-/* A file that was not there before, readable by its owner alone. */
+/* Creates a file that must not exist yet, readable by its owner alone. */
 int os_create_file(const char *path, int *file);
 void os_close(int file);
-/* The first `bytes` of a file; returns how many there are, 0 where it cannot be read. */
+/* Reads up to `bytes` from the start of a file; returns how many, 0 if it cannot be read. */
 size_t os_read_file(const char *path, char *text, size_t bytes);
 
-/* Copies own memory of which nobody knows whether it is there; EFAULT if not. */
+/* Copies memory of this process that may not be mapped; EFAULT if it is not. */
 int os_read_memory(uintptr_t address, void *buffer, size_t bytes);
 
-/* Writes all of it, unless that fails. */
+/* Writes all of the text, unless that fails. */
 int os_write(int file, const char *text, size_t length);
-/* Writes all of it to standard error; to what that was, once it is kept, or nowhere. */
+/* Writes all of the text to standard error: once that is kept, to the file it then was, or nowhere. */
 void os_write_error(const char *text, size_t length);
 /* Makes os_write_error independent of a program that closes its standard error before it ends. */
 void os_keep_standard_error(void);
