@@ -3,8 +3,8 @@
  * The checks that CPUSLAB_DEBUG_LOCKS compiles into its user's calls: one table of the locks that are held,
  * with their owners.  The locks themselves have no room for an owner, and keep their size.
  *
- * A thread is known by the address of a thread-local variable, not by its kernel id: the thread that forks
- * keeps its locks in the child, where its id is another one.
+ * A thread is identified by the address of a thread-local variable, not by its kernel id: the thread that
+ * forks keeps its locks in the child, where it has another id.
  */
 #include "arch/arch.h"
 #include "lock/lock.h"
@@ -15,7 +15,7 @@
 enum { HELD_BITS = 12, HELD = 1 << HELD_BITS };
 
 struct held {
-	uintptr_t lock; /* 0: never used, 1: used and free again */
+	uintptr_t lock; /* 0: never used; 1: free again */
 	const void *owner;
 	uint32_t thread_id; /* for the report */
 	uint32_t kind;
@@ -25,13 +25,13 @@ enum { NEVER_USED = 0, FREE_AGAIN = 1 };
 
 static struct held held[HELD] ARCH_SPARSE;
 static struct cpuslab_spinlock guard;
-/* Once the table has overflowed, what is not in it proves nothing: the checks end. */
+/* Once the table has overflowed, a missing entry proves nothing, and the checks end. */
 static bool overflowed;
 
 static __thread uint32_t spinlocks_held;
 /*
- * The thread is at the table, or being stopped.  What a signal handler locks and unlocks meanwhile goes
- * unchecked: it would wait for the guard that the thread it interrupted has.
+ * The thread uses the table, or is being stopped.  What a signal handler locks and unlocks meanwhile goes
+ * unchecked: it would wait for the guard that the interrupted thread holds.
  */
 static __thread bool at_table;
 
@@ -93,14 +93,16 @@ __attribute__((noreturn, cold)) static void stop(const volatile void *lock, cons
 
 /* ---- the table: only under the guard -------------------------------------------------------------- */
 
-/* The thread that held the guard is not in the child; at worst it left the entry of a lock that is dead
- * there. */
+/*
+ * The thread that held the guard is not in the child; at worst it left the entry of a lock that is dead
+ * there.
+ */
 static void free_guard_in_child(void)
 {
 	cpuslab_spin_reset(&guard);
 }
 
-/* False in a handler that must leave the table alone. */
+/* False in a handler that must not touch the table. */
 static bool begin(void) CPUSLAB_TRY_ACQUIRE(true, guard) CPUSLAB_IS_A_LOCK
 {
 	static bool prepared;
@@ -108,7 +110,7 @@ static bool begin(void) CPUSLAB_TRY_ACQUIRE(true, guard) CPUSLAB_IS_A_LOCK
 	if (at_table)
 		return false;
 	at_table = true;
-	/* Before the guard is wanted, as this very thread's handlers see it. */
+	/* The flag is set before the guard is requested, as seen by this thread's own handlers. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
@@ -125,7 +127,7 @@ static void end(void) CPUSLAB_RELEASE(guard) CPUSLAB_IS_A_LOCK
 	at_table = false;
 }
 
-/* The entry of a lock, or where one would go; NULL when there is neither. */
+/* A lock's entry, or the place for one; NULL when there is neither. */
 static struct held *entry_of(const volatile void *lock)
 {
 	size_t start = (size_t)((uint64_t)(uintptr_t)lock * 0x9e3779b97f4a7c15u >> (64 - HELD_BITS));
@@ -152,7 +154,7 @@ static bool is_held(const struct held *entry, const volatile void *lock)
 static void remove_entry(struct held *entry)
 {
 	entry->lock = FREE_AGAIN;
-	/* A run of free entries that ends at one never used was never used either: keeps searches short. */
+	/* Free entries that precede a never-used one become never used too: this keeps searches short. */
 	for (size_t i = (size_t)(entry - held);
 	     held[(i + 1) % HELD].lock == NEVER_USED && held[i].lock == FREE_AGAIN; i = (i + HELD - 1) % HELD)
 		held[i].lock = NEVER_USED;
@@ -186,7 +188,7 @@ void cpuslab_debug_lock_wanted(const volatile void *lock, enum cpuslab_lock_kind
 	if (is_held(entry, lock) && entry->owner == &spinlocks_held) {
 		if (is_locked(lock, entry->kind))
 			stop(lock, kind_names[kind], "takes a lock that it holds already", NULL);
-		/* It held one that was freed with its memory; this is the next one there. */
+		/* It held a lock that was freed with its memory; this is the next lock there. */
 		forget(entry);
 	}
 	end();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lock: the waiting and waking of the public locks (include/cpuslab/lock.h has their fast paths).
+ * lock: waiting and waking for the public locks (include/cpuslab/lock.h has their fast paths).
  *
- * Owns: the 256 wait queues of the pagelocks, and the table of the checks.  Knows only arch and os; never
- * allocates.
+ * Owns the 256 wait queues of the pagelocks, and the debug checks' table of held locks.  Knows only arch
+ * and os; never allocates.
  *
  * Lock order: a queue's guard is a spinlock and the innermost lock of the library; nothing is called under
- * it.  At most one guard is held by a thread.
+ * it.  A thread holds at most one guard.
  *
  * The room's own locks are invisible to the checks, which would otherwise check themselves.
  */
@@ -19,13 +19,13 @@
 #include "arch/arch.h"
 #include "os/os.h"
 
-/* The guard of the queue for a pagelock's byte: for tests of what is done while another thread has it. */
+/* The guard of the queue for a pagelock's byte, for tests of what happens while another thread holds it. */
 struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte);
 
 /*
- * How long a waiter looks before it sleeps.  The pauses between two looks grow up to a limit, because each
- * look takes the cache line away from the owner, who needs it to unlock.  Found by measurement
- * (`cpuslab bench locks --only contended`, docs/locks.md):
+ * How long a waiter spins before it sleeps.  The pauses between two looks grow up to a limit, because each
+ * look takes the cache line away from the owner, who needs it to unlock.  Found by measurement (`cpuslab
+ * bench locks --only contended`, docs/locks.md):
  *
  * - A short first pause lets two threads take the lock, and its line, from each other after every few turns.
  *   With 8 pauses instead of 32 they made a third fewer turns where the CPUs are far from each other, and a
@@ -44,7 +44,7 @@ struct lock_backoff {
 		LOCK_LOOKS, LOCK_FIRST_PAUSES, LOCK_GROWTH                                                   \
 	}
 
-/* Waits a little, longer each time; false when it is time to sleep instead. */
+/* Pauses, longer each time; false when it is time to sleep instead. */
 static inline bool lock_back_off(struct lock_backoff *backoff)
 {
 	if (backoff->looks == 0)

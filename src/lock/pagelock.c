@@ -2,45 +2,45 @@
 /*
  * pagelock, the part that is not inline: 256 hashed wait queues.
  *
- * A byte has no room for a queue, so those who wait for it stand in one of 256 queues, chosen by a hash of
- * the byte's address, each behind a guard.  Three kinds of waiters: `patient` ones want the lock, and may
+ * A byte has no room for a queue, so its waiters stand in one of 256 queues, chosen by a hash of the byte's
+ * address, each behind a guard.  There are three kinds of waiters: `patient` ones want the lock, and may
  * lose it to passers-by a few times; `owed` ones have lost it often enough; `watchers` want to know of a
  * change without taking the lock.
  *
  * The rules, each with the race that it closes:
  *
  * 1. The WAITERS bit is set and cleared only under the guard, by or on behalf of a thread that waits for
- *    that very byte.  A waiter sets it in the same compare-and-exchange that finds LOCKED set; so an
- *    unlock either comes later in the byte's history, sees the bit, and comes for the waiter, or it comes
- *    before, and the waiter sees the lock free.  It may leave the bit alone only where rule 4 has somebody
- *    else come for it.
+ *    that very byte.  A waiter sets it in the same compare-and-exchange that finds LOCKED set.  So an
+ *    unlock either comes later in the byte's history, sees the bit, and comes for the waiter; or it comes
+ *    before, and the waiter sees the lock free.  A waiter may leave the bit alone only where rule 4 makes
+ *    another thread come for it.
  * 2. A waker arrives with an address.  The lock may have been taken, unlocked and freed since the waker's
- *    unlock, so the byte is not the waker's to touch, not even to clear a stale WAITERS bit, unless it finds
- *    a waiter for that address in the queue: whoever waits keeps the memory, and cannot leave the queue
- *    while the guard is held.
+ *    unlock, so the waker must not touch the byte, not even to clear a stale WAITERS bit, unless it finds
+ *    a waiter for that address in the queue: a waiter keeps the memory, and cannot leave the queue while
+ *    the guard is held.
  * 3. A byte with WAITERS set is taken only under the guard; the inline paths leave it alone.  So between
- *    an unlock and the arrival of its waker nobody can slip in ahead of an owed waiter, and a watcher for
- *    an unlock is served by whoever takes the lock, if the waker was too slow.  Whoever finds the lock free
- *    and somebody owed hands it over first: no waiter depends on a waker that has lost its CPU.
- * 4. A patient waiter is taken out of the queue by its waker and competes again.  Until it comes back to the
- *    guard it stands among the `awake`.  While enough are awake for a byte, and one is, no other is woken for
- *    it: WAITERS is clear (unless somebody is owed the lock, or watches), though others are queued, or queue
- *    meanwhile, so that passers-by lock and unlock at full speed.  The debt is the awake waiters': under the
- *    guard each of them takes the lock, queues again in front or gives up, is awake no more, and in all cases
- *    sets WAITERS if others are queued.
- * 5. What a waker does to the byte, it does before it tells the waiter; after that the lock and the
+ *    an unlock and the arrival of its waker no thread can slip in ahead of an owed waiter, and a watcher for
+ *    an unlock is served by the thread that takes the lock, if the waker was too slow.  A thread that finds
+ *    the lock free and a waiter owed hands it over first: no waiter depends on a waker that lost its CPU.
+ * 4. A waker takes a patient waiter out of the queue, and the waiter competes again.  Until it comes back to
+ *    the guard it is among the `awake`.  While enough are awake for a byte, and at least one is, no other is
+ *    woken for it: WAITERS is clear (unless a waiter is owed the lock, or watches), though others are queued,
+ *    or queue meanwhile, so that passers-by lock and unlock at full speed.  The debt is the awake waiters':
+ *    under the guard each of them takes the lock, queues again in front or gives up, is awake no more, and
+ *    in all cases sets WAITERS if others are queued.
+ * 5. A waker does whatever it does to the byte before it tells the waiter; after that the lock and the
  *    waiter's record may be gone.  A futex_wake on the record's address is harmless by then: every sleeper
  *    checks its own state again.
  *
- * What an unlock can wait for, since callers that must not wait unlock bytes as well (a slab's, by
- * slab_try_alloc): never for what it has interrupted as a signal handler, for the thread that has the guard
- * keeps WAITERS from being set (rule 1), and without WAITERS the handler took its byte (rule 3), so that its
- * unlock does not come here.  For another thread that has the guard it does wait: that one makes no system
- * call meanwhile, waits for nobody, and has at most to go through the queue.
+ * What an unlock may wait for, since callers that must not wait unlock bytes as well (a slab's, by
+ * slab_try_alloc).  Never for a thread that it has interrupted as a signal handler: the thread that holds
+ * the guard keeps WAITERS from being set (rule 1), and the handler took its byte without WAITERS (rule 3),
+ * so its unlock does not come here.  It does wait for another thread that holds the guard: that one makes
+ * no system call meanwhile, waits for nobody, and has at most to walk the queue.
  *
  * A forked child has none of the waiters: the queues are memory that the kernel wipes on fork.  A WAITERS
- * bit that came along is stale there, costs its lock one visit to the queue, and is cleared by the next
- * thread that takes the lock (rule 3 sends it here).
+ * bit that was copied along is stale there, costs its lock one visit to the queue, and is cleared by the
+ * next thread that takes the lock (rule 3 sends it here).
  */
 #include "arch/arch.h"
 #include "lock/lock.h"
@@ -48,7 +48,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* The second is the largest page size there is: the size of the queues' memory must not depend on luck. */
+/* Elsewhere the largest page size there is: the size of the queues' memory must not depend on luck. */
 #ifdef __x86_64__
 enum { QUEUES = 256, QUEUE_PAGE_BYTES = OS_PAGE_BYTES };
 #else
@@ -56,17 +56,18 @@ enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
 #endif
 
 /*
- * Looks of a newcomer: fewer than the spinlock's, whose owner pays for a waiter that sleeps.  With eight
- * threads on two CPUs, as many as there left two of them taking the lock from each other (`bench locks`, 50
- * in, 50 out).  Where others wait already, few and far apart: some microseconds, see spin_for_lock.  Where
- * the lock is free most of the time, the first of them comes soon all the same, for then it is free again.
+ * A newcomer's looks: fewer than the spinlock's, whose owner pays for a waiter that sleeps.  With eight
+ * threads on two CPUs, as many looks as there left two of them taking the lock from each other (`bench
+ * locks`, 50 in, 50 out).  Where others wait already, few looks far apart: some microseconds, see
+ * spin_for_lock.  Where the lock is free most of the time the first look comes soon all the same, for then
+ * it is free again.
  */
 enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = LOCK_LOOKS / 6, PAUSES_IF_MOSTLY_FREE = 8 };
 
 /*
- * Rule 4: so many are enough for a byte whose lock is mostly free; else one is, see mostly_free.  With one, a
- * CPU had nothing to do while that waiter stood behind the lock's owner, on the CPU that it last had; the
- * second is as likely as not to have had another.
+ * Rule 4: so many are enough for a byte whose lock is mostly free, else one is; see mostly_free.  With one,
+ * a CPU was idle while that waiter stood behind the lock's owner, on the CPU that it last had; the second
+ * is as likely as not to have had another.
  */
 enum { AWAKE_MOST = 2 };
 
@@ -81,7 +82,7 @@ struct waiter {
 	struct waiter *next, *previous;
 	uint8_t *byte;
 	uint32_t state;
-	uint8_t mask, seen; /* a watcher's bits, and what they were */
+	uint8_t mask, seen; /* the bits that a watcher watches, and their values when it came */
 	bool queued;
 };
 
@@ -91,9 +92,9 @@ struct waiters {
 
 struct queue {
 	struct cpuslab_spinlock guard;
-	/* Both without the guard, and no more than hints. */
-	uint16_t crowd;      /* those that wait for a lock, asleep or not */
-	uint16_t found_free; /* how often newcomers found it so of late: see mostly_free */
+	/* Both change without the guard, and are no more than hints. */
+	uint16_t crowd;      /* threads waiting for a lock, asleep or not */
+	uint16_t found_free; /* how often newcomers lately found it free: see mostly_free */
 	struct waiters owed, patient, watchers;
 	struct waiter *awake; /* linked through `next` */
 } __attribute__((aligned(64)));
@@ -120,12 +121,13 @@ struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte)
 /* ---- what is worth it ------------------------------------------------------------------------------ */
 
 /*
- * A lock for which others wait is held nearly always, or it is not.  If it is, one owner that is left alone
- * gets more done than two CPUs that take it from each other.  If it is not, no CPU should be without a waiter
- * that runs, for they do most of what they do without the lock.  The two are told apart by what newcomers
- * find that met an owner and took the lock later: did they at the first look after that one, as three in four
- * do and more where it is mostly free, and one in four where it is not (`bench locks`, 64 threads)?  One that
- * found it taken to the last says nothing: its owner may have lost its CPU.
+ * A lock that others wait for is either held nearly always or mostly free.  If it is held nearly always,
+ * one owner left alone gets more done than two CPUs that take it from each other.  If it is mostly free, no
+ * CPU should lack a running waiter, for waiters do most of their work outside the lock.  The two are told
+ * apart by newcomers that met an owner and took the lock later: did they take it at the first look after
+ * that one?  Three in four and more do where the lock is mostly free, one in four where it is not (`bench
+ * locks`, 64 threads).  A newcomer that found it taken to the last says nothing: its owner may have lost
+ * its CPU.
  */
 enum { FOUND_FREE_MOST = 64, FOUND_FREE_OFTEN = 32, FOUND_TAKEN_WEIGHS = 2, VISITS_A_NOTE = 8 };
 
@@ -134,12 +136,12 @@ static bool mostly_free(const struct queue *queue)
 	return __atomic_load_n(&queue->found_free, __ATOMIC_RELAXED) >= FOUND_FREE_OFTEN;
 }
 
-/* Of a newcomer in a crowd: after so many looks it took the lock.  A note that is overwritten is lost. */
+/* Notes after how many looks a newcomer in a crowd took the lock.  An overwritten note is lost. */
 static void note_look(struct queue *queue, unsigned look)
 {
 	static __thread uint8_t visits;
 
-	/* Not each time: the queue's line would go to and fro with the lock's. */
+	/* Not each time: the queue's line would bounce along with the lock's. */
 	if (look == 0 || visits++ % VISITS_A_NOTE != 0)
 		return;
 	unsigned before = __atomic_load_n(&queue->found_free, __ATOMIC_RELAXED), after;
@@ -202,7 +204,7 @@ static bool enough_awake_for(const struct queue *queue, const uint8_t *byte)
 	return count >= (mostly_free(queue) ? AWAKE_MOST : 1);
 }
 
-/* It has come back: rule 4. */
+/* Removes a waiter that has come back: rule 4. */
 static void no_more_awake(struct queue *queue, struct waiter *waiter)
 {
 	struct waiter **link = &queue->awake;
@@ -212,7 +214,7 @@ static void no_more_awake(struct queue *queue, struct waiter *waiter)
 	*link = waiter->next;
 }
 
-/* Whether WAITERS must be set, so that whoever unlocks comes for those who are queued. */
+/* Returns whether WAITERS must be set, so that an unlock comes for those who are queued. */
 static bool needs_waker(const struct queue *queue, const uint8_t *byte)
 {
 	return first_for(&queue->owed, byte) || first_for(&queue->watchers, byte) ||
@@ -221,7 +223,7 @@ static bool needs_waker(const struct queue *queue, const uint8_t *byte)
 
 /* ---- waking ---------------------------------------------------------------------------------------- */
 
-/* Those taken out under the guard, to be told after it. */
+/* Waiters taken out under the guard, to be told after its release. */
 struct told {
 	struct waiter *watchers; /* linked through `next` */
 	struct waiter *awake;
@@ -230,7 +232,7 @@ struct told {
 
 static void tell(struct waiter *waiter, uint32_t state)
 {
-	/* Release: with GRANTED goes all that the lock's last owner did. */
+	/* Release: GRANTED passes on everything that the lock's last owner did. */
 	if (__atomic_exchange_n(&waiter->state, state, __ATOMIC_ACQ_REL) == PARKED)
 		os_futex_wake(&waiter->state, 1);
 }
@@ -260,7 +262,7 @@ static void take_out_watchers(struct queue *queue, const uint8_t *byte, uint8_t 
 	}
 }
 
-/* Takes out the first patient waiter to compete again, unless enough others still do: rule 4. */
+/* Takes out the first patient waiter to compete again, unless enough others do already: rule 4. */
 static void wake_patient(struct queue *queue, const uint8_t *byte, struct told *told)
 {
 	struct waiter *patient = first_for(&queue->patient, byte);
@@ -274,8 +276,8 @@ static void wake_patient(struct queue *queue, const uint8_t *byte, struct told *
 }
 
 /*
- * What to make of a free byte to take it: WAITERS as it should be, so that whoever unlocks comes for all that
- * are left.  Those who wait for it to be locked are not.
+ * The value to store in a free byte to take it, with WAITERS as it should be, so that the unlock comes for
+ * all that are left.  Waiters for it to become locked are not: they are taken out.
  */
 static uint8_t locked_value(struct queue *queue, const uint8_t *byte, uint8_t value, struct told *told)
 {
@@ -286,8 +288,8 @@ static uint8_t locked_value(struct queue *queue, const uint8_t *byte, uint8_t va
 }
 
 /*
- * For a byte that was seen free, by a thread that keeps its memory (rule 2): serves the watchers, and hands
- * the lock to whoever is owed it.  True if it did hand it over.
+ * For a byte seen free, by a thread that keeps its memory (rule 2): serves the watchers, and hands the lock
+ * to the first waiter owed it.  True if it was handed over.
  */
 static bool serve_free_lock(struct queue *queue, uint8_t *byte, uint8_t value, struct told *told)
 {
@@ -296,8 +298,10 @@ static bool serve_free_lock(struct queue *queue, uint8_t *byte, uint8_t value, s
 	if (!owed)
 		return false;
 	take_out(&queue->owed, owed);
-	/* Fails only if somebody changes a user flag, or slips in where WAITERS was cleared for a woken
-	 * waiter. */
+	/*
+	 * Fails only if a user flag changes, or a thread slips in where WAITERS was cleared for a woken
+	 * waiter.
+	 */
 	do {
 		if (value & CPUSLAB_PAGELOCK_LOCKED) {
 			prepend(&queue->owed, owed);
@@ -313,7 +317,7 @@ static bool serve_free_lock(struct queue *queue, uint8_t *byte, uint8_t value, s
 static void serve_watchers(struct queue *queue, uint8_t *byte, struct told *told)
 {
 	take_out_watchers(queue, byte, __atomic_load_n(byte, __ATOMIC_RELAXED), told);
-	/* Rule 2: those just taken out have not been told yet, so the memory is there. */
+	/* Rule 2: those just taken out have not been told yet, so the memory still exists. */
 	if (told->watchers && !needs_waker(queue, byte))
 		__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
 }
@@ -327,14 +331,17 @@ __attribute__((noinline)) void cpuslab_pagelock_wake_unlocked(const uint8_t *add
 
 	cpuslab_spin_lock(&queue->guard);
 	if (!anyone_for(queue, byte))
-		goto done; /* timed out, or served by somebody else: rule 2 */
+		goto done; /* timed out, or served by another thread: rule 2 */
 	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED);
 	if (value & CPUSLAB_PAGELOCK_LOCKED) {
-		/* Whoever took it did so under the guard, served for the unlock, and left WAITERS right. */
+		/*
+		 * The thread that took it did so under the guard, served the unlock's waiters, and left
+		 * WAITERS right.
+		 */
 		serve_watchers(queue, byte, &told);
 	} else if (!serve_free_lock(queue, byte, value, &told)) {
 		wake_patient(queue, byte, &told);
-		/* Somebody owed is queued still if a passer-by was faster. */
+		/* An owed waiter is still queued if a passer-by was faster. */
 		if (!needs_waker(queue, byte))
 			__atomic_fetch_and(byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS, __ATOMIC_RELAXED);
 	}
@@ -359,7 +366,7 @@ __attribute__((noinline)) void cpuslab_pagelock_wake_flags(const uint8_t *addres
 
 /* ---- waiting --------------------------------------------------------------------------------------- */
 
-/* Once before the first waiter queues; doing it twice, at the same time, does no harm. */
+/* Runs once before the first waiter queues; two threads doing it at once do no harm. */
 static void prepare_for_fork(void);
 
 static bool deadline_is_valid(const struct timespec *deadline)
@@ -367,7 +374,7 @@ static bool deadline_is_valid(const struct timespec *deadline)
 	return deadline->tv_nsec >= 0 && deadline->tv_nsec < 1000000000;
 }
 
-/* Sleeps until it is told; false at the deadline.  Signals and stray wakeups only make it look again. */
+/* Sleeps until told; false at the deadline.  Signals and stray wakeups only make it look again. */
 static bool wait_until_told(struct waiter *waiter, const struct timespec *deadline)
 {
 	for (;;) {
@@ -385,8 +392,8 @@ static bool wait_until_told(struct waiter *waiter, const struct timespec *deadli
 }
 
 /*
- * Takes a waiter that has reached its deadline out of the queue.  False if a waker was faster: then the
- * waker has yet to tell, and its word counts.
+ * Takes a waiter that has reached its deadline out of the queue.  False if a waker was faster: it has yet
+ * to tell the waiter, and its word counts.
  */
 static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queue *queue)
 {
@@ -394,7 +401,7 @@ static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queu
 	bool left = waiter->queued;
 	if (left) {
 		take_out(list, waiter);
-		/* Rule 2: this thread still uses the lock, so the memory is there. */
+		/* Rule 2: this thread still uses the lock, so the memory exists. */
 		if (!needs_waker(queue, waiter->byte))
 			__atomic_fetch_and(waiter->byte, (uint8_t)~CPUSLAB_PAGELOCK_WAITERS,
 					   __ATOMIC_RELAXED);
@@ -405,7 +412,7 @@ static bool leave_queue(struct waiter *waiter, struct waiters *list, struct queu
 	return left;
 }
 
-/* Under the guard, before it is in a list: no waker can have told it yet. */
+/* Under the guard, before the waiter is in a list: no waker can have told it yet. */
 static void begin_to_wait(struct waiter *waiter)
 {
 	__atomic_store_n(&waiter->state, WAITING, __ATOMIC_RELAXED);
@@ -415,8 +422,8 @@ enum attempt { TAKEN, QUEUED, REFUSED };
 
 /*
  * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any).  Leaves
- * WAITERS right in all cases: this is where the debt of rule 4 is paid, by a waiter that was `awake`, which
- * stays in front of the patient.  Comes with the guard, and gives it up.
+ * WAITERS right in all cases: here a waiter that was `awake` pays the debt of rule 4, and queues again
+ * ahead of the patient ones.  Called with the guard, which it releases.
  */
 static enum attempt take_or_queue_guarded(struct queue *queue, uint8_t *byte, struct waiter *waiter,
 					  struct waiters *list, bool awake)
@@ -475,8 +482,8 @@ static struct lock_backoff backoff_in_a_crowd(const struct queue *queue)
 }
 
 /*
- * Looks for a free lock for a short while; where others wait already, for a very short while.  Their waker is
- * somebody who runs or will run, and a CPU that does not look is one that they can have.
+ * Looks for a free lock for a short while; for a very short one where others wait already.  Their waker is
+ * a thread that runs or will run, and it can have the CPU that does not look.
  */
 static bool spin_for_lock(struct cpuslab_pagelock *lock, struct queue *queue)
 {
@@ -504,9 +511,9 @@ static bool spin_for_lock(struct cpuslab_pagelock *lock, struct queue *queue)
 }
 
 /*
- * For a waiter that was woken, before it returns to the guard: while it looks, passers-by lock and unlock at
- * full speed (rule 4).  Without this the owner of a lock that is nearly always held woke one after every few
- * turns, only for it to queue again.
+ * For a woken waiter before it returns to the guard: while it looks, passers-by lock and unlock at full
+ * speed (rule 4).  Without this the owner of a lock that is nearly always held woke a waiter after every
+ * few turns, only for it to queue again.
  */
 static void look_for_free_lock(const struct queue *queue, const uint8_t *byte)
 {
@@ -522,7 +529,7 @@ static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct times
 	unsigned allowed = __atomic_load_n(&unfairness, __ATOMIC_RELAXED);
 
 	for (unsigned lost = 0;; lost++) {
-		/* Among the owed, first come, first served. */
+		/* Owed waiters are served first come, first served. */
 		struct waiters *list = lost >= allowed ? &queue->owed : &queue->patient;
 
 		if (lost > 0)
@@ -534,7 +541,7 @@ static int queue_for_lock(struct queue *queue, uint8_t *byte, const struct times
 		if (__atomic_load_n(&waiter.state, __ATOMIC_ACQUIRE) == GRANTED)
 			return 0;
 	}
-	/* A lock that is free is taken whatever the deadline says. */
+	/* A free lock is taken whatever the deadline says. */
 	return take_or_queue(queue, byte, NULL, NULL, false) == TAKEN ? 0 : ETIMEDOUT;
 }
 
@@ -567,8 +574,8 @@ __attribute__((noinline)) bool cpuslab_pagelock_trylock_slow(struct cpuslab_page
 	struct queue *queue = queue_of(&lock->byte);
 
 	/*
-	 * Locked is the answer that is wanted fast; free with WAITERS set needs the guard (rule 3).  Whoever
-	 * has that may be about to hand the lock over, and may have lost its CPU.
+	 * A locked byte needs a fast answer; a free one with WAITERS set needs the guard (rule 3).  Its
+	 * holder may be about to hand the lock over, and may have lost its CPU.
 	 */
 	if (cpuslab_pagelock_is_locked(lock) || !cpuslab_spin_trylock(&queue->guard))
 		return false;
@@ -594,8 +601,7 @@ int cpuslab_pagelock_wait(struct cpuslab_pagelock *lock, uint8_t mask, uint8_t s
 	prepare_for_fork();
 	struct waiter watcher = {.byte = byte, .mask = mask, .seen = seen};
 	cpuslab_spin_lock(&queue->guard);
-	/* As in rule 1: a change that comes after this exchange sees WAITERS, one that comes before is seen
-	 * here. */
+	/* As in rule 1: a change after this exchange sees WAITERS, one before it is seen here. */
 	do {
 		if ((value ^ seen) & mask)
 			break;

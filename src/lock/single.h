@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * single: a spinlock that a process with one thread takes by a plain store.  For this library's own locks.
+ * single: a spinlock that a process with one thread takes by a plain store.  For the library's own locks.
  *
- * A locked instruction waits for all that the program has stored just before, into a block that it is about
- * to free.  With one thread there is nobody to race with, as long as no thread is made while the lock is
- * held: its holder calls nothing of the program's.  A signal handler that comes in between the look and the
- * store has given the lock back when it returns.
+ * A locked instruction would wait for everything that the program has just stored, into a block that it is
+ * about to free.  With one thread there is nobody to race with, as long as no thread is created while the
+ * lock is held: its holder calls no code of the program's.  A signal handler that comes between the check
+ * and the store has released the lock when it returns.
  */
 #ifndef CPUSLAB_SINGLE_H
 #define CPUSLAB_SINGLE_H

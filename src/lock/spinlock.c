@@ -9,19 +9,19 @@
  *
  * What closes it.  After setting PARKED and before its last look, the waiter makes every running thread of
  * the process pass a full barrier (membarrier, PRIVATE_EXPEDITED).  An unlock whose store came before that
- * barrier is seen by the look; one whose store comes after it loads `attention` later still and sees PARKED.
- * A thread that was not running passed a full barrier when it was switched out.  The side that is about to
- * sleep pays for the barrier, the side that is about to run pays nothing.
+ * barrier is seen by the look; one whose store comes after it loads `attention` later still and sees
+ * PARKED.  A thread that was not running passed a full barrier when it was switched out.  So the side that
+ * is about to sleep pays for the barrier, and the side that is about to run pays nothing.
  *
  * Where the system has no membarrier, a waiter never announces itself: it sleeps for short times and tries
  * again.  It waits for no wakeup, so none can be lost.
  *
- * Who owes a wakeup.  Whoever clears PARKED wakes one sleeper.  A sleeper that was woken, and takes the
- * lock, sets PARKED again as its owner (others may sleep; at worst one futex_wake is in vain); one that
- * finds it taken sets PARKED before it sleeps again.  So while anybody sleeps, PARKED is set, or a thread
- * that will set it is awake.  A waiter that finds PARKED set already may skip the barrier: the waiter that
- * set it has still to pass its own and to look, and either gets the lock, with PARKED set, or has made sure
- * that the owner will see it.  tests/models/spinlock.pml checks all this with store buffers.
+ * Who owes a wakeup.  The thread that clears PARKED wakes one sleeper.  A woken sleeper that takes the lock
+ * sets PARKED again as its owner (others may sleep; at worst one futex_wake is in vain); one that finds the
+ * lock taken sets PARKED before it sleeps again.  So while any thread sleeps, PARKED is set, or a thread
+ * that will set it is awake.  A waiter that finds PARKED already set may skip the barrier: the waiter that
+ * set it has still to pass its own barrier and to look, and either gets the lock, with PARKED set, or has
+ * made sure that the owner will see PARKED.  tests/models/spinlock.pml checks all this with store buffers.
  */
 #include "lock/lock.h"
 
@@ -32,7 +32,7 @@ enum {
 
 typedef uint32_t __attribute__((may_alias)) spin_word;
 
-/* What the word must hold for a sleeper to go to sleep: the futex sees lock and flags at once. */
+/* The word's value with which a waiter may sleep: the futex compares lock and flags at once. */
 static uint32_t parked_word(const struct cpuslab_spinlock *lock)
 {
 	struct cpuslab_spinlock expected = {.locked = 1};
@@ -67,8 +67,8 @@ static void poll_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 }
 
 /*
- * A process asks once for the right to the barrier.  The system answers at once while there is one thread,
- * and after a grace period of several milliseconds later on, which would be the first waiter's.
+ * Registers for the barrier once per process: quick while there is one thread, a grace period of several
+ * milliseconds later on, which the first waiter would pay.
  */
 __attribute__((constructor)) static void prepare_barrier(void)
 {
@@ -85,8 +85,10 @@ __attribute__((noinline)) void cpuslab_spin_lock_slow(struct cpuslab_spinlock *l
 		if (!(__atomic_fetch_or(&lock->attention, CPUSLAB_SPIN_PARKED, __ATOMIC_SEQ_CST) &
 		      CPUSLAB_SPIN_PARKED) &&
 		    os_barrier_all_threads() != 0) {
-			/* Others may have gone to sleep on the PARKED that this waiter set: slept, as far as
-			 * they go. */
+			/*
+			 * Others may sleep on the PARKED that this waiter set: so it counts as one that
+			 * slept.
+			 */
 			poll_for_lock(lock);
 			slept = true;
 			break;
@@ -106,8 +108,7 @@ __attribute__((noinline)) void cpuslab_spin_unlock_slow(struct cpuslab_spinlock 
 
 	if (attention & CPUSLAB_SPIN_DEMOTE)
 		arch_demote(lock);
-	/* The clearing makes a waiter that has not reached the futex yet find another word there, and stay
-	 * awake. */
+	/* Clearing PARKED changes the word, so a waiter that has not reached the futex yet stays awake. */
 	if ((attention & CPUSLAB_SPIN_PARKED) &&
 	    (__atomic_fetch_and(&lock->attention, (uint8_t)~CPUSLAB_SPIN_PARKED, __ATOMIC_SEQ_CST) &
 	     CPUSLAB_SPIN_PARKED))
