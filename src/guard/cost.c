@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What guarding may cost: an account in CPU time, and one of picks.
+ * What guarding may cost: an account of CPU time, and one of picks.
  *
- * What it costs is added as it arises, by any thread: measured where it is much (an object taken or given
- * back, pages chosen, the start), estimated where measuring would cost more than what it measures.  What it
- * may cost grows at turns, by a share of the CPU time that the process has used since the last one.  CPU time
- * on both sides: a program that sleeps saves nothing up, and a thread that waits for a processor pays
- * nothing.
+ * Any thread adds costs as they arise: measured where they are large (taking or giving back an object,
+ * choosing pages, the start), estimated where measuring would cost more than the work itself.  At each turn
+ * the allowance grows by a share of the CPU time that the process has used since the last one.  Both sides
+ * are CPU time: a program that sleeps saves nothing up, and a thread that waits for a CPU pays nothing.
  */
 #include "arch/minmax.h"
 #include "guard/guard.h"
@@ -16,16 +15,18 @@
 enum {
 	ESTIMATE = 100, /* nanoseconds of a slow path that guards nothing */
 	WHOLE = 1000,   /* thousandths of the program's time */
-	/* Saved up at most, so that what follows upon a long time without allocations is not all guarded at
-	 * once: nanoseconds, and a part of a second's picks. */
+	/*
+	 * The most that is saved up, so that a long time without allocations is not followed by guarding
+	 * all of them at once: nanoseconds, and a part of a second's picks.
+	 */
 	SAVED_COST = 500000,
 	SAVED_PART = 16,
-	SECOND_MOST = 1000000, /* picks, beyond which the option means no more */
+	SECOND_MOST = 1000000, /* picks; a higher option has no further effect */
 };
 
 struct guard_account guard_account;
 
-/* Up to when what may be done has been credited: CPU time in nanoseconds, and milliseconds. */
+/* What is allowed has been credited up to these times: CPU time in nanoseconds, and milliseconds. */
 static uint64_t cost_credited, picks_credited;
 
 static bool is_bounded(void)
@@ -48,7 +49,7 @@ static uint64_t saved_picks(void)
 void cost_begin(void)
 {
 	guard_account = (struct guard_account){
-		/* Where the system does not tell CPU time there is nothing to hold the cost against. */
+		/* Where the system does not tell CPU time there is nothing to compare the cost with. */
 		.allowed = options.guard_cost && os_cpu_nanoseconds() ? 0 : UINT64_MAX,
 		.granted = options.guard_second ? saved_picks() : UINT64_MAX,
 	};
@@ -78,7 +79,7 @@ bool cost_take_pick(void)
 {
 	uint64_t taken = __atomic_load_n(&guard_account.taken, __ATOMIC_RELAXED);
 
-	/* Several threads may see the last one that may be; one of them gets it. */
+	/* Several threads may see the last pick allowed; one of them gets it. */
 	do
 		if (!guard_goes_on())
 			return false;
@@ -88,8 +89,8 @@ bool cost_take_pick(void)
 }
 
 /*
- * From the time up to which it was credited to `now`; 0 where another thread credits that.  A thread that was
- * overtaken after it had looked at the clock credits nothing, so that no time counts twice.
+ * Claims the time since *credited; 0 where another thread claims it.  A thread overtaken after it read the
+ * clock claims nothing, so that no time counts twice.
  */
 static uint64_t claim_time(uint64_t *credited, uint64_t now)
 {
@@ -101,7 +102,7 @@ static uint64_t claim_time(uint64_t *credited, uint64_t now)
 	return now - then;
 }
 
-/* Two threads that are here at once may both extend a limit from what it was: then one's credit is lost. */
+/* Two threads here at once may both extend the same old limit: one's credit is then lost. */
 static void extend(uint64_t *limit, uint64_t by, uint64_t most)
 {
 	uint64_t before = __atomic_load_n(limit, __ATOMIC_RELAXED);
@@ -127,7 +128,7 @@ void cost_repair(void)
 {
 	if (!is_bounded())
 		return;
-	/* A process begins with no CPU time, and this one with no debt. */
+	/* The child starts without CPU time, and without debt. */
 	cost_credited = os_cpu_nanoseconds();
 	guard_account.allowed = guard_account.spent;
 }

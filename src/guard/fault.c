@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens at an access to memory that nobody may touch, and what is said about it.
+ * Handles faults at inaccessible memory, and reports them.
  *
- * There is one handler of SIGSEGV in a process, and the program may want one too.  Ours passes on whatever is
- * not about a guarded object, and what is too, once it has been reported.  sigaction() is not interposed:
- * where the program puts a handler in our place, the next pick finds that, notes it as the one to pass
- * faults on to, and takes its place.  Until then the program's handler alone is called.
+ * A process has one SIGSEGV handler, and the program may want one too.  Ours passes on every fault that is
+ * not about a guarded object, and one that is, once it has been reported.  sigaction() is not interposed:
+ * when the program replaces our handler, the next pick notices, records the new handler as the one to pass
+ * faults on to, and installs ours again.  Until then only the program's handler is called.
  *
- * A program's handler may in turn pass on to the one before it, which is ours: such a call comes from a
- * deeper frame of the same fault, and goes on to what was there before us.
+ * A program's handler may in turn pass on to the one before it, which is ours.  Such a call comes from a
+ * deeper frame of the same fault, and goes on to the handler that was there before us.
  *
- * A handler that is to be called once (SA_RESETHAND) often returns, for the same fault to end the program: as
- * the system would have done, ours takes both out of place before it calls such a one.
+ * A one-shot handler (SA_RESETHAND) often returns so that the same fault ends the program: like the system,
+ * ours removes both handlers before it calls such a one.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@
 
 /* ---- reports --------------------------------------------------------------------------------------- */
 
-/* How far an address is from the bytes of a slot's object; 0 inside. */
+/* The distance of an address from the bytes of a slot's object; 0 inside. */
 static size_t distance(const struct guard_slot *slot, const char *address)
 {
 	if (address < slot->object)
@@ -47,7 +47,7 @@ struct guard_slot *slot_near(const void *address)
 	size_t offset = (uintptr_t)address - guard.start;
 	struct guard_slot *after = used_slot(offset / SLOT_STRIDE), *before;
 
-	/* The page before a slot's first byte guards the slot before it, too. */
+	/* The page before a slot also guards the slot before it. */
 	if (offset % SLOT_STRIDE >= OS_PAGE_BYTES)
 		return after;
 	before = offset >= SLOT_STRIDE ? used_slot(offset / SLOT_STRIDE - 1) : NULL;
@@ -111,13 +111,13 @@ static const char *kind_of_access(const struct guard_slot *slot, const char *add
 	return kinds[kind][writes + 1];
 }
 
-/* True when the program is to go on as if nothing had happened. */
+/* True when the program should go on as if nothing had happened. */
 static bool report_access(char *address, const void *context)
 {
 	struct guard_slot *slot = slot_near(address);
 	char *page = address - (uintptr_t)address % OS_PAGE_BYTES;
 
-	/* Once for each object: a handler that returns, or further threads, would come again and again. */
+	/* Once per object: a handler that returns, or other threads, would fault again and again. */
 	if (!slot || !__atomic_exchange_n(&slot->reported, 1, __ATOMIC_RELAXED))
 		report_damage(slot, address, kind_of_access(slot, address, arch_fault_writes(context)));
 	return options.debug_continue && os_commit(page, OS_PAGE_BYTES) == 0;
@@ -125,14 +125,17 @@ static bool report_access(char *address, const void *context)
 
 /* ---- the handler ----------------------------------------------------------------------------------- */
 
-/* What the program wants to be called; each kind once, for ever, since a fault may be reading it. */
+/*
+ * What the program wants called.  Each distinct action is kept once and for ever, since a fault may be
+ * reading it.
+ */
 struct action {
 	struct action *next;
 	struct sigaction wanted;
 };
 
 static struct action *actions, *original;
-static const struct action *passed_to; /* what ours goes on to */
+static const struct action *passed_to; /* the action that ours passes faults on to */
 
 static void on_fault(int number, siginfo_t *information, void *context);
 
@@ -149,10 +152,10 @@ static void set_default(int number)
 	(void)os_signal_action(number, &default_action, NULL);
 }
 
-/* What is due where no handler is: the system's own end of the program, from the very instruction. */
+/* Without a handler: the system's own end of the program, at the faulting instruction. */
 static void end_by_default(int number, const siginfo_t *information, const struct sigaction *action)
 {
-	/* A signal that somebody sent does not come again, and may be ignored. */
+	/* A signal sent by a process does not recur, and may be ignored. */
 	if (information->si_code <= 0 && action->sa_handler == SIG_IGN)
 		return;
 	set_default(number);
@@ -174,17 +177,18 @@ static void call(const struct sigaction *action, int number, siginfo_t *informat
 		action->sa_handler(number);
 }
 
-/* A fault that this thread passes on: its description, and the frame of the handler. */
+/* The fault that this thread is passing on: its description, and our handler's frame. */
 static __thread struct {
 	const siginfo_t *information;
 	const char *frame;
 } passing;
 
-/* Whether this is no new fault, but what a handler that we passed one on to passes on in turn. */
+/* Returns whether this is no new fault: a handler that we passed one on to passes it on in turn. */
 static bool comes_back(const siginfo_t *information, const char *frame)
 {
 	/*
-	 * One whose handler has left by longjmp may have lain at the same place, but in the same frame too.
+	 * A fault whose handler left by longjmp may have lain at the same address, but then in the same
+	 * frame.
 	 */
 	return passing.information == information && frame < passing.frame;
 }
@@ -213,7 +217,7 @@ static bool is_same(const struct sigaction *one, const struct sigaction *other)
 	       memcmp(&one->sa_mask, &other->sa_mask, sizeof one->sa_mask) == 0;
 }
 
-/* The entry of an action, new where there is none; NULL when there is no memory. */
+/* Finds an action's entry or adds one; NULL when there is no memory. */
 static struct action *find_action(const struct sigaction *wanted)
 {
 	struct action *first = __atomic_load_n(&actions, __ATOMIC_ACQUIRE);
@@ -226,7 +230,10 @@ static struct action *find_action(const struct sigaction *wanted)
 	if (!added)
 		return NULL;
 	added->wanted = *wanted;
-	/* Release: an action is whole before it is found.  Two threads may add the same one: both serve. */
+	/*
+	 * Release: an action is complete before it is found.  Two threads may add the same one: either
+	 * serves.
+	 */
 	do
 		added->next = first;
 	while (!__atomic_compare_exchange_n(&actions, &first, added, false, __ATOMIC_RELEASE,
@@ -246,12 +253,12 @@ void fault_watch(void)
 		return;
 	if (!original)
 		original = action;
-	/* What blocks, restarts and defers is as the program wants it for its own handler. */
+	/* Signal mask, restart and deferral stay as the program wants them for its own handler. */
 	struct sigaction ours = present;
 
 	ours.sa_sigaction = on_fault;
 	ours.sa_flags = (present.sa_flags & (SA_NODEFER | SA_RESTART)) | SA_SIGINFO | SA_ONSTACK;
-	/* Before ours is there: it goes on to this one. */
+	/* Before ours is installed, as it passes faults on to this one. */
 	__atomic_store_n(&passed_to, action, __ATOMIC_RELEASE);
 	(void)os_signal_action(SIGSEGV, &ours, NULL);
 }

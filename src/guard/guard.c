@@ -11,24 +11,24 @@
 #include "page/page.h"
 
 enum {
-	SLACK = 0xcc,           /* of an object's pages what is not the object */
-	ADDRESS_SPACE_PART = 8, /* of a limit on it that the pool may take */
-	MAPPINGS_PART = 8,      /* of the mappings that the system lets a process have */
-	SPREAD_MOST = 1024,     /* of the pages one in so many is chosen, unless the rate is higher */
+	SLACK = 0xcc,           /* fills the part of an object's pages that is not the object */
+	ADDRESS_SPACE_PART = 8, /* the pool's share of an address-space limit */
+	MAPPINGS_PART = 8,      /* and of the mappings that a process may have */
+	SPREAD_MOST = 1024,     /* one page in so many is chosen, unless RATE is smaller */
 };
 
 /*
- * Ages of slots: 0 of one that was never used, n of the one that was freed as the n-th, and these.  OPEN: it
- * was freed, but the system has refused to take its pages, so that what is in it could still be reached.
+ * Ages of slots: 0 if never used, n for the n-th free, and these.  OPEN: freed, but the system has refused
+ * to take the pages, so that their contents are still accessible.
  */
 static const uint64_t IN_USE = UINT64_MAX, OPEN = UINT64_MAX - 1;
 
 struct guard_state guard;
 struct guard_slot *guard_slots;
 static uint64_t *ages;
-static uint64_t frees; /* how many there were */
+static uint64_t frees; /* frees so far */
 static uint64_t live, pages, bytes, picked, refused, passed;
-static uint64_t left_open; /* slots of that age; they count as live */
+static uint64_t left_open; /* slots of age OPEN; they count as live */
 
 /* ---- the pool -------------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static size_t pool_bytes(size_t slots)
 	return OS_PAGE_BYTES + slots * SLOT_STRIDE;
 }
 
-/* As many slots as are asked for and as the limits of the process leave room for. */
+/* As many slots as requested, within the process's limits. */
 static size_t choose_slots(void)
 {
 	size_t slots = options.guard_slots, most = os_mappings_most() / MAPPINGS_PART;
@@ -49,7 +49,7 @@ static size_t choose_slots(void)
 	return slots;
 }
 
-/* All zero: a small block may have been something else before. */
+/* Returns zeroed memory: a small block may have been used before. */
 static void *alloc_zeroed(size_t size)
 {
 	void *block = metadata_alloc(size);
@@ -99,19 +99,19 @@ void guard_begin(void)
 		begin();
 }
 
-/* One slot less counts as live; returns the number that none has. */
+/* Uncounts a slot counted as live; returns the number of no slot. */
 static unsigned claim_none(void)
 {
 	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
 	return guard.slots;
 }
 
-/* Takes the slot that has been free for longest; guard.slots when half of them are in use. */
+/* Claims the slot that has been free longest; returns guard.slots when half of them are in use. */
 static unsigned claim(void)
 {
 	/*
-	 * Acquire: of a slot that does not count any more the age is that of a free one, so that no more than
-	 * half of them are ever in use.
+	 * Acquire, with release(): once a slot is uncounted, its age is seen to be that of a free one, so
+	 * that never more than half of them are in use.
 	 */
 	if (__atomic_add_fetch(&live, 1, __ATOMIC_ACQUIRE) > guard.slots / 2)
 		return claim_none();
@@ -127,27 +127,29 @@ static unsigned claim(void)
 				oldest = i;
 			}
 		}
-		/* Half of them are free at any instant; but each may have been in use as it was looked at. */
+		/* Half are free at any instant, but each may have been in use when it was looked at. */
 		if (oldest == guard.slots)
 			return claim_none();
-		/* Another thread may have been quicker.  Acquire: what the thread that freed it did with it
-		 * has been done. */
+		/*
+		 * Another thread may have been faster.  Acquire: the thread that freed the slot has
+		 * finished with it.
+		 */
 		if (__atomic_compare_exchange_n(&ages[oldest], &age, IN_USE, false, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED))
 			return oldest;
 	}
 }
 
-/* Makes a slot the last one to be used again. */
+/* Makes a slot the last one to be reused. */
 static void release(unsigned number)
 {
 	uint64_t age = __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
 
-	/* Release: whoever claims it finds it as it was left. */
+	/* Release: the next claimer finds the slot as it was left. */
 	__atomic_store_n(&ages[number], age, __ATOMIC_RELEASE);
 	/*
-	 * Not before that: a thread that stopped in between would have a slot that no longer counts, and
-	 * others could have half of the slots beside it.  Release: who no longer counts it sees its age.
+	 * Only now: if this thread stopped in between, its slot would no longer count, and others could use
+	 * half of the slots besides.  Release: a thread that sees the lower count sees the age.
 	 */
 	__atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
 }
@@ -159,7 +161,7 @@ static size_t round_up(size_t size, size_t unit)
 	return (size + unit - 1) & ~(unit - 1);
 }
 
-/* As near to an end of its slot as its alignment lets it be. */
+/* Places an object as near to an end of its slot as its alignment allows. */
 static char *place_object(const struct guard_slot *slot, size_t alignment)
 {
 	uintptr_t start = (uintptr_t)slot_start((unsigned)(slot - guard_slots));
@@ -168,7 +170,7 @@ static char *place_object(const struct guard_slot *slot, size_t alignment)
 				    : (start + SLOT_BYTES - slot->requested) & -alignment);
 }
 
-/* The pages of the object of a slot. */
+/* The pages of a slot's object. */
 struct span {
 	char *start;
 	size_t bytes;
@@ -181,7 +183,7 @@ static struct span span_of(const struct guard_slot *slot)
 	return (struct span){slot->object - before, round_up(before + slot->requested, OS_PAGE_BYTES)};
 }
 
-/* The slot whose object starts at an address, whatever has become of it; NULL for none. */
+/* The slot whose object, in whatever state, starts at an address; NULL for none. */
 static struct guard_slot *slot_of(const void *object)
 {
 	struct guard_slot *slot = slot_near(object);
@@ -189,7 +191,7 @@ static struct guard_slot *slot_of(const void *object)
 	return slot && slot->object == object ? slot : NULL;
 }
 
-/* Fills what is not the object. */
+/* Fills the rest of the object's pages. */
 static void fill_slack(const struct guard_slot *slot)
 {
 	struct span span = span_of(slot);
@@ -202,7 +204,7 @@ static void fill_slack(const struct guard_slot *slot)
 /* NULL for nowhere. */
 static const char *first_changed(const char *start, const char *end)
 {
-	/* All bytes are the first one's value when each equals the one after it. */
+	/* All bytes have the first one's value if each equals the next. */
 	if (start == end || (*(const unsigned char *)start == SLACK &&
 			     memcmp(start, start + 1, (size_t)(end - start) - 1) == 0))
 		return NULL;
@@ -224,7 +226,7 @@ static void *refuse(void)
 	return NULL;
 }
 
-/* Makes a claimed slot that of an object; false when there is no memory. */
+/* Gives a claimed slot to an object; false when there is no memory. */
 static bool occupy(struct guard_slot *slot, size_t requested, size_t alignment)
 {
 	__atomic_store_n(&slot->state, GUARD_BUSY, __ATOMIC_RELAXED);
@@ -244,16 +246,14 @@ static bool occupy(struct guard_slot *slot, size_t requested, size_t alignment)
 	return true;
 }
 
-/*
- * Takes the pages of a freed slot from everybody; its address space stays.  False where the system refuses.
- */
+/* Makes a freed slot's pages inaccessible, keeping the address space.  False where the system refuses. */
 static bool vacate(unsigned number)
 {
 	struct span span = span_of(&guard_slots[number]);
 
 	if (os_reserve_again(span.start, span.bytes) != 0) {
 		__atomic_fetch_add(&left_open, 1, __ATOMIC_RELAXED);
-		/* Release: whoever tries again finds the slot as it was left. */
+		/* Release: the thread that retries finds the slot as it was left. */
 		__atomic_store_n(&ages[number], OPEN, __ATOMIC_RELEASE);
 		return false;
 	}
@@ -262,13 +262,13 @@ static bool vacate(unsigned number)
 	return true;
 }
 
-/* Tries again with the slots that are open, as long as the system lets it. */
+/* Retries the slots that are OPEN, until the system refuses. */
 static void vacate_open(void)
 {
 	for (unsigned i = 0; i < guard.slots; i++) {
 		uint64_t age = OPEN;
 
-		/* One thread gets it. */
+		/* One thread gets the slot. */
 		if (!__atomic_compare_exchange_n(&ages[i], &age, IN_USE, false, __ATOMIC_ACQUIRE,
 						 __ATOMIC_RELAXED))
 			continue;
@@ -278,7 +278,7 @@ static void vacate_open(void)
 	}
 }
 
-/* NULL where it comes to nothing. */
+/* NULL where this fails. */
 static void *alloc(size_t requested, size_t alignment, const void *owner)
 {
 	if (__atomic_load_n(&left_open, __ATOMIC_RELAXED))
@@ -289,7 +289,7 @@ static void *alloc(size_t requested, size_t alignment, const void *owner)
 		return refuse();
 	struct guard_slot *slot = &guard_slots[number];
 
-	/* One byte of its own has what is asked for without any, so that it is an object like others. */
+	/* An object of zero bytes gets one of its own, so that it is like others. */
 	if (!occupy(slot, requested ? requested : 1, alignment)) {
 		release(number);
 		return refuse();
@@ -299,7 +299,7 @@ static void *alloc(size_t requested, size_t alignment, const void *owner)
 	slot->allocated = this_thread();
 	__atomic_fetch_add(&picked, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&bytes, slot->requested, __ATOMIC_RELAXED);
-	/* Release: who gets the object, by whatever way, finds its record whole. */
+	/* Release: any thread that gets the object finds its record complete. */
 	__atomic_store_n(&slot->state, GUARD_LIVE, __ATOMIC_RELEASE);
 	fault_watch();
 	return slot->object;
@@ -321,7 +321,7 @@ __attribute__((noinline)) void *guard_alloc(size_t requested, size_t alignment, 
 	return object;
 }
 
-/* What is wrong with a free; NULL for nothing. */
+/* Returns what is wrong with a free, or NULL. */
 static const char *wrong_with(const struct guard_slot *slot, size_t stated)
 {
 	if (!slot)
@@ -356,7 +356,7 @@ static void give_back(void *object, size_t stated)
 	const char *wrong = wrong_with(slot, stated);
 	uint32_t expected = GUARD_LIVE;
 
-	/* Of two threads that free it at once one gets it, and the other one is told. */
+	/* Of two threads that free the object at once one wins; the other is reported. */
 	if (!wrong && !__atomic_compare_exchange_n(&slot->state, &expected, GUARD_BUSY, false,
 						   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		wrong = "Double free";
@@ -382,8 +382,10 @@ __attribute__((noinline)) void guard_free(void *object, size_t stated)
 
 /* ---- forked children ------------------------------------------------------------------------------- */
 
-/* Takes back a slot from a thread that is not here, wherever it was; what it has made accessible is not
- * known. */
+/*
+ * Takes back a slot from a thread that is not in the child, whatever it was doing; which pages it had made
+ * accessible is unknown.
+ */
 static void take_from_nobody(unsigned number)
 {
 	struct guard_slot *slot = &guard_slots[number];
@@ -402,7 +404,7 @@ void guard_repair(void)
 	if (!guard_is_on())
 		return;
 	cost_repair();
-	/* Counted anew: that thread may have been between a slot's age and what is counted. */
+	/* Recounts: that thread may have been between a slot's age and the counts. */
 	live = pages = bytes = left_open = 0;
 	for (unsigned i = 0; i < guard.slots; i++) {
 		const struct guard_slot *slot = &guard_slots[i];

@@ -3,7 +3,10 @@
 #include "guard/guard.h"
 #include "guard/slot.h"
 
-/* To have frees into a chosen page seen takes a tenth of a microsecond: a few parts in a thousand at most. */
+/*
+ * Intercepting the frees into a chosen page takes a tenth of a microsecond: a few parts in a thousand at
+ * most.
+ */
 enum { TURN_MILLISECONDS = 15, CHOSEN_PER_MILLISECOND = 32 };
 
 static uint64_t mix(uint64_t x)
@@ -41,7 +44,7 @@ bool guard_turn(uint64_t now, size_t heap_pages)
 	uint64_t due = __atomic_load_n(&guard.turn, __ATOMIC_RELAXED);
 	uint64_t wait = TURN_MILLISECONDS + heap_pages / guard.spread / CHOSEN_PER_MILLISECOND;
 
-	/* One thread turns; the others have the choice that was, or the one that comes. */
+	/* One thread takes the turn; the others see the old choice or the new one. */
 	if (now < due || !__atomic_compare_exchange_n(&guard.turn, &due, now + wait, false, __ATOMIC_RELAXED,
 						      __ATOMIC_RELAXED))
 		return false;

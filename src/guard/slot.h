@@ -7,7 +7,7 @@
 
 enum { SLOT_BYTES = GUARD_LARGEST, SLOT_STRIDE = SLOT_BYTES + OS_PAGE_BYTES };
 
-/* By number; their first bytes are accessible while an object lies there. */
+/* Indexed by slot number. */
 extern ARCH_INTERNAL struct guard_slot *guard_slots;
 
 static inline char *slot_start(unsigned number)
@@ -16,14 +16,14 @@ static inline char *slot_start(unsigned number)
 }
 
 /*
- * The slot that an address of the pool lies in, or in a guard page of which: then that of the nearer object
- * of the two that there are.
+ * The slot that contains an address of the pool; for an address in a guard page, the neighbour whose object
+ * is nearer.
  */
 struct guard_slot *slot_near(const void *address);
 
 static inline uint32_t slot_state(const struct guard_slot *slot)
 {
-	/* Acquire: an object that is in use has been made, by whichever thread. */
+	/* Acquire: the thread that sees an object in use sees it complete. */
 	return __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 }
 
@@ -32,19 +32,17 @@ bool pick_side(void);
 
 /* Opens the account of what guarding may cost. */
 void cost_begin(void);
-/* At a turn, of a time in milliseconds: what it may cost from now on. */
+/* Credits, at a turn, what guarding may cost from now on; `now` in milliseconds. */
 void cost_credit(uint64_t now);
-/* Whether one more may be guarded; it then counts. */
+/* Counts another guarded allocation if it is allowed; else returns false. */
 bool cost_take_pick(void);
-/* In a forked child. */
+/* Adjusts the account in a forked child. */
 void cost_repair(void);
 
-/*
- * Puts the handler of faults in its place: first of all, and again where the program has put its own there.
- */
+/* Installs the fault handler, at first and whenever the program has installed its own. */
 void fault_watch(void);
 
-/* Reports what is wrong at an address, with the calling thread's stack, and what is known of the slot. */
+/* Reports what is wrong at an address, with the calling thread's stack and what is known of the slot. */
 void report_damage(const struct guard_slot *slot, const void *address, const char *what);
 
 #endif

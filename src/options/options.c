@@ -25,12 +25,12 @@ enum kind {
 };
 
 /*
- * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, paid at the
- * start of every program whether or not it sets an option.
+ * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, which every
+ * program would pay for at start, even one that sets no option.
  */
 static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds",
 				      "signal",        "mode",   "mode"};
-/* Of the kinds from KIND_VCPU_MODE on, in the order of their enumerations. */
+/* From KIND_VCPU_MODE on, in the order of the kinds' enumerations. */
 static const char mode_names[][4][8] = {{"auto", "mm_cid", "cpu_id", "slot"}, {"auto", "always", "never"}};
 static const char mode_needs[][40] = {"needs auto, mm_cid, cpu_id or slot", "needs auto, always or never"};
 _Static_assert(sizeof(enum option_vcpu) == sizeof(unsigned) &&
@@ -60,7 +60,7 @@ static const char texts[] =
 #undef OPTION
 	;
 
-/* A stretch of the option string; never terminated, because the environment is not ours to cut up. */
+/* Part of the option string.  Not terminated, because the environment must not be changed. */
 struct span {
 	const char *start;
 	size_t length;
@@ -71,7 +71,7 @@ static bool span_is(struct span span, const char *word)
 	return strlen(word) == span.length && memcmp(span.start, word, span.length) == 0;
 }
 
-/* The one line on stderr, gathered first so that lines of several processes do not mix. */
+/* The one line on stderr, assembled first so that lines of several processes do not mix. */
 struct line {
 	char text[256];
 	size_t length;
@@ -81,7 +81,7 @@ static void line_add(struct line *line, const char *text, size_t length)
 {
 	for (size_t i = 0; i < length && line->length < sizeof(line->text); i++) {
 		unsigned char c = (unsigned char)text[i];
-		/* What a user typed must not reach a terminal as control codes. */
+		/* User input must not reach a terminal as control codes. */
 		line->text[line->length++] = (char)(c < ' ' || c == 0x7f ? '?' : c);
 	}
 }
@@ -106,7 +106,7 @@ static void report(struct span token, const char *complaint, bool stops)
 		abort();
 }
 
-/* Digits only, so that a sign or a space is a bad token and not a surprise. */
+/* Accepts digits only, so that a sign or a space is a bad token and not a surprise. */
 static bool parse_number(struct span span, bool suffixes, size_t *result)
 {
 	size_t number = 0, i = 0;
@@ -159,8 +159,8 @@ static bool parse_mode(struct span span, const char (*names)[8], unsigned *resul
 }
 
 /*
- * Whether a handler may be put there: not for what the system lets nobody catch or libc keeps for itself, nor
- * for faults, of which a handler that returns makes the same fault again, for ever.
+ * Returns whether a signal may get a handler: not one that cannot be caught or that libc reserves, nor a
+ * fault, which a returning handler would make recur for ever.
  */
 static bool may_handle(size_t number)
 {
@@ -173,7 +173,7 @@ static bool may_handle(size_t number)
 	return !(never >> number & 1);
 }
 
-/* Stores the value, or returns what the entry needs instead. */
+/* Stores the value; on failure returns what the entry needs instead. */
 static const char *parse_value(const struct entry *entry, struct span value)
 {
 	char *field = (char *)&options + entry->offset;
@@ -244,7 +244,7 @@ static void parse_token(struct span token, bool stops)
 		report(token, complaint, stops);
 }
 
-/* abort_conf counts wherever it stands; of several the last. */
+/* abort_conf counts wherever it stands; of several, the last one. */
 static bool asks_to_stop(const char *string)
 {
 	static const char key[] = "abort_conf:";

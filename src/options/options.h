@@ -2,8 +2,8 @@
 /*
  * options: the one variable CPUSLAB_OPTIONS=key:value,key:value.
  *
- * Owns the table in options.def.  Read once, at start, before any other thread can be in the allocator;
- * read-only from then on, so that no caller needs a lock.
+ * Owns the table in options.def.  Read once, at start, before any other thread can be in the allocator, and
+ * constant from then on, so that no caller needs a lock.
  */
 #ifndef CPUSLAB_OPTIONS_H
 #define CPUSLAB_OPTIONS_H
@@ -30,13 +30,13 @@ struct options {
 
 extern struct options options;
 
-/* Parses a string of options into `options`.  Reports each bad token in one line on stderr. */
+/* Parses an option string into `options`; reports each bad token in one line on stderr. */
 void options_parse(const char *string);
 
-/* Reads the environment, which a set-user-id program ignores, and parses. */
+/* Parses the environment's options, which a set-user-id program ignores. */
 void options_init(void);
 
-/* Describes the option number `index`; false past the last.  `value` receives its present value as text. */
+/* Describes the option numbered `index`; false past the last.  `value` receives its current value as text. */
 struct option_description {
 	const char *name, *kind, *text;
 	char initial[32], value[32];
