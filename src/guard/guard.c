@@ -14,7 +14,7 @@ enum {
 	SLACK = 0xcc,           /* fills the part of an object's pages that is not the object */
 	ADDRESS_SPACE_PART = 8, /* the pool's share of an address-space limit */
 	MAPPINGS_PART = 8,      /* and of the mappings that a process may have */
-	SPREAD_MOST = 1024,     /* one page in so many is chosen, unless RATE is smaller */
+	SPREAD_MOST = 1024,     /* one page in this many is chosen, unless RATE is smaller */
 };
 
 /*

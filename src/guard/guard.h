@@ -72,7 +72,7 @@ struct guard_state {
 	uintptr_t start; /* of the slots' address space */
 	size_t bytes;    /* 0: nothing is guarded */
 	unsigned slots, rate;
-	unsigned spread;  /* one page in so many is chosen: a power of two, at most the rate */
+	unsigned spread;  /* one page in this many is chosen: a power of two, at most the rate */
 	uintptr_t chosen; /* the remainder of the chosen pages' numbers modulo `spread` */
 	uint64_t secret;
 	uint64_t turn; /* time of the next turn in milliseconds */
@@ -121,7 +121,7 @@ void guard_charge(uint64_t since);
 /* Charges a short slow path that was taken only for guarding. */
 void guard_charge_estimate(void);
 
-/* ---- who is picked --------------------------------------------------------------------------------- */
+/* ---- picks ------------------------------------------------------------------------------------------- */
 
 /* Returns the first chosen page from `page` on.  Pages are numbered by address divided by page size. */
 static inline uintptr_t guard_chosen_from(uintptr_t page)
@@ -158,7 +158,7 @@ bool guard_turn(uint64_t now, size_t heap_pages);
 /* ---- guarded objects ------------------------------------------------------------------------------- */
 
 /*
- * Returns whether a slot has room for so many bytes wherever the alignment, a power of two, lets them
+ * Returns whether a slot has room for this many bytes wherever the alignment, a power of two, lets them
  * begin.
  */
 static inline bool guard_fits(size_t requested, size_t alignment)

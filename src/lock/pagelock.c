@@ -48,7 +48,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* Elsewhere the largest page size there is: the size of the queues' memory must not depend on luck. */
+/* Elsewhere than on x86-64, the largest page size of any kernel: the queues' size must not depend on it. */
 #ifdef __x86_64__
 enum { QUEUES = 256, QUEUE_PAGE_BYTES = OS_PAGE_BYTES };
 #else
@@ -65,7 +65,7 @@ enum { QUEUES = 256, QUEUE_PAGE_BYTES = 65536 };
 enum { LOOKS = LOCK_LOOKS * 2 / 3, LOOKS_IN_A_CROWD = LOCK_LOOKS / 6, PAUSES_IF_MOSTLY_FREE = 8 };
 
 /*
- * Rule 4: so many are enough for a byte whose lock is mostly free, else one is; see mostly_free.  With one,
+ * Rule 4: this many are enough for a byte whose lock is mostly free, else one is; see mostly_free.  With one,
  * a CPU was idle while that waiter stood behind the lock's owner, on the CPU that it last had; the second
  * is as likely as not to have had another.
  */

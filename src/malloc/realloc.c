@@ -20,7 +20,7 @@
 enum {
 	/* From here on, not only from REALLOC_LARGE, an object that has grown before becomes a run. */
 	GROW_AGAIN = 4 << 10,
-	/* An object that outgrows so many bytes becomes a mapping, which can move without a copy. */
+	/* An object that outgrows this many bytes becomes a mapping, which can move without a copy. */
 	MOVE_FROM = 32 << 20,
 };
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* An object that outgrows so many bytes becomes a run of pages, which can grow in place. */
+/* An object that outgrows this many bytes becomes a run of pages, which can grow in place. */
 enum { REALLOC_LARGE = 32 << 10 };
 
 /* Returns whether an object of a class stays where it is: as long as at most half of it is wasted. */

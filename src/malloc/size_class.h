@@ -9,8 +9,8 @@
  * large as it can be with one object fewer in 64 KiB.  All of this follows from size_class_bytes(); the
  * table that the fast path reads is computed from it at start.
  *
- * Hosts.  A class takes at least a page, which holds few objects if a program has few of that size, and
- * such pages are a large part of a small program's memory.  So up to SIZE_CLASS_SMALL a class is made only
+ * Hosts.  A class takes at least a page, even for a few objects, and such pages are a large part of a
+ * small program's memory.  So up to SIZE_CLASS_SMALL a class is made only
  * when it is worth that.  Until then its sizes are served by a host: the next class of a power of two, or
  * of three of them.  When a size misses for the second time while its host has 8 KiB of objects allocated,
  * its own class is made (size_class_serving), and the table leads there from then on; a size with an object
@@ -38,7 +38,7 @@ enum {
 	SIZE_CLASS_RUNS = 128 << 10, /* above: page runs, but see is_large in malloc.c */
 	SIZE_CLASS_MAX = 256 << 10,  /* above: page runs */
 	SIZE_CLASS_NARROW_FROM = 10, /* narrow classes lie behind powers of two from 2^10 on */
-	SIZE_CLASS_NARROWS = 3,      /* behind so many of them */
+	SIZE_CLASS_NARROWS = 3,      /* behind this many of them */
 	SIZE_CLASSES_USUAL = SIZE_CLASS_LINEAR / SIZE_CLASS_STEP + 8 * 11 + SIZE_CLASS_NARROWS,
 	SIZE_CLASS_ALIGNED_FROM = 13, /* aligned classes from 2^13 on */
 	SIZE_CLASSES_ALIGNED = 6,     /* up to SIZE_CLASS_MAX; their indices follow the usual ones */

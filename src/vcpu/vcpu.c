@@ -88,7 +88,7 @@ static intptr_t distance(const void *address)
 	return (const char *)address - (const char *)__builtin_thread_pointer();
 }
 
-/* ---- who am I --------------------------------------------------------------------------------------- */
+/* ---- own vCPU --------------------------------------------------------------------------------------- */
 
 static void leave(void *unused)
 {
