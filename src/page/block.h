@@ -42,8 +42,8 @@ struct blocks {
 };
 
 /*
- * To be called after the usable heap may have grown. `top` of its pages have been used, and those up to `end`
- * are about to be.  With the page lock.
+ * To be called after the usable heap may have grown.  `top` of its pages have been used, and those up to
+ * `end` are about to be.  With the page lock.
  */
 struct blocks block_heap_grown(uint32_t top, uint32_t end);
 /* To be called after the unused end of the heap was given back.  With the page lock. */

@@ -45,7 +45,7 @@ static struct cached {
 static size_t cached_bytes;
 static bool behind; /* the last purge reached its bound before its end */
 
-/* Bounds, in bytes, what the free of a mapping gives back besides. */
+/* Returns the most bytes that freeing a mapping gives back besides its own. */
 static size_t most_beside(size_t bytes)
 {
 	return ((size_t)PAGE_PURGE_MOST << PAGE_SHIFT) + 2 * bytes;

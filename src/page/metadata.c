@@ -35,10 +35,7 @@ enum {
 	POPULATE_FROM = 512 << 10,
 	POPULATE_BYTES = 64 << 10,
 	POPULATE_PAGES = POPULATE_BYTES >> PAGE_SHIFT,
-	/*
-	 * Lists by the longest row of free units: none for 0, then list 1 for 1, 2 for 2 to 3, 3 for 4 to 7
-	 * ...
-	 */
+	/* Lists by longest row of free units: none for 0, list 1 for 1, 2 for 2 to 3, 3 for 4 to 7 ... */
 	IN_NO_LIST = 0,
 	IDLE = 7,  /* all units are free */
 	GIVEN = 8, /* and the page is the system's until it is touched */
@@ -68,7 +65,7 @@ static size_t populated;  /* up to here pages are resident, or were left to be t
 static uint32_t idle;     /* number of idle pages */
 static uint32_t idle_low; /* fewest idle pages since the last look */
 static uint32_t overdue;  /* idle pages that were not needed between two looks */
-static bool ebbing;       /* no page was taken since metadata_ebb() */
+static bool ebbing;       /* set by metadata_ebb() until a page is taken */
 static char *lasting;     /* what the next lasting blocks are cut from, from its end */
 static size_t lasting_bytes;
 static size_t lasting_block; /* size of the next such stretch */
@@ -472,7 +469,7 @@ static struct os_range take_idle(uint32_t most)
 	return (struct os_range){address_of(first), (size_t)(next - first) << PAGE_SHIFT};
 }
 
-/* With the lock.  Takes up to `most` pages, but none while another thread gives some back. */
+/* Takes up to `most` pages, but none while another thread gives some back.  With the lock. */
 static bool take_surplus(bool all, uint32_t *most)
 {
 	unsigned ranges = all || os_purges_several() ? OS_RANGES : GIVEN_MOST;
@@ -490,7 +487,10 @@ static bool take_surplus(bool all, uint32_t *most)
 	return giving.count;
 }
 
-/* With the lock.  What the system refused, such as locked memory, stays until the next ebb. */
+/*
+ * Puts the pages back.  What the system refused, such as locked memory, stays until the next ebb.  With the
+ * lock.
+ */
 static bool put_given(void)
 {
 	bool refused = giving.given < giving.count;

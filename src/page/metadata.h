@@ -1,5 +1,5 @@
+/* SPDX-License-Identifier: MIT */
 /* metadata: what the rest of the page room uses of it.  For the interface see page.h. */
-/* metadata: what the page room's own files share of it.  For the interface see page.h. */
 #ifndef CPUSLAB_METADATA_H
 #define CPUSLAB_METADATA_H
 

@@ -149,9 +149,9 @@ void page_count_purged(size_t pages);
 void page_count_hollow(long more);
 
 /*
- * Lock-free paths for a length that the program allocates and frees by turns. page_take_standby() returns a
+ * Lock-free paths for a length that the program allocates and frees by turns.  page_take_standby() returns a
  * large run of exactly `pages` pages as it was freed, or NULL; page_put_standby() frees a large run that way
- * and returns its pages, or 0. `vcpu` may be any number, but should be the caller's.
+ * and returns its pages, or 0.  `vcpu` may be any number, but should be the caller's.
  */
 void *page_take_standby(size_t pages, unsigned vcpu);
 size_t page_put_standby(void *run, unsigned vcpu);
@@ -187,9 +187,9 @@ void page_tick(void);
 /* Whether the last purge reached its bound before its end; page_purge(false) continues it.  Takes no lock. */
 bool page_is_behind(void);
 /*
- * Whether an eighth of what the heap has in use, and at least `least` pages, waits to go back by age.  What
- * waits is what is free and resident, `standing_by` pages, which count as used, and cached mappings.
- * Mappings in use are not counted.  Takes no lock.
+ * Whether an eighth of what the heap has in use, and at least `least` pages, waits to go back by age: what is
+ * free and resident, `standing_by` pages, which count as used, and cached mappings.  Mappings in use are not
+ * counted.  Takes no lock.
  */
 bool page_rests(size_t least, size_t standing_by);
 /*
@@ -244,7 +244,7 @@ void *metadata_alloc(size_t bytes);
 void *metadata_try_alloc(size_t bytes);
 /*
  * The same for a block that will not be freed except on an error path.  Such blocks lie together, up to a
- * page of them, so that other blocks' pages can go back. `waits`: for another thread.
+ * page of them, so that other blocks' pages can go back.  `waits`: for another thread.
  */
 void *metadata_alloc_lasting(size_t bytes, bool waits);
 /* `bytes` as passed to the allocation.  The block may read as zero from now on, but stays mapped. */

@@ -9,7 +9,7 @@
 #include "page/run.h"
 
 bool purge_behind;
-static bool bare_due; /* no records have gone back since page_ebb() */
+static bool bare_due; /* page_ebb() was called, and no records have gone back since */
 
 /* How much of a dirty run to purge when too many pages are dirty: not all of a large one, nor bit by bit. */
 static uint32_t surplus_of(uint32_t pages)
@@ -63,8 +63,8 @@ static uint32_t take_overdue(bool all, uint64_t now, size_t most, uint32_t *firs
 
 /* Runs on their way to the system. */
 struct purging {
-	unsigned count, purged; /* number of runs, and how many of them, from the first on, the system took */
-	size_t done;            /* pages, by the minimum that each run counts as */
+	unsigned count, purged; /* runs taken; of them, from the first on, those that the system took */
+	size_t done;            /* pages, with each run's minimum */
 	struct purged_run {
 		uint32_t first, pages;
 	} runs[OS_RANGES];

@@ -20,14 +20,13 @@
 #include "arch/arch.h"
 
 enum {
-	PURGE_TIMES =
-		2, /* a call purges PAGE_PURGE_MOST pages, and this many times those that it takes or frees */
-	PURGE_TIMES_LAST = 4, /* where it frees the very last large object, in an ebb */
+	PURGE_TIMES = 2,      /* pages purged for each that a call takes or frees, besides PAGE_PURGE_MOST */
+	PURGE_TIMES_LAST = 4, /* the same where it frees the very last large object, in an ebb */
 };
 
 /*
- * Purges what is overdue, or everything free, up to `most` pages.  Each run counts as a minimum of pages,
- * which bounds the work of one call.  The last run may exceed the bound by less than a block.
+ * Purges what is overdue, or everything free, up to `most` pages.  Each run counts as a minimum number of
+ * pages, which bounds the work of one call.  The last run may exceed the bound by less than a block.
  */
 void purge_runs(bool all, size_t most);
 

@@ -218,7 +218,7 @@ static inline void profile_visited(void)
 void profile_freed(const void *object);
 
 /*
- * The same for an object about to be resized, which may stay where it is. profile_put_back() must follow
+ * The same for an object about to be resized, which may stay where it is.  profile_put_back() must follow
  * soon, with the object if it stayed and with NULL otherwise: until then no profile reuses the tables.
  */
 struct profile_sample {
