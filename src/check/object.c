@@ -88,7 +88,7 @@ void check_release(struct checks *checks, unsigned char *slot)
 		annotate_gone(slot + checks->zones.lead, checks->zones.object_bytes);
 }
 
-/* Orders a change of state with what it is about, for other threads and a forked child. */
+/* Changes the state; other threads and a forked child see the change in order with what it is about. */
 static void set_state(struct check_record *record, enum check_state state)
 {
 	__atomic_store_n(&record->state, state, __ATOMIC_RELEASE);

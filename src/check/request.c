@@ -41,7 +41,7 @@ static unsigned flag_of(char letter)
 	}
 }
 
-/* Each meaningless character, once. */
+/* Unknown characters, each once. */
 struct unknown {
 	char letters[16];
 	size_t count;

@@ -4,10 +4,10 @@
  * (profile/).
  *
  * Reads the tables that compilers emit for exceptions (.eh_frame, DWARF 5, 6.4), so it needs no frame
- * pointers; falls back on frame pointers where there is no table, as in code generated at run time. libc's
- * backtrace() would load a library, and so allocate, in the middle of an allocation; the C++ runtime's
- * unwinder is not part of libc, and takes locks.  Reads no stack memory that it has not asked the kernel
- * about, so it survives whatever a program does with its stack pointer.
+ * pointers; falls back on frame pointers where there is no table, as in code generated at run time.  The C
+ * library's backtrace() would load a library, and so allocate, in the middle of an allocation; the C++
+ * runtime's unwinder is not part of the C library, and takes locks.  Reads no stack memory that it has not
+ * asked the kernel about, so it survives whatever a program does with its stack pointer.
  *
  * Rules found for an address are cached, since the same callers recur; for nearly every function they fit one
  * word.  Callable from any thread and in signal handlers: no lock, no allocation.

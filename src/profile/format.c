@@ -6,7 +6,7 @@
 
 /*
  * 1 - exp(-size / interval), as for a sample at every byte with the probability 1 / interval, which readers
- * of heap_v2 assume. exp is computed as a limit of powers, without the mathematical library; near 1 too few
+ * of heap_v2 assume.  Computes exp as a limit of powers, without the mathematical library; near 1 too few
  * digits of the difference would remain, or none, so there the first terms of the series serve.
  */
 double profile_probability(uint64_t size, uint64_t interval)

@@ -10,9 +10,9 @@
  * otherwise what is allocated over and over at few addresses would be seen every time or never, which is
  * right on average but useless in one profile.
  *
- * Not every n-th byte.  Nothing counts on the fast path, and what the slow path sees is a biased sample: the
- * calls that went deepest into a magazine, and of two callers that take turns these are always the same
- * one's.
+ * Not every n-th byte allocated.  Nothing counts on the fast path, and what the slow path sees is a biased
+ * sample: the calls that went deepest into a magazine, and of two callers that take turns these are always
+ * the same one's.
  *
  * Choices.  A new choice costs a walk of the heap, and nothing else has to be done at that moment.  Objects
  * that wait to be allocated keep the marks of the choice in force when they were freed.  A slow path that

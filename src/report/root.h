@@ -8,8 +8,8 @@
  * stay when the code around them changes.  Readers look things up by name, so they need not be of the same
  * build as the library.  The library does nothing for them later: the table is written once, at start.
  *
- * The version covers the meaning of names.  A new name is no new version, since older readers do not ask for
- * it; a name that changes its meaning or disappears is one.
+ * The version covers the meaning of names.  A new name does not make a new version, since older readers do
+ * not ask for it; a name that changes its meaning or disappears does.
  *
  * This header is shared with tools/inspect and needs no other of ours.  Everything is in the process's byte
  * order, with 64-bit addresses.
