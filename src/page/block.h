@@ -61,7 +61,7 @@ struct blocks block_large(uint32_t first, uint32_t pages);
 void block_prove(struct blocks blocks);
 /* Nanoseconds of CPU time from which a touch is dear; tests change it. */
 extern ARCH_INTERNAL uint64_t block_dear;
-/* Whether a block is advised, or was until a part of it was purged.  With the page lock. */
+/* Whether a block may be a huge page, or was one until a part of it was purged.  With the page lock. */
 bool block_was_advised(uint32_t block);
 /*
  * A run of resident pages becomes a large object: returns whether to renew its blocks.  With the page lock.

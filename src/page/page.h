@@ -21,9 +21,10 @@
  * then.
  *
  * Terms.  A free page is clean if it reads as zero and takes no memory, dirty if it is still resident; to
- * purge dirty pages is to return their memory to the system.  The decay time (option `decay`) is how long
- * dirty memory may stay.  An ebb is a time in which the program has freed most of its memory, a tick the
- * periodic call of the rooms above by which everything ages.
+ * purge dirty pages is to return their memory to the system.  Pages in transit are in the hands of a purge,
+ * of standby.h or of headroom.h: free neighbours do not coalesce with them.  The decay time (option `decay`)
+ * is how long dirty memory may stay.  An ebb is a time in which the program has freed most of its memory, a
+ * tick the periodic call of the rooms above by which everything ages.
  *
  * Fork.  The child gets memory as it was, with locks held by threads that it does not have.  The page map is
  * the truth and changes by single stores; free lists, bins and counts follow from it, and page_repair()
@@ -50,7 +51,7 @@ enum page_id {
 	PAGE_FREE = 0,        /* free, or not ours */
 	PAGE_LARGE = 8,       /* first page of a large run */
 	PAGE_LARGE_TAIL = 16, /* last page of a large run of more than one page */
-	PAGE_TRANSIT = 24,    /* first and last page of a run neither free nor used, e.g. being purged */
+	PAGE_TRANSIT = 24,    /* ends of a run in transit: being purged, standing by, or headroom */
 	PAGE_SLAB = 32,       /* of a cache whose word has no 16-bit offset: slab_of tells */
 	PAGE_LINKED = 40,     /* of a linked cache: slab_of tells */
 	PAGE_WATCHED = 48,    /* as PAGE_SLAB, of a cache with objects whose frees must be seen */
