@@ -9,12 +9,12 @@
  * large as it can be with one object fewer in 64 KiB.  All of this follows from size_class_bytes(); the
  * table that the fast path reads is computed from it at start.
  *
- * Hosts.  A class takes at least a page, even for a few objects, and such pages are a large part of a
- * small program's memory.  So up to SIZE_CLASS_SMALL a class is made only
- * when it is worth that.  Until then its sizes are served by a host: the next class of a power of two, or
- * of three of them.  When a size misses for the second time while its host has 8 KiB of objects allocated,
- * its own class is made (size_class_serving), and the table leads there from then on; a size with an object
- * or two does not get that far.  Objects of the host stay what they are: free goes by the page.
+ * Hosts.  A class takes at least a page, even for a few objects, and such pages are a large part of a small
+ * program's memory.  So up to SIZE_CLASS_SMALL a class is made only when it is worth that.  Until then its
+ * sizes are served by a host: the next class of a power of two, or of three of them.  When a size misses
+ * for the second time while its host has 8 KiB of objects allocated, its own class is made
+ * (size_class_serving), and the table leads there from then on; a size with an object or two does not get
+ * that far.  Objects of the host stay what they are: free goes by the page.
  *
  * Alignment.  Slabs start on a page, and a class promises no more than that.  For each power of two above a
  * page there is an aligned class beside the usual one, whose slabs are aligned as its objects are.  Only
