@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each way to allocate, by its number; where it gives NULL, errno says why. */
+/* Every allocation function, by number; where one returns NULL, errno says why. */
 #ifndef CPUSLAB_TESTS_ALLOCATE_BY_H
 #define CPUSLAB_TESTS_ALLOCATE_BY_H
 

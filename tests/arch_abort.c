@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_abort: sections that the kernel aborts lose and double nothing.  More threads than CPUs, all on one
- * CPU, pop, push (on magazines and on lists), replace and add on the words of a table made by hand, while a
- * timer interrupts them with signals whose handler uses the same words, and the main thread aborts whatever
- * section it meets with fences.  Both come at any instruction, but not often; so every now and then a call is
- * single-stepped until its section was aborted a few times at the first one.  It goes on until
- * each section was aborted often enough: a million times in `make soak`.
+ * arch_abort: a section that the kernel aborts neither loses nor duplicates anything.  More threads than
+ * CPUs, all pinned to one CPU, pop, push (on magazines and on lists), replace and add on the words of a
+ * hand-made table, while a timer interrupts them with signals whose handler uses the same words, and the main
+ * thread aborts whatever section it meets with fences.  Both can hit at any instruction, but rarely do; so
+ * every now and then a call is single-stepped until its section has been aborted a few times at its first
+ * instruction.  The test ends when each section has been aborted often enough: a million times in `make
+ * soak`.
  */
 #include "check.h"
 
@@ -19,14 +20,16 @@
 
 enum { THREADS = 4, CAPACITY = 8, EACH = 8, ABORTS = 500, HELD = 4 };
 enum { ABORTS_EACH = 100, SOAK_ABORTS_EACH = 1000000, STEPS = 100, STEPPED_EVERY = 20 };
-/* Aborts after which stepping ends: a longer burst meets aborts of other threads, and then counts for
- * nothing. */
+/*
+ * Aborts after which stepping ends.  A longer burst would include aborts of other threads, and then not count
+ * at all.
+ */
 enum { BURST = 4 };
 
 enum section { POP, PUSH, LIST_POP, LIST_PUSH, REPLACE, ADD, SECTIONS };
 static uint64_t aborted[SECTIONS], wanted;
 
-/* What a vCPU has. */
+/* The words of a vCPU. */
 enum { STACK, SPARE, COUNTER, LIST, WORDS };
 
 struct vcpu {
@@ -34,12 +37,12 @@ struct vcpu {
 	void *slot[CAPACITY + 2];
 } __attribute__((aligned(64)));
 
-/* A vCPU's slab, and an object of it, whose link lies in its first word. */
+/* A vCPU's slab and its objects, each linked through its first word. */
 enum { SLAB_OBJECTS = 8, SLAB_STRIDE = 64, SLAB_BYTES = SLAB_OBJECTS * SLAB_STRIDE };
 struct linked {
 	uint64_t link;
 	uint32_t taken;
-	bool found; /* when all is over */
+	bool found; /* set by the final count */
 } __attribute__((aligned(SLAB_STRIDE)));
 static const struct arch_list list = {
 	.secret = 0x5bd1e9955bd1e995,
@@ -51,7 +54,7 @@ static size_t linked_count;
 
 struct object {
 	uint32_t taken;
-	bool found; /* when all is over */
+	bool found; /* set by the final count */
 } __attribute__((aligned(16)));
 
 static struct {
@@ -64,7 +67,7 @@ static struct object *objects;
 static size_t object_count;
 static bool stop;
 
-/* What a thread holds, and what its signal handler does, which may interrupt the thread anywhere. */
+/* What a thread holds.  Its signal handler, which may interrupt it anywhere, has a holder of its own. */
 struct holder {
 	struct object *held[HELD];
 	unsigned count;
@@ -78,14 +81,14 @@ static struct {
 static __thread struct holder *in_handler;
 
 /*
- * Who makes a call puts itself down as the runner.  Whoever still is afterwards was alone on the CPU, and the
- * aborts that were counted meanwhile are those of its own section.
+ * Each caller records itself as the runner.  If it still is after the call, no other thread ran meanwhile,
+ * and the aborts counted in between are those of its own section.
  */
 static struct holder *runner;
 static __thread int steps_left, calls_unstepped;
 static __thread uint64_t burst_start;
 
-/* Steps cost far more than calls: a section that was aborted often enough gets no more of them. */
+/* Steps cost far more than calls: a section that has been aborted often enough is no longer stepped. */
 static bool steps_now(enum section section, const struct holder *holder)
 {
 	if (holder == in_handler || __atomic_load_n(&aborted[section], __ATOMIC_RELAXED) >= wanted ||
@@ -138,7 +141,7 @@ static void pop_list(struct holder *holder)
 	holder->list_pops++;
 }
 
-/* Succeeds only on the vCPU that the object's slab belongs to. */
+/* Succeeds only on the vCPU that owns the object's slab. */
 static void push_list(struct holder *holder)
 {
 	if (!holder->linked_count)
@@ -168,7 +171,7 @@ static struct object *give(struct holder *holder)
 	return object;
 }
 
-/* While it is giving, a thread pops nothing, so that magazines fill up as well as empty. */
+/* While `giving`, a thread pops nothing, so that magazines run full as well as empty. */
 static void one_round(struct holder *holder, uint64_t dice, bool giving)
 {
 	if (dice % 6 >= 4) {
@@ -198,7 +201,7 @@ static void one_round(struct holder *holder, uint64_t dice, bool giving)
 		}
 		break;
 	case 2: {
-		/* The spare: taken with one replace, or put back with one. */
+		/* Takes or puts back the spare with one replace. */
 		uintptr_t spare = arch_peek(vcpu_self, front.map, SPARE * 8);
 		if (spare && holder->count < HELD) {
 			if (COUNTED(REPLACE, holder,
@@ -257,7 +260,7 @@ static uint64_t least_aborted(void)
 	return least;
 }
 
-/* Magazines were full by now, and spares taken. */
+/* By now magazines have been full and spares taken. */
 static bool met_every_case(void)
 {
 	bool full = false, swapped = false;
@@ -313,7 +316,9 @@ int main(void)
 		vcpus[id].word[LIST] = next;
 	}
 
-	/* The timer's signals are for the process: with the main thread deaf, they go to the others. */
+	/*
+	 * The timer's signals go to the process: with the main thread blocking them, they reach the others.
+	 */
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
 	struct sigaction step = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
@@ -333,7 +338,10 @@ int main(void)
 	struct itimerspec often = {.it_interval.tv_nsec = 400000, .it_value.tv_nsec = 400000};
 	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
 	CHECK(timer_settime(timer, 0, &often, NULL) == 0);
-	/* The watchdog ends it if no section is ever aborted.  Without fences the timer's signals do it. */
+	/*
+	 * If no section is ever aborted, the watchdog ends the test.  Without fences the timer's signals
+	 * suffice.
+	 */
 	while (__atomic_load_n(&arch_section_aborts, __ATOMIC_RELAXED) - aborts < ABORTS ||
 	       least_aborted() < wanted || !met_every_case())
 		if (os_fence_sections() != 0)

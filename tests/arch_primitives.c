@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_primitives: pop, push, the same on lists, peek, replace and add on a table, areas and a magazine made
- * by hand, with a registration that the kernel knows nothing of, as thread slots have it.  After each call
- * every word and every slot holds exactly what arch.h says.
+ * arch_primitives: pop, push, their list counterparts, peek, replace and add on a hand-made table, areas and
+ * magazine, with a registration that the kernel does not know of, as thread slots use.  After each call every
+ * word and every slot holds exactly what arch.h says.
  */
 #include "check.h"
 
@@ -51,7 +51,7 @@ static void set_up(void)
 	memset(front.table, 0, sizeof front.table);
 }
 
-/* All words but one of one area are untouched, and so are the magazine's surroundings. */
+/* Checks that all words but one of one area, and the magazine's surroundings, are untouched. */
 static void check_surroundings(unsigned area, size_t offset)
 {
 	uintptr_t canary;
@@ -64,7 +64,7 @@ static void check_surroundings(unsigned area, size_t offset)
 	CHECK(magazine.slot[0] == NULL && magazine.slot[CAPACITY + 1] == (void *)end_mark());
 }
 
-/* Of the registration a section writes rseq_cs and nothing else: the kernel may kill a process for less. */
+/* A section writes rseq_cs and no other field of the registration: the kernel may kill a process for less. */
 static void check_registration(uint32_t cpu_id, uint32_t mm_cid)
 {
 	CHECK(registration.cpu_id_start == 0 && registration.flags == 0 && registration.node_id == 0 &&
@@ -85,17 +85,17 @@ static void test_magazine(uint32_t id, uint16_t offset)
 	/* Empty. */
 	CHECK(arch_pop(self, front.map, &offset) == NULL);
 	CHECK(*word == (uintptr_t)&magazine.slot[0]);
-	/* What is on top of an empty magazine is NULL. */
+	/* The top of an empty magazine is NULL. */
 	CHECK(!arch_push(self, front.map, &offset, NULL));
 
-	/* Up to full. */
+	/* Fill it. */
 	for (unsigned n = 1; n <= CAPACITY; n++) {
 		CHECK(arch_push(self, front.map, &offset, object(n)));
 		CHECK(*word == (uintptr_t)&magazine.slot[n]);
 		CHECK(arch_peek(self, front.map, offset) == *word);
 		for (unsigned i = 1; i <= CAPACITY; i++)
 			CHECK(magazine.slot[i] == (i <= n ? object(i) : NULL));
-		/* The same again, and only on top. */
+		/* The same object again is refused, but only while it is on top. */
 		CHECK(!arch_push(self, front.map, &offset, object(n)));
 		CHECK(*word == (uintptr_t)&magazine.slot[n]);
 	}
@@ -103,7 +103,7 @@ static void test_magazine(uint32_t id, uint16_t offset)
 	CHECK(*word == (uintptr_t)&magazine.slot[CAPACITY] && magazine.slot[CAPACITY] == object(CAPACITY));
 	check_surroundings(0, offset);
 
-	/* And down; what is above the top stays as it was. */
+	/* Empty it; the slots above the top keep their values. */
 	for (unsigned n = CAPACITY; n >= 1; n--) {
 		CHECK(arch_pop(self, front.map, &offset) == object(n));
 		CHECK(*word == (uintptr_t)&magazine.slot[n - 1]);
@@ -122,7 +122,7 @@ static void test_odd_contents(void)
 	front.table[0] = (uintptr_t)areas[0];
 	uintptr_t *word = &areas[0][offset / 8];
 
-	/* A NULL below the top: the objects above it come out, and there it ends. */
+	/* A NULL below the top: the objects above it come out, then pop stops. */
 	for (unsigned i = 1; i <= CAPACITY; i++)
 		magazine.slot[i] = i == 2 ? NULL : object(i);
 	*word = (uintptr_t)&magazine.slot[3];
@@ -130,8 +130,10 @@ static void test_odd_contents(void)
 	CHECK(arch_pop(self, front.map, &offset) == NULL);
 	CHECK(*word == (uintptr_t)&magazine.slot[2]);
 
-	/* A misaligned pointer is an object like any other, but in the slot above the top it looks like the
-	 * end. */
+	/*
+	 * A misaligned pointer is an object like any other, but in the slot above the top it looks like the
+	 * end mark.
+	 */
 	*word = (uintptr_t)&magazine.slot[0];
 	void *odd = (char *)object(4) + 1;
 	CHECK(arch_push(self, front.map, &offset, odd));
@@ -144,7 +146,7 @@ static void test_odd_contents(void)
 
 static void test_void_words(void)
 {
-	/* In read-only memory: a primitive that wrote there would not survive it. */
+	/* In read-only memory: a primitive that wrote there would fault. */
 	static const uintptr_t void_slots[2] = {0, 1};
 	uint16_t offset = 8;
 	set_up();
@@ -157,7 +159,7 @@ static void test_void_words(void)
 	check_surroundings(0, offset);
 }
 
-/* Two slabs, side by side, of objects whose distance is no power of two. */
+/* Two adjacent slabs whose stride is no power of two. */
 enum { SLAB = 4096, STRIDE = 48, LINK = 8 };
 static char slabs[2][SLAB] __attribute__((aligned(SLAB)));
 static const struct arch_list list = {
@@ -167,7 +169,7 @@ static const struct arch_list list = {
 	.reciprocal = UINT64_MAX / STRIDE + 1,
 };
 
-static void *volatile nothing; /* NULL, which the compiler is not to know */
+static void *volatile nothing; /* NULL, hidden from the compiler */
 
 static char *in_slab(unsigned slab, unsigned number)
 {
@@ -200,21 +202,21 @@ static void test_list(uint32_t id, uint16_t offset)
 	uintptr_t *word = &areas[0][offset / 8], end = (uintptr_t)slabs[0] | 1;
 	*word = end;
 
-	/* Nothing left, and yet the word tells whose objects it takes. */
+	/* Nothing is left, yet the word still tells which slab's objects it accepts. */
 	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL && *word == end);
 	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(1, 3)) && *word == end);
 	CHECK(!arch_list_push(self, front.map, &offset, &list, nothing) && *word == end);
-	/* In the slab, but no object starts there. */
+	/* In the slab, but not at the start of an object. */
 	for (unsigned wrong = 1; wrong < STRIDE; wrong++)
 		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 2) + wrong));
 	CHECK(*word == end);
 
-	/* The slab's first object among them, whose address is the end's but for a bit. */
+	/* Includes the slab's first object, whose address differs from the end mark by one bit. */
 	for (unsigned n = 0; n < FEW; n++) {
 		uintptr_t before = *word;
 		CHECK(arch_list_push(self, front.map, &offset, &list, in_slab(0, n)));
 		CHECK(*word == (uintptr_t)in_slab(0, n) && link_of(in_slab(0, n)) == before);
-		/* The same again, and another slab's. */
+		/* The same object again, and an object of another slab. */
 		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, n)));
 		CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(1, n)));
 		CHECK(*word == (uintptr_t)in_slab(0, n) && link_of(in_slab(0, n)) == before);
@@ -237,7 +239,7 @@ static void test_list(uint32_t id, uint16_t offset)
 	check_registration(0, id);
 }
 
-/* A word without anything is odd and no address of a slab. */
+/* A void list word is odd and not the address of a slab. */
 static void test_void_lists(void)
 {
 	static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1};
@@ -248,7 +250,7 @@ static void test_void_lists(void)
 	CHECK(arch_list_pop(self, front.map, &offset, &list) == NULL);
 	CHECK(!arch_list_push(self, front.map, &offset, &list, in_slab(0, 1)));
 	CHECK(!arch_list_push(self, front.map, &offset, &list, nothing));
-	/* The other engine finds it empty and full. */
+	/* The other engine sees it as both empty and full. */
 	CHECK(arch_pop(self, front.map, &offset) == NULL);
 	CHECK(!arch_push(self, front.map, &offset, object(1)));
 	CHECK(!arch_push(self, front.map, &offset, NULL));
@@ -293,7 +295,7 @@ static void test_words(uint32_t id, size_t offset)
 	check_registration(0, id);
 }
 
-/* The id is read at each call, from where `self` says. */
+/* Each call reads the id anew, through `self`. */
 static void test_ids(void)
 {
 	uint16_t offset = 16;
@@ -316,7 +318,7 @@ static void test_ids(void)
 	check_registration(4, 4);
 }
 
-/* Numbers below bounds: from the least and the largest bits, and of all others each about as often. */
+/* check_below(): extremes of the random bits, and an even distribution in between. */
 static void test_below(void)
 {
 	enum { COUNT = 100, ROUNDS = 64 << 10 };
@@ -347,7 +349,7 @@ static void test_below(void)
 }
 
 #if ARCH_HAS_WIDE
-/* In a program that is compiled for AVX, whose compiler keeps what it has in whole registers. */
+/* As in a program compiled for AVX, whose compiler keeps values in whole registers. */
 __attribute__((target("avx2"), noinline, flatten)) static bool keeps_upper_halves(const void *zeros,
 										  size_t bytes)
 {

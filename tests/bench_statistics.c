@@ -46,7 +46,7 @@ static void test_orders(void)
 	CHECK(isnan(median_of(samples, 0)));
 }
 
-/* In a hundred runs of two equal allocators hardly one may be called a win or a loss. */
+/* In a hundred runs of two equal allocators, at most a few may be called a win or a loss. */
 static void test_equals_tie(void)
 {
 	unsigned wrong = 0;
@@ -55,7 +55,7 @@ static void test_equals_tie(void)
 	CHECK(wrong <= 2);
 }
 
-/* And in a hundred runs of one that needs 5 % less, the same winner at least ninety times. */
+/* In a hundred runs against one that needs 5 % less, the same winner at least ninety times. */
 static void test_wins_repeat(void)
 {
 	unsigned wins = 0, losses = 0;
@@ -67,7 +67,7 @@ static void test_wins_repeat(void)
 	CHECK(losses >= 90);
 }
 
-/* Counts may be zero: two that are have a ratio, and it is 1. */
+/* Counts may be zero: the ratio of two zeros is 1. */
 static void test_zeros_tie(void)
 {
 	struct ratio ratio = ratio_for(0, 0, 9);
@@ -119,7 +119,7 @@ static void test_more_can_be_better(void)
 	results_free(&results);
 }
 
-/* A time too short for its clock reads as nothing, and nothing divided by nothing is no loss. */
+/* A time too short for its clock reads as zero, and zero divided by zero is no loss. */
 static void test_zeros_prove_nothing(void)
 {
 	struct results results = {0};

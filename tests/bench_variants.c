@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every variant of the linked engine that `cpuslab bench engines` compares is a whole allocator: objects are
- * handed out once at a time and keep their bytes, by one thread against a plain list, and by more threads
- * than CPUs that free each other's objects; and a cache whose objects are all free leaves nothing.
+ * Every variant of the linked engine that `cpuslab bench engines` compares is a complete allocator: each
+ * object has one owner at a time and keeps its bytes, with one thread checked against a plain list, and with
+ * more threads than CPUs that free each other's objects; and a cache whose objects are all free leaves
+ * nothing behind.
  */
 #include "check.h"
 
@@ -27,7 +28,7 @@ static void test_model(void)
 	unsigned count = 0;
 
 	for (unsigned long i = check_rounds(30000, 2000000, 4000); i; i--) {
-		/* Up and down by turns, so that lists, slabs and the cache run full and empty. */
+		/* Grow and shrink by turns, so that lists, slabs and the cache run full and empty. */
 		bool up = check_below(&random, 100) < (i / 5000 % 2 ? 60 : 40);
 
 		if (up && count < MOST) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Constructors run once for each object when its slab is made, never again while the slab lives, and what
- * they made is there at every allocation, since nothing is written into a free object.  With many threads
- * too; and type-stable memory stays what it was until its cache is destroyed.
+ * Constructors run once for each object, when its slab is made, and never again while the slab lives; what
+ * they built is intact at every allocation, since nothing is written into a free object.  With many threads,
+ * too.  And type-stable memory keeps its type until its cache is destroyed.
  */
 #include "check.h"
 
@@ -16,7 +16,7 @@ struct object {
 	uint32_t magic;
 	uint32_t constructions;
 	void *self;
-	void *memory; /* that the constructor allocated */
+	void *memory; /* allocated by the constructor */
 	char rest[SIZE - 24];
 };
 
@@ -27,7 +27,7 @@ static void construct(void *memory)
 {
 	struct object *object = memory;
 
-	/* Fresh pages, or memory that was something else: a constructor cannot know. */
+	/* Fresh pages or recycled memory: a constructor cannot tell. */
 	object->constructions =
 		object->magic == MAGIC && object->self == object ? object->constructions + 1 : 1;
 	object->magic = MAGIC;
@@ -66,7 +66,7 @@ static void test_once(void)
 	CHECK(constructed == 0);
 	check_object(objects[0] = cpuslab_cache_alloc(cache));
 
-	/* The whole slab, not what was asked for. */
+	/* The whole slab is constructed, not just the objects asked for. */
 	uint64_t slab = constructed;
 
 	CHECK(slab > 1 && slab <= 255, "%llu", (unsigned long long)slab);
@@ -75,7 +75,7 @@ static void test_once(void)
 	CHECK(constructed % slab == 0 && constructed >= MOST && constructed < MOST + 2 * slab, "%llu",
 	      (unsigned long long)constructed);
 
-	/* What the program leaves in an object is what it finds. */
+	/* What the program leaves in an object is what it finds again. */
 	uint64_t all = constructed;
 
 	for (unsigned round = 0; round < 3; round++) {
@@ -91,8 +91,8 @@ static void test_once(void)
 			found += objects[i]->memory == objects[i];
 		}
 		/*
-		 * Slabs that emptied went back in between, and new ones were constructed.  Hardened, some of
-		 * those found are objects that were never handed out.
+		 * Slabs that became empty went back meanwhile, and new ones were constructed.  In hardened
+		 * mode, some of the objects found have never been handed out.
 		 */
 		CHECK(found > 0 && (check_hardened() || found + (constructed - all) >= MOST), "%u found",
 		      found);
@@ -144,7 +144,7 @@ static void test_threads(unsigned flags)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* Memory of a type-stable cache is never anything else, whatever is allocated meanwhile. */
+/* Memory of a type-stable cache is never used for anything else, whatever is allocated meanwhile. */
 static void test_type_stable(void)
 {
 	enum { MOST = 3000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What <cpuslab/cache.h> promises of each function: arguments, errors, alignment, bulk, destroy, and that a
- * pointer that is not the cache's object stops the process.
+ * What <cpuslab/cache.h> promises of each function: arguments, errors, alignment, bulk, destroy, and that
+ * freeing a pointer that is not an object of the cache stops the process.
  */
 #include "check.h"
 
@@ -40,7 +40,7 @@ static void test_arguments(void)
 	CHECK(!cpuslab_cache_create(NULL) && errno == EINVAL);
 	refuse((struct cpuslab_cache_args){.size = 8}, EINVAL);
 	refuse((struct cpuslab_cache_args){.name = "", .size = 8},
-	       EINVAL); /* a line of slabinfo begins with it */
+	       EINVAL); /* slabinfo's comment lines begin with it */
 	refuse((struct cpuslab_cache_args){.name = "test"}, EINVAL);
 	refuse((struct cpuslab_cache_args){.name = "test", .size = CPUSLAB_CACHE_SIZE_MAX + 1}, EINVAL);
 	refuse((struct cpuslab_cache_args){.name = "test", .size = SIZE_MAX}, EINVAL);
@@ -71,12 +71,12 @@ static void test_size(size_t size, size_t align, unsigned flags)
 	enum { MOST = 1200 };
 	static void *objects[MOST];
 	struct cpuslab_cache *cache = create("sizes", size, align, flags);
-	size_t fit = (6u << 20) /
-		     (size > align ? size : align); /* what is debugged is written up to the next one */
+	size_t fit =
+		(6u << 20) / (size > align ? size : align); /* debugging writes up to the next multiple */
 	unsigned count = fit < 6 ? 6 : fit < MOST ? (unsigned)fit : MOST;
 	size_t expected = align ? align : 8;
 
-	/* The line, or the part of it that holds the object. */
+	/* A cache line, or the fraction of one that holds the object. */
 	if (flags & CPUSLAB_CACHE_HWCACHE_ALIGN) {
 		size_t line = 64;
 
@@ -155,7 +155,7 @@ static void free_wrong(void *argument)
 	void *objects[3] = {cpuslab_cache_alloc(wrong->cache), wrong->object,
 			    cpuslab_cache_alloc(wrong->cache)};
 
-	/* What was freed just before is known to the CPU that it was freed on. */
+	/* An object just freed is known to be free only to the CPU that freed it. */
 	check_pin();
 	if (wrong->bulk)
 		cpuslab_cache_free_bulk(wrong->cache, 3, objects);
@@ -193,7 +193,7 @@ static void test_wrong(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0 && cpuslab_cache_destroy(other) == 0);
 }
 
-/* As the destructors of a program that exits when it is aborted. */
+/* Stands for the destructors of a program that calls exit() when it is aborted. */
 static void on_abort(int number)
 {
 	(void)number;
@@ -212,7 +212,7 @@ static void destroy_broken(void *cache)
 	cpuslab_cache_destroy(cache);
 }
 
-/* What finds the damage at the latest; no lock is held then. */
+/* The last place where damage is found; no lock is held then. */
 static void test_broken(void)
 {
 	struct cpuslab_cache *cache = create("broken", 64, 0, CPUSLAB_CACHE_NO_MERGE);
@@ -234,7 +234,7 @@ static void test_panic(void)
 	check_stopped(create_panicking, &args, "needed");
 }
 
-/* Each object that is left is reported, and can still be used. */
+/* Each remaining object is reported, and can still be used. */
 enum { LEFT = 5 };
 static void *left[LEFT];
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cache_hardened: what hardened mode promises of object caches, whichever engine they were asked for with.
- * Each way to break one stops the process at the call that shows it; what a program may rely on stays.
+ * cache_hardened: what hardened mode promises of object caches, whichever engine was requested.  Each way to
+ * break an object stops the process at the call that reveals it; what programs may rely on still holds.
  */
 #include "check.h"
 
 #include <cpuslab/cache.h>
 
 #include "engine.h"
-#include "still_clock.h" /* what waits is not taken back by age */
+#include "still_clock.h" /* nothing that waits is taken back by age */
 
 enum { SIZE = 56, SOME = 400, MAGIC = 0x6b };
 
 static struct cpuslab_cache *cache, *other;
-static char *object; /* of the cache; allocated */
+static char *object; /* allocated from the cache */
 static void *churned[SOME];
 
 static void construct(void *memory)
@@ -32,7 +32,7 @@ static struct cpuslab_cache *create(const char *name, size_t size, void (*constr
 	return made;
 }
 
-/* What the compiler must not see through. */
+/* Hides a pointer from the compiler. */
 static char *hidden(char *pointer)
 {
 	char *volatile same = pointer;
@@ -40,7 +40,7 @@ static char *hidden(char *pointer)
 	return same;
 }
 
-/* As many allocations and frees as bring every free object around. */
+/* Enough allocations and frees to bring every free object around. */
 static void churn(void)
 {
 	for (int round = 0; round < 4; round++) {
@@ -139,12 +139,12 @@ static void write_after_free(void)
 
 static void underflow_by_1(void)
 {
-	/* What lies before an object is the end of another one, which somebody has: all are out. */
+	/* The bytes before an object are the end of another allocated one: no object is free. */
 	void *all[SOME];
 
 	CHECK(cpuslab_cache_alloc_bulk(cache, SOME, all) == SOME);
 	for (int i = 0; i < SOME; i++)
-		if ((uintptr_t)all[i] % 4096) /* else it may be the slab before, or the page that ends that */
+		if ((uintptr_t)all[i] % 4096) /* else it may be the previous slab, or the page at its end */
 			hidden(all[i])[-1] ^= 0x41;
 	cpuslab_cache_free_bulk(cache, SOME, all);
 }
@@ -152,7 +152,8 @@ static void underflow_by_1(void)
 static const struct wrong {
 	const char *name, *said;
 	void (*commit)(void);
-	bool of_content; /* which constructed and type-stable objects keep, so that nobody can tell */
+	bool of_content; /* depends on content, which constructed and type-stable objects keep, so that nobody
+			    can tell */
 } wrongs[] = {
 	{"twice", "already free", free_twice, false},
 	{"twice apart", "already free", free_twice_apart, false},
@@ -211,7 +212,7 @@ static void test_read_after_free(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* Constructed and type-stable objects keep what the program left in them, through shrinking, too. */
+/* Constructed and type-stable objects keep what the program left in them, even across a shrink. */
 static void test_kept(void (*constructor)(void *), unsigned flags)
 {
 	cache = create("kept", SIZE, constructor, flags);
@@ -234,7 +235,7 @@ static void test_kept(void (*constructor)(void *), unsigned flags)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* An object that was just freed is not the next one, and what is new comes in no order. */
+/* An object just freed is not the next to be allocated, and new objects come in random order. */
 static void test_order(void)
 {
 	unsigned ascending = 0, at_once = 0;
@@ -276,7 +277,10 @@ static void collect(struct cpuslab_cache *from, uintptr_t *pages)
 	cpuslab_cache_free_bulk(from, SOME, churned);
 }
 
-/* No page of a cache is ever another one's, or malloc's: not when it was shrunk, nor when it is gone. */
+/*
+ * A cache's pages never become another cache's, or malloc's: neither after a shrink nor after its
+ * destruction.
+ */
 static void test_addresses(void)
 {
 	enum { CACHES = 40 };
@@ -307,7 +311,7 @@ static void touch(void *argument)
 	*(volatile char *)argument = 1;
 }
 
-/* What used a cache that is gone faults, and a free of it is found. */
+/* Accesses to the memory of a destroyed cache fault, and a free of it is detected. */
 static void free_gone(void *argument)
 {
 	free(argument);
@@ -327,7 +331,7 @@ static void test_destroyed(void)
 	check_stopped(free_gone, hidden(object), "into no object");
 }
 
-/* Memory that is gone stays gone: of caches that come and go some bookkeeping remains. */
+/* Address space of destroyed caches stays retired: caches that come and go leave some bookkeeping behind. */
 static void test_churn_of_caches(void)
 {
 	enum { ROUNDS = 1000, MOST_EACH = 512 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Caches by the thousand: ten thousand with an object each take little memory, the words of those beyond the
- * first bank work like any others, a forked child has them all, and numbers and memory are used again.
+ * Caches by the thousand: ten thousand with one object each take little memory, the words of those beyond the
+ * first bank work like any others, a forked child inherits them all, and numbers and memory are reused.
  */
 #include "check.h"
 
@@ -93,7 +93,7 @@ static void *fill_later(void *argument)
 static void free_wrong(void *argument)
 {
 	(void)argument;
-	/* Of two caches of a later bank: the page alone does not tell one from the other. */
+	/* Two caches of a later bank: the page alone does not tell one from the other. */
 	cpuslab_cache_free(caches[LATER], objects[LATER + 1]);
 	CHECK(cpuslab_cache_destroy(caches[LATER]) == 0);
 }
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
 	}
 	CHECK(cpuslab_cache_iterate(count, &visited) == 0 && visited == CACHES);
 	CHECK_EXITED(check_child(in_child, NULL, text, sizeof text), 0);
-	/* At once, or when the magazine it went into is emptied. */
+	/* At once, or when the magazine that received it is emptied. */
 	int status = check_child(free_wrong, NULL, text, sizeof text);
 
 	CHECK(WIFSIGNALED(status) && (strstr(text, "another cache") || strstr(text, "of this cache")),
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < CACHES; i++)
 		CHECK(cpuslab_cache_destroy(caches[i]) == 0, "cache %u", i);
 
-	/* Again, and again: nothing is left behind each time. */
+	/* Again and again: nothing accumulates. */
 	malloc_trim(0);
 	size_t after = check_resident();
 

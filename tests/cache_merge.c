@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Caches that are alike share their memory, by the kernel's rules, and those that the rules forbid do not;
- * each keeps its name and size; a cache that goes leaves the others as they were.
+ * each keeps its own name and size; destroying one leaves the others unaffected.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ static void destroy(struct cpuslab_cache *cache)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* What only a shared memory can do: an object of one cache is free for the other. */
+/* Only shared memory allows this: an object of one cache can be freed to the other. */
 static bool share(struct cpuslab_cache *one, struct cpuslab_cache *other)
 {
 	bool alike = cpuslab_cache_aliases(one) == 1;
@@ -48,7 +48,7 @@ static bool merge(struct cpuslab_cache_args a, struct cpuslab_cache_args b)
 	destroy(one);
 	destroy(other);
 
-	/* Whichever comes first. */
+	/* In either order of creation. */
 	other = create(b);
 	one = create(a);
 	CHECK(share(other, one) == shared);
@@ -72,11 +72,11 @@ static void test_rules(void)
 	CHECK(merge(plain, ARGS(.size = 1720, .align = 8)));
 	CHECK(merge(plain, ARGS(.size = 1720, .flags = CPUSLAB_CACHE_PANIC)));
 	CHECK(merge(plain, ARGS(.size = 1720, .flags = 0, .engine = plain.engine)));
-	/* The engine that it is, not how it was asked for. */
+	/* The resulting engine counts, not the way it was requested. */
 	CHECK(merge(plain, ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_MAGAZINE)));
 	CHECK(merge(ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_MAGAZINE), plain));
 	CHECK(!merge(plain, ARGS(.size = 1720, .engine = CPUSLAB_ENGINE_LINKED)));
-	/* Less than a word may be left over. */
+	/* Less than a word may be wasted. */
 	CHECK(!merge(plain, ARGS(.size = 1712)));
 	CHECK(!merge(plain, ARGS(.size = 1721)));
 	/* The alignment must suit both: 1728 is a multiple of 64, 1720 is not. */
@@ -90,7 +90,7 @@ static void test_rules(void)
 	CHECK(!merge(plain, ARGS(.size = 1720, .flags = CPUSLAB_CACHE_ACCOUNT)));
 	CHECK(!merge(plain, ARGS(.size = 1720, .flags = CPUSLAB_CACHE_RECLAIM_ACCOUNT)));
 
-	/* Not even with their like. */
+	/* Not even with an identical cache. */
 	struct cpuslab_cache_args never[] = {
 		ARGS(.size = 1720, .constructor = construct),
 		ARGS(.size = 1720, .flags = CPUSLAB_CACHE_NO_MERGE),
@@ -105,7 +105,7 @@ static void test_rules(void)
 	}
 }
 
-/* Beyond a page the alignment is the slab's, which a slab made for less does not have. */
+/* Above a page the alignment is the slab's; a slab made for a smaller one does not have it. */
 static void test_large_alignment(void)
 {
 	struct cpuslab_cache *loose = create(ARGS(.size = 16384));
@@ -135,7 +135,7 @@ static int visit(struct cpuslab_cache *cache, void *argument)
 	return 0;
 }
 
-/* How often a name stands at the start of a line of slabinfo. */
+/* How often a name starts a line of slabinfo. */
 static unsigned lines_of(const char *name)
 {
 	static char text[1 << 18];
@@ -155,7 +155,7 @@ static void leak(void *argument)
 	struct cpuslab_cache **caches = argument;
 
 	CHECK(cpuslab_cache_alloc(caches[0]));
-	/* No leak can be told as long as there is another cache whose object it might be. */
+	/* No leak can be reported while another cache might own the object. */
 	CHECK(cpuslab_cache_destroy(caches[0]) == 0);
 	errno = 0;
 	CHECK(cpuslab_cache_destroy(caches[1]) == -1 && errno == EBUSY);
@@ -186,7 +186,7 @@ static void test_names(void)
 	CHECK_STAMP(object, 1804, 7);
 	CHECK(lines_of("first") == 1);
 
-	/* A third one joins the memory of the first, which is gone. */
+	/* A third one joins the memory of the first, which has been destroyed. */
 	caches[0] = create((struct cpuslab_cache_args){.name = "third", .size = 1803});
 	CHECK(cpuslab_cache_aliases(caches[0]) == 1);
 	cpuslab_cache_free(caches[0], object);
@@ -195,7 +195,7 @@ static void test_names(void)
 	CHECK(lines_of("first") == 0);
 }
 
-/* Threads that create, use and destroy alike caches: each finds its object as it left it. */
+/* Threads create, use and destroy alike caches: each finds its object as it left it. */
 static void *come_and_go(void *argument)
 {
 	uint64_t random = (uint64_t)(uintptr_t)argument;
@@ -222,7 +222,7 @@ static void test_threads(void)
 		threads[i] = check_thread(come_and_go, (void *)(i + 1));
 	for (int i = 0; i < 4; i++)
 		check_join(threads[i]);
-	CHECK(lines_of("alike") == 1, "%u", lines_of("alike")); /* what test_large_alignment left */
+	CHECK(lines_of("alike") == 1, "%u", lines_of("alike")); /* left by test_large_alignment */
 }
 
 static int run_apart(void)
@@ -234,7 +234,7 @@ static int run_apart(void)
 int main(int argc, char **argv)
 {
 	check_watchdog(100);
-	/* The second run, with merging off. */
+	/* The second run, with merging disabled. */
 	if (argc > 1 && strcmp(argv[1], "apart") == 0)
 		return run_apart();
 	test_rules();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random operations on several caches at once, against a plain list of what is allocated: every object is
- * handed out once at a time, aligned, with its bytes untouched until it is freed; and a destroyed cache
- * leaves nothing.  Then the same by many threads that also free each other's objects, while caches are
+ * Random operations on several caches at once, against a plain list of what is allocated: every object has
+ * one owner at a time, is aligned, and its bytes are untouched until it is freed; a destroyed cache leaves
+ * nothing behind.  Then the same with many threads that also free each other's objects, while caches are
  * visited, shrunk, trimmed, created and destroyed.
  */
 #include "check.h"
@@ -169,7 +169,7 @@ static int look(struct cpuslab_cache *cache, void *argument)
 	return 0;
 }
 
-/* What happens beside: caches come and go under the eyes of everyone who looks at all of them. */
+/* Meanwhile caches come and go while others visit all caches. */
 static void *disturb(void *argument)
 {
 	uint64_t random = (uintptr_t)argument * 99;

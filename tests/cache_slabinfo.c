@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cpuslab_slabinfo() writes what slabinfo(5) describes, with figures that are true for caches whose objects
- * the test has counted, and for malloc's classes.
+ * cpuslab_slabinfo() writes what slabinfo(5) describes, with correct figures for malloc's classes and for
+ * caches whose objects the test has counted.
  */
 #include "check.h"
 
@@ -31,7 +31,7 @@ static void read_back(void)
 	fclose(file);
 }
 
-/* Every line parses; the named one comes back. */
+/* Every line parses; returns the named one. */
 static bool find(const char *name, struct row *found)
 {
 	bool any = false;
@@ -71,7 +71,7 @@ static void print_stats(void *unused)
 	malloc_stats();
 }
 
-/* malloc_stats prints its lines and nothing else, however long a name is. */
+/* malloc_stats prints its own lines and nothing else, however long a cache's name is. */
 static void check_long_name(void)
 {
 	static char printed[1 << 16];
@@ -84,7 +84,7 @@ static void check_long_name(void)
 
 	CHECK(cache);
 	cpuslab_cache_free(cache, cpuslab_cache_alloc(cache));
-	/* A byte 0 among them would end the text, and the last line be missing. */
+	/* A NUL byte among them would end the text, and the last line would be missing. */
 	CHECK_EXITED(check_child(print_stats, NULL, printed, sizeof printed), 0);
 	CHECK(strstr(printed, name) && strstr(printed, "\nheap "), "%s", printed);
 	for (const char *at = printed; *at; at++)
@@ -98,7 +98,8 @@ static void print_json(void *unused)
 	CHECK(cpuslab_stats_json(STDERR_FILENO) == 0);
 }
 
-/* Names may be any bytes, and JSON is UTF-8: the letters of one to four bytes, and what only looks like some.
+/*
+ * Names may be any bytes, and JSON is UTF-8: sequences of one to four bytes, and ones that only look valid.
  */
 static void check_json_names(void)
 {
@@ -163,7 +164,7 @@ int main(void)
 	cpuslab_cache_free_bulk(cache, OBJECTS, objects);
 	read_back();
 	CHECK(find("two_words", &row) && row.active == 0);
-	/* All are free: in magazines of vCPUs, in others, and in slabs. */
+	/* All are free: in the magazines of vCPUs, in the depot, and in slabs. */
 	CHECK(row.available > 0 && row.available <= OBJECTS, "%lu wait in magazines that no vCPU has",
 	      row.available);
 	cpuslab_cache_shrink(cache);
@@ -174,7 +175,7 @@ int main(void)
 	read_back();
 	CHECK(!find("two_words", &row));
 
-	/* Where no magazines wait all go to the slabs, of which one that is empty is kept. */
+	/* With no waiting magazines all objects go to the slabs, and one empty slab is kept. */
 	cache = cpuslab_cache_create(&args);
 	CHECK(cache && cpuslab_slabinfo_tune("two_words 2 1 0") == 0);
 	CHECK(cpuslab_cache_alloc_bulk(cache, OBJECTS, objects) == OBJECTS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tunables of a cache: SLAB's defaults, what each of the three does, by call and by the kernel's text,
- * and that they change, as caches shrink, come and go, while threads allocate and free.
+ * The tunables of a cache: SLAB's defaults, the effect of each of the three, by call and by the kernel's text
+ * interface, and changes of them while threads allocate and free and while caches shrink, come and go.
  */
 #include "check.h"
 
@@ -35,7 +35,7 @@ static bool tuned(struct cpuslab_cache *cache, unsigned limit, unsigned batchcou
 	return now.limit == limit && now.batchcount == batchcount && now.sharedfactor == sharedfactor;
 }
 
-/* What slabinfo says of the one cache of a name. */
+/* What slabinfo says of the only cache of that name. */
 struct row {
 	unsigned limit, batchcount, sharedfactor;
 	unsigned long waiting;
@@ -126,7 +126,7 @@ static void test_ranges(void)
 	destroy(cache);
 	refuse_text("some_name 100 30 4");
 
-	/* One of malloc's. */
+	/* One of malloc's classes. */
 	struct row before = row_of("malloc-112");
 
 	CHECK(cpuslab_slabinfo_tune("malloc-112 17 9 3") == 0);
@@ -169,14 +169,14 @@ static void test_meaning(unsigned limit, unsigned batchcount)
 	struct cpuslab_cache *cache = create("meaning", 64);
 	uint64_t misses;
 
-	/* Full magazines of another size, some of them in the vCPU's words. */
+	/* Full magazines of the old size, some of them in the vCPU's words. */
 	misses_of_allocating(cache);
 	misses_of_freeing(cache);
 	tune(cache, limit, batchcount, 0);
 	CHECK(row_of("meaning").waiting == 0);
 	/*
-	 * A thread that changes its vCPU finds other magazines there; and the first miss on a vCPU without an
-	 * area has nowhere to be counted.
+	 * A thread that migrates finds other magazines; and the first miss on a vCPU without an area has no
+	 * counter.
 	 */
 	misses = misses_of_allocating(cache);
 	CHECK(misses + 20 >= OBJECTS / batchcount && misses <= OBJECTS / batchcount + 20,
@@ -201,8 +201,8 @@ static void test_meaning(unsigned limit, unsigned batchcount)
 }
 
 /*
- * A thread that goes back and forth between its two magazines, which without restartable sequences nobody
- * else can take away: they go at its next miss, and do not serve as each other's spare for ever.
+ * A thread alternates between its two magazines, which without restartable sequences nobody else can take:
+ * they must leave at its next miss, and must not serve as each other's spare for ever.
  */
 enum { RUN = 110, ROUNDS = 20 };
 static pthread_barrier_t loaded, changed;
@@ -244,7 +244,7 @@ static void test_out_of_reach(void)
 	tune(cache, 1, 1, 0);
 	pthread_barrier_wait(&changed);
 	check_join(thread);
-	/* Of 8800 calls; an allocation may find what a free has just left. */
+	/* Out of 8800 calls; an allocation may find what a free has just left. */
 	CHECK(misses_after > 3 * RUN * ROUNDS, "%llu misses", (unsigned long long)misses_after);
 	destroy(cache);
 }
@@ -256,7 +256,7 @@ static const size_t sizes[SHARED] = {24, 200, 3000};
 static struct cpuslab_cache *shared[SHARED];
 static bool stop;
 
-/* Handed from thread to thread, so that a magazine holds objects that another vCPU allocated. */
+/* Handed from thread to thread, so that a magazine holds objects allocated on other vCPUs. */
 static void *exchange[SHARED][64];
 
 static void construct(void *object)
@@ -315,7 +315,7 @@ static void *use(void *argument)
 	return NULL;
 }
 
-/* Caches of other threads come and go meanwhile, with magazines loaded. */
+/* Meanwhile other threads create and destroy caches, with magazines loaded. */
 static void *come_and_go(void *argument)
 {
 	uint64_t random = 99;

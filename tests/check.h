@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check: what every test shares.  A test is a program that exits 0 when its property holds, 77 when the
- * machine cannot show it (ctest counts that as skipped), and anything else when it does not hold.
+ * check: what all tests share.  A test is a program that exits 0 when its property holds, 77 when the machine
+ * cannot show it (ctest counts that as skipped), and anything else when it does not hold.
  *
- * The tests run on any malloc: what only cpuslab promises hangs on check_cpuslab(), whose symbols are weak.
- * Nothing here goes through stdio, which allocates: a failing allocator must still be able to report.
+ * The tests run on any malloc: what only cpuslab promises depends on check_cpuslab(), whose symbols are weak.
+ * Nothing here uses stdio, which allocates: even a failing allocator must be able to report.
  */
 #ifndef CPUSLAB_TESTS_CHECK_H
 #define CPUSLAB_TESTS_CHECK_H
@@ -32,7 +32,10 @@
 
 #define CHECK_SKIPPED 77
 
-/* A failed CHECK ends the process: the heap is not to be trusted from here on.  A printf text may follow. */
+/*
+ * A failed CHECK ends the process, since the heap can no longer be trusted.  A printf text may follow the
+ * condition.
+ */
 #define CHECK(condition, ...)                                                                                \
 	do {                                                                                                 \
 		if (__builtin_expect(!(condition), 0))                                                       \
@@ -57,7 +60,7 @@ check_failed(const char *file, int line, const char *condition, const char *form
 	if (write(STDERR_FILENO, text, length) < 0)
 		_exit(3);
 #ifdef CHECK_ABORTS
-	abort(); /* a fuzzer keeps the input that did this */
+	abort(); /* a fuzzer saves the input that did this */
 #endif
 	_exit(1);
 }
@@ -90,7 +93,7 @@ static inline bool check_cpuslab(void)
 	return cpuslab_read_counters != NULL && cpuslab_vcpu_mode != NULL;
 }
 
-/* Restartable sequences serve the fast path. */
+/* Whether restartable sequences serve the fast path. */
 static inline bool check_rseq(void)
 {
 	return check_cpuslab() && cpuslab_vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT;
@@ -111,7 +114,8 @@ static inline struct cpuslab_counters check_counters(void)
 }
 
 /*
- * Every class and cache goes through CPUSLAB_DEBUG's checks: they poison, report at length, and round less.
+ * Whether CPUSLAB_DEBUG checks every class and cache: objects are poisoned, reports are long, and sizes are
+ * rounded less.
  */
 static inline bool check_debugged(void)
 {
@@ -119,7 +123,7 @@ static inline bool check_debugged(void)
 	return debug && *debug;
 }
 
-/* Every class and cache is hardened: none is merged, and what is reused comes in random order. */
+/* Whether every class and cache is hardened: none is merged, and objects are reused in random order. */
 static inline bool check_hardened(void)
 {
 	const char *options = getenv("CPUSLAB_OPTIONS");
@@ -139,7 +143,7 @@ static inline bool check_soak(void)
 	return soak && *soak && *soak != '0';
 }
 
-/* A count of rounds: the everyday one, the one for `make soak`, the one under valgrind (30× slower). */
+/* A number of rounds: for everyday runs, for `make soak`, and under valgrind (30× slower). */
 static inline unsigned long check_rounds(unsigned long everyday, unsigned long soak, unsigned long valgrind)
 {
 	return check_valgrind() ? valgrind : check_soak() ? soak : everyday;
@@ -168,7 +172,7 @@ static inline uint8_t check_stamp_byte(uint64_t seed, size_t offset)
 	return (uint8_t)(word >> (8 * (offset % 8)));
 }
 
-/* By -fno-builtin each memcpy() would be a call, for every eight bytes that are stamped. */
+/* A loop: with -fno-builtin, memcpy() would be a call for every eight bytes stamped. */
 static inline void check_stamp(void *object, size_t size, uint64_t seed)
 {
 	uint8_t *bytes = (uint8_t *)object;
@@ -181,7 +185,7 @@ static inline void check_stamp(void *object, size_t size, uint64_t seed)
 		bytes[offset] = check_stamp_byte(seed, offset);
 }
 
-/* The offset of the first byte that differs; `size` when none does. */
+/* Offset of the first byte that differs; `size` when none does. */
 static inline size_t check_stamp_end(const void *object, size_t size, uint64_t seed)
 {
 	const uint8_t *bytes = (const uint8_t *)object;
@@ -212,7 +216,7 @@ static inline bool check_all_bytes(const void *object, size_t size, uint8_t valu
 
 /* ---- the process ----------------------------------------------------------------------------------- */
 
-/* Resident bytes of this process; read without stdio so that the reading itself allocates nothing. */
+/* Resident bytes of this process, read without stdio so that the reading itself allocates nothing. */
 static inline size_t check_resident(void)
 {
 	char text[128];
@@ -234,7 +238,7 @@ static inline unsigned check_cpus(void)
 	return (unsigned)CPU_COUNT(&set);
 }
 
-/* Puts the calling thread on the first CPU that it may use. */
+/* Pins the calling thread to the first CPU that it may use. */
 static inline void check_pin(void)
 {
 	cpu_set_t allowed, one;
@@ -257,8 +261,8 @@ static inline pthread_t check_thread(void *(*function)(void *), void *argument)
 }
 
 /*
- * Waits until a thread of this process sleeps in the kernel.  It stores its gettid() at `id` when it starts,
- * which this takes away again.
+ * Waits until a thread of this process sleeps in the kernel.  The thread stores its gettid() at `id` when it
+ * starts; this function resets it.
  */
 static inline void check_until_asleep(pid_t *id)
 {
@@ -288,7 +292,7 @@ static inline void *check_join(pthread_t thread)
 	return result;
 }
 
-/* Up to sixteen at once, each with its number. */
+/* Runs up to sixteen threads at once, each with its number. */
 static inline void check_threads(uintptr_t threads, void *(*function)(void *))
 {
 	pthread_t thread[16];
@@ -301,15 +305,16 @@ static inline void check_threads(uintptr_t threads, void *(*function)(void *))
 }
 
 /*
- * What a hang is: that no time of a CPU passes for so many seconds and as many again, or as many of all CPUs'
- * as they had.  A process that waits for a CPU because others have them, or was stopped for long, is none.
+ * A hang: the process consumes no CPU time for so many seconds and as many again, or as many seconds of CPU
+ * time as all CPUs together could have given it.  A process that waits for a CPU because others have them, or
+ * that was stopped for long, does not hang.
  */
 static struct {
-	unsigned seconds, idle; /* how often in a row it went off and no time had passed */
+	unsigned seconds, idle; /* consecutive alarms without CPU time in between */
 	uint64_t seen, most;    /* microseconds of CPU time */
 } check_watch;
 
-/* Not by clock_gettime(), which some tests replace. */
+/* Without clock_gettime(), which some tests replace. */
 static uint64_t check_cpu_time(void)
 {
 	struct rusage usage;
@@ -332,7 +337,9 @@ static void check_watchdog_bite(int signal_number)
 		_exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 3 : 2);
 }
 
-/* Turns a hang into a failure.  A forked child inherits the handler but not the alarm: it calls this too. */
+/*
+ * Turns a hang into a failure.  A forked child inherits the handler but not the alarm: it calls this again.
+ */
 static inline void check_watchdog(unsigned seconds)
 {
 	struct sigaction action;
@@ -365,7 +372,7 @@ static inline int check_wait(pid_t child)
 		      "the child ended with wait status %#x", (unsigned)exit_status);                        \
 	} while (0)
 
-/* This program again, from its start, with one argument and with other options; it must succeed. */
+/* Runs this program again from its start, with one argument and other options; it must succeed. */
 static inline void check_again(const char *options, const char *argument)
 {
 	pid_t child = fork();
@@ -379,8 +386,8 @@ static inline void check_again(const char *options, const char *argument)
 }
 
 /*
- * Runs a function in a forked child and returns its wait status; what the child wrote on stderr lands in
- * `text`.  A child that only returns exits with 0.
+ * Runs a function in a forked child and returns its wait status; what the child wrote to stderr is copied to
+ * `text`.  A child that returns exits with 0.
  */
 static inline int check_child(void (*function)(void *), void *argument, char *text, size_t text_size)
 {
@@ -413,7 +420,7 @@ static inline int check_child(void (*function)(void *), void *argument, char *te
 	return check_wait(child);
 }
 
-/* The same of a function that the allocator stops, with these words in its report. */
+/* Likewise for a function that the allocator must stop, with these words in its report. */
 static inline void check_stopped(void (*function)(void *), void *argument, const char *said)
 {
 	char text[4096];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is to be zero: no byte of an object that is not is overlooked, and what is zeroed is the object
- * and nothing beside it, with the processor's wide instructions and without.
+ * Zeroed memory: no non-zero byte of an object is overlooked, and zeroing covers the object and nothing
+ * beside it, with and without the processor's wide instructions.
  */
 #include "check.h"
 

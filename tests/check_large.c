@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records of large objects that are debugged: a process that frees at ever other addresses does not keep
- * one for each; those that were freed last are known as such, and those in use always.  Objects from 4 GiB
- * have none.  An allocation that must not wait gets nothing while another has the records.
+ * The records of debugged large objects: a process that frees at ever new addresses does not keep a record of
+ * each; the latest frees are recognised, live objects always.  Objects from 4 GiB have no record.  An
+ * allocation that must not wait fails while another thread holds the records' lock.
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@
 
 enum { BYTES = 1 << 20, KEPT = 1024, LIVE = 100, ROUNDS = 20 * KEPT };
 
-/* None of these addresses is accessed: nothing but consistency is checked. */
+/* None of these addresses is accessed: only consistency is checked. */
 static void *address(size_t number)
 {
 	return (void *)((number + 1) * 2 * BYTES);
@@ -36,7 +36,7 @@ static bool is_known(size_t number)
 	return large_check_usable(address(number), 0) == BYTES;
 }
 
-/* With the records' lock: in place of another thread, or of what a signal handler has interrupted. */
+/* Holds the records' lock, as another thread would, or code that a signal handler has interrupted. */
 static void try_without_lock(uint32_t stack, uint32_t bytes, void *argument)
 {
 	(void)stack;
@@ -46,8 +46,8 @@ static void try_without_lock(uint32_t stack, uint32_t bytes, void *argument)
 }
 
 /*
- * One that waited for the lock would wait for ever here.  One that went on without it would get the address
- * of an object that was freed, and be taken for that when it is freed.
+ * Waiting for the lock would never end here.  Proceeding without it would return an address that is recorded
+ * as freed, and its free would be reported as a double free.
  */
 static void check_lock_refused(size_t unused)
 {
@@ -83,7 +83,7 @@ int main(void)
 	options.debug_continue = true;
 	page_init();
 	large_check_flags = CHECK_CONSISTENCY;
-	/* In use, but freed once. */
+	/* In use, but freed once before. */
 	for (size_t live = 0; live < LIVE; live++) {
 		alloc(live);
 		CHECK(frees(live));
@@ -99,22 +99,22 @@ int main(void)
 	for (size_t live = 0; live < LIVE; live++)
 		CHECK(is_known(live));
 
-	/* Refused, as freed before. */
+	/* Refused as already freed. */
 	for (size_t back = 1; back < KEPT; back += 73)
 		CHECK(!frees(next - back), "%zu ago", back);
-	/* Not known any more: others have to say what is wrong. */
+	/* No longer recorded: other checks must detect the error. */
 	CHECK(frees(next - 2 * KEPT));
 	for (size_t live = 0; live < LIVE; live++)
 		CHECK(frees(live) && !frees(live));
 
-	/* One that is too large for a record is not taken for what was freed at its address before. */
+	/* An object too large for a record is not mistaken for the one freed at its address before. */
 	alloc(next);
 	CHECK(frees(next));
 	large_check_alloc(address(next), (size_t)5 << 30, (size_t)5 << 30);
 	CHECK(frees(next), "taken for a freed one");
 	next++;
 
-	/* It is the last free of an address that counts. */
+	/* The last free of an address is the one that counts. */
 	size_t comes_back = next;
 
 	for (size_t round = 0; round < KEPT + KEPT / 2; round++, next++) {
@@ -127,7 +127,7 @@ int main(void)
 	}
 	CHECK(!frees(comes_back));
 
-	/* A forked child knows the same. */
+	/* A forked child has the same records. */
 	large_checks_repair();
 	CHECK(!frees(comes_back) && !frees(next - 1));
 	for (size_t round = 0; round < 2 * KEPT; round++, next++) {

@@ -32,7 +32,7 @@ static void test_flags(void)
 	expect("F", "dentry", F);
 	expect("fzput", "dentry", F | Z | P | U | T);
 	expect("A", "dentry", A);
-	/* What stands before a dash is forgotten. */
+	/* Flags before a dash are forgotten. */
 	expect("FZ-P", "dentry", P);
 	expect("FZP-", "dentry", 0);
 	/* Flags that a cache was created with stay. */
@@ -48,7 +48,7 @@ static void test_order(void)
 	CHECK(!check_request_keeps_order());
 	check_request_parse("O");
 	CHECK(check_request_keeps_order() && check_request_flags("dentry", 0) == 0);
-	/* It is for every cache, in whichever block it stands. */
+	/* Applies to every cache, whichever block contains it. */
 	check_request_parse("FZ;oP,dentry");
 	CHECK(check_request_keeps_order());
 	check_request_parse("oP,dentry;FZ");
@@ -79,16 +79,16 @@ static void test_blocks(void)
 	expect("P,dentry;Z,dentry", "dentry", P);
 	expect("P,d*;Z,dentry", "dentry", P);
 	expect("Z,dentry;P,d*", "dentry", Z);
-	/* Of blocks without names the last counts, wherever they stand. */
+	/* Of blocks without names the last counts, wherever it stands. */
 	expect("P;Z", "dentry", Z);
 	expect("U,inode;P", "dentry", P);
 	expect("P;U,inode", "inode", U);
 	expect("P;U,inode;Z", "dentry", Z);
-	/* Empty blocks are nothing. */
+	/* Empty blocks are ignored. */
 	expect(";;P,dentry;;", "dentry", P);
 	expect(";;P,dentry;;", "inode", 0);
 	expect(";", "dentry", 0);
-	/* Only what is before a star counts. */
+	/* Only the part before a star counts. */
 	expect("P,*", "anything", P);
 	expect("P,de*ry", "dense", P);
 	expect("P,,dentry", "dentry", P);

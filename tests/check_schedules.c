@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_schedules: everything is validated, and at each instruction of that another thread gives an object
- * another size where it is, or frees it and allocates one of another size: what was asked for and the zones
- * that follow from it are looked at together, and nothing is found.
+ * check_schedules: stops a validation of everything at each instruction, while another thread resizes an
+ * object in place, or frees it and allocates one of another size.  The requested size and the zones that
+ * follow from it must be read consistently: no validation may report anything.
  */
 #include "schedules.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The unwinder sees what libc's backtrace() sees, wherever it is called from: through functions without frame
- * pointers, callbacks of libc, a signal handler on a stack of its own, and the start of a thread; the store
- * has one number for each stack; and a stack pointer that leads nowhere is no danger.
+ * pointers, callbacks of libc, a signal handler on an alternate stack, and the start of a thread; the store
+ * has one number for each stack; and a wild stack pointer does no harm.
  *
  *   check_stack full   in a small heap without metadata; started by check_stack itself
  */
@@ -18,7 +18,7 @@
 
 static unsigned compared;
 
-/* The two are called from this function, so that all frames but its own must be the same. */
+/* Both are called from this function, so that all frames but its own must agree. */
 static __attribute__((noinline)) void compare(void)
 {
 	void *libc[STACK_FRAMES + 8];
@@ -28,7 +28,7 @@ static __attribute__((noinline)) void compare(void)
 	unsigned own = 0;
 
 	CHECK(frame && count > 1);
-	/* Frames of the library itself, which is part of the program here, come first. */
+	/* Frames of the library itself, linked into this program, come first. */
 	while (own < count && frame[own] != (uintptr_t)libc[1])
 		own++;
 	CHECK(own < count, "the caller of this function is not there");
@@ -81,14 +81,14 @@ static void test_store(void)
 {
 	uint32_t number[3];
 
-	/* Volatile, so that it stays one call. */
+	/* Volatile, so that the compiler keeps a single call. */
 	for (volatile int i = 0; i < 3; i++)
 		number[i] = here();
 	CHECK(number[0] && number[0] == number[1] && number[1] == number[2]);
 	CHECK(here() != number[0], "another line is another stack");
 }
 
-/* A stack that no memory could be had for is not taken for a stored one, however often that happens. */
+/* A stack for which no memory was available is not mistaken for a stored one, however often that happens. */
 static __attribute__((noinline)) void fill_store(int depth)
 {
 	enum { TIMES = STACK_STORE_BYTES / (STACK_FRAMES * sizeof(uintptr_t)) + 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The zones of a debugged object: every byte of a slot that is not the program's is watched, each has one
- * value, and objects are as large and as aligned as was asked.
+ * The zones of a debugged object: every byte of a slot that is not the program's is watched and has exactly
+ * one expected value, and objects are as large and as aligned as requested.
  */
 #include "check.h"
 
@@ -13,7 +13,10 @@ enum { SLOT_MOST = 32 << 10 };
 static unsigned char memory[2 * SLOT_MOST] __attribute__((aligned(4096)));
 static const unsigned flag_sets[] = {0, CHECK_RED_ZONE, CHECK_POISON, CHECK_RED_ZONE | CHECK_POISON};
 
-/* Each byte of the slot in turn is changed: it is either found, named and restored, or the program's. */
+/*
+ * Changes each byte of the slot in turn: the change is found, named and repaired, or the byte is the
+ * program's.
+ */
 static void try_each_byte(const struct zones *zones, bool allocated, uint32_t requested)
 {
 	unsigned char *object = memory + zones->lead;
@@ -54,7 +57,7 @@ static void test_size(uint32_t bytes, uint32_t alignment)
 			CHECK(zones.object_bytes == bytes && zones.slot_bytes <= SLOT_MOST);
 			CHECK(zones.lead % alignment == 0 && zones.slot_bytes % alignment == 0);
 			CHECK(zones.lead + zones.zone_end <= zones.slot_bytes && zones.zone_end >= bytes);
-			/* A red zone is there on both sides of any object. */
+			/* Every object has a red zone on both sides. */
 			CHECK(!zones.red || (zones.lead >= 8 && zones.zone_end > bytes));
 			CHECK(zones.red == !!(flag_sets[set] & CHECK_RED_ZONE));
 			CHECK(zones.poison_object == (!keeps && flag_sets[set] & CHECK_POISON));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * counted_calls: the program's own syscall(), which the library's calls without a wrapper go through, and the
- * program's own madvise() if it has one.  Each goes to the test, which counts it, and ends in libc_syscall().
+ * counted_calls: the program's own syscall(), through which the library makes system calls that have no
+ * wrapper, and its own madvise() if it defines one.  Each call goes to the test, which counts it, and ends in
+ * libc_syscall().
  */
 #ifndef CPUSLAB_TESTS_COUNTED_CALLS_H
 #define CPUSLAB_TESTS_COUNTED_CALLS_H
@@ -10,7 +11,7 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 
-/* The test's. */
+/* Provided by the test. */
 static long on_syscall(long number, const long argument[static 6]);
 
 static long libc_syscall(long number, const long argument[static 6])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * debug_cancelled: malloc and free are no points of cancellation, as POSIX has it, also where they write a
- * report or a profile: a thread that is to be cancelled goes through them, and leaves no lock behind.
+ * debug_cancelled: malloc and free are no cancellation points, as POSIX requires, even where they write a
+ * report or a profile: a thread with a pending cancellation gets through them, and leaves no lock held.
  *
  *   traced    each call is reported on standard error
  *   damaged   so is what was written behind an object, which is repaired
@@ -36,7 +36,7 @@ static void *be_cancelled(void *unused)
 	return unused;
 }
 
-/* Returns how many files were in the folder. */
+/* Returns the number of files removed. */
 static unsigned remove_folder(void)
 {
 	unsigned files = 0;
@@ -58,7 +58,7 @@ static void test(const char *variant)
 	check_watchdog(60);
 	CHECK(check_join(check_thread(be_cancelled, NULL)) == PTHREAD_CANCELED);
 	CHECK(came_through, "cancelled in malloc or free");
-	/* Nobody has the locks. */
+	/* No lock is still held. */
 	allocate();
 }
 

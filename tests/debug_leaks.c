@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The option leaks_at_exit: what is still allocated when the program ends, to the byte where a class is
- * debugged, and added up for each place that allocated it, the largest first.
+ * The option leaks_at_exit: reports what is still allocated when the program ends, to the byte where a class
+ * is debugged, summed up by allocation site, the largest first.
  */
 #include "check.h"
 
@@ -24,14 +24,14 @@ static void leave_some(void)
 	keep(1000, 10);
 	keep(7000, 3);
 	CHECK(kept = malloc(1 << 20));
-	/* Mappings: what waits after it was freed is none. */
+	/* Mappings: one kept for reuse after its free is no leak. */
 	CHECK(kept = aligned_alloc(16 << 20, 1 << 20));
 	free(aligned_alloc(16 << 20, 20 << 20));
 	CHECK((kept = cpuslab_cache_alloc(cache)));
 	free(malloc(300));
 }
 
-/* This program once more, which then leaves objects and ends; what it says is in `text`. */
+/* Runs this program once more, to leave objects and end; its output is in `text`. */
 static void run(const char *debug)
 {
 	int ends[2];
@@ -88,9 +88,9 @@ int main(int count, char **arguments)
 	CHECK(said("\n21000 bytes in 3 objects, allocated in\n") <
 	      said("\n10000 bytes in 10 objects, allocated in\n"));
 	said("\n40 bytes in 1 object, allocated in\n");
-	said("\n1048576 bytes in 1 object, allocated in\n"); /* each of those two */
+	said("\n1048576 bytes in 1 object, allocated in\n"); /* each of the two */
 
-	/* One class alone: the others are counted by their objects' size. */
+	/* Debugging one class only: the others are counted by their slot size. */
 	run("U,malloc-1024");
 	said("         10000         10  malloc-1024\n");
 	said("         21504          3  malloc-7168\n");

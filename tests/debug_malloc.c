@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CPUSLAB_DEBUG on malloc's classes: sizes, alignment and contents are as without it, a byte too many is
- * found wherever the size came from, and `debug_continue` repairs and goes on.  Each case is this program
- * once more, with an environment of its own.
+ * CPUSLAB_DEBUG on malloc's classes: sizes, alignment and contents are as without it, an overflow by one byte
+ * is found whichever function set the size, and `debug_continue` repairs and goes on.  Each case runs this
+ * program once more, with an environment of its own.
  */
 #include "check.h"
 
@@ -23,7 +23,7 @@ static void use(void *object, size_t size, size_t alignment)
 {
 	CHECK(object && (uintptr_t)object % alignment == 0, "%zu bytes aligned to %zu at %p", size, alignment,
 	      object);
-	/* Beyond the classes it is pages, and what shrinks to half of that stays there. */
+	/* Larger than any class it is made of pages, and shrinking to as little as half happens in place. */
 	CHECK(size > 128 << 10 || alignment > 4096 ? malloc_usable_size(object) >= size
 						   : malloc_usable_size(object) == size,
 	      "%zu bytes, usable %zu", size, malloc_usable_size(object));
@@ -44,7 +44,7 @@ static void run_right(void)
 		object = calloc(1, size);
 		CHECK(check_all_bytes(object, size, 0));
 		use(object, size, 16);
-		/* Grows and shrinks by every step that stays, moves, or leaves the class. */
+		/* Grow and shrink by steps that stay in place, move, or leave the class. */
 		for (size_t other = size ? size : 1; other < 3 * size; other += other / 3 + 1) {
 			object = realloc(object, other);
 			CHECK(check_all_bytes(object, size, 0xff));
@@ -67,7 +67,7 @@ static void run_right(void)
 		object = malloc(size);
 		free_sized(object, size);
 	}
-	/* What is too large for a class. */
+	/* Too large for a class. */
 	unsigned char *large = calloc(1, 1 << 20);
 
 	CHECK(large && (large = realloc(large, 100)) && check_all_bytes(large, 100, 0));
@@ -79,7 +79,7 @@ static void run_right(void)
 	large = aligned_alloc(1 << 20, LARGE);
 	use(large, LARGE, 1 << 20);
 	free_aligned_sized(large, 1 << 20, LARGE);
-	/* Large by its alignment alone; how large it is a realloc changes, by however little. */
+	/* Large by its alignment alone; realloc changes the recorded size, by however little. */
 	large = aligned_alloc(1 << 20, 1749);
 	use(large, 1749, 1 << 20);
 	CHECK((large = realloc(large, 1700)) && check_all_bytes(large, 1700, 0xff));
@@ -122,7 +122,7 @@ static void run_overflow(void)
 	free(object);
 }
 
-/* Of a class that malloc has where it is debugged; else these are pages. */
+/* Of a class that malloc has only where it is debugged; otherwise these are pages. */
 static void run_wide_overflow(void)
 {
 	char *object = hide(malloc(200000));
@@ -265,7 +265,7 @@ static void run_realloc_freed(void)
 	CHECK(realloc(hidden, 200));
 }
 
-/* Everything above, in one process that goes on. */
+/* All of the above, in one process that continues. */
 static void run_all(void)
 {
 	char *keep = malloc(100);
@@ -321,7 +321,10 @@ static void run_failing(void)
 	CHECK(failed == 100, "%u of 1000 failed", failed);
 }
 
-/* 4096 bytes with zones would need more pages, and get none; 33 bytes with zones fit a page as before. */
+/*
+ * 4096 bytes with zones would need a larger order, and get no zones; 33 bytes with zones fit a page as
+ * before.
+ */
 static void run_order(void)
 {
 	char *object = hide(malloc(4096));
@@ -347,7 +350,10 @@ static void run_hits(void)
 	CHECK(malloc_usable_size(hide(malloc(100))) == 100);
 }
 
-/* An object that waits for nobody is not known, and what lay there before is no reason to refuse its free. */
+/*
+ * An object allocated without waiting has no record; a record of an earlier object there must not make its
+ * free fail.
+ */
 static void run_nowait(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -365,7 +371,7 @@ static const struct run {
 	const char *name;
 	void (*function)(void);
 	const char *debug, *options;
-	const char *said; /* NULL: nothing at all, and the program ends well; else it is stopped */
+	const char *said; /* NULL: no output, and the program succeeds; else it is stopped */
 	const char *also;
 } runs[] = {
 	{"right", run_right, "FZPU", "", NULL, NULL},
@@ -416,7 +422,7 @@ static const struct run {
 	{"failing", run_failing, "A,malloc-48", "failslab:10", NULL, NULL},
 };
 
-/* A program's last words may use the heap, and look at it: whoever stops it holds no lock. */
+/* A SIGABRT handler may use and inspect the heap: the thread that stops a program holds no lock. */
 static void on_abort(int number)
 {
 	void *small = malloc(100), *large = malloc(LARGE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each kind of corruption that a debugged cache or class finds, and the report of it to the byte: what was
- * found, where, the bytes, and what is done.  Most cases are those of the kernel's slub_kunit.
+ * Each kind of corruption that a debugged cache or class finds, and its report to the byte: what was found,
+ * where, the bytes, and the action taken.  Most cases are those of the kernel's slub_kunit.
  *
- * Addresses and process ids are taken out of a report before it is compared.
+ * Addresses and process ids are removed from a report before it is compared.
  */
 #include "check.h"
 
@@ -17,7 +17,7 @@ enum { SIZE = 64 };
 
 static char text[64 << 10];
 
-/* In a report: 0x… of five digits and more becomes ADDRESS, and (pid N) loses its number. */
+/* In a report, replaces 0x… of five digits and more by ADDRESS, and drops the number of (pid N). */
 static void normalise(char *line)
 {
 	char *to = line;
@@ -41,7 +41,7 @@ static void normalise(char *line)
 	*to = 0;
 }
 
-/* Runs it in a child that may be stopped by a report; what it said is in `text`. */
+/* Runs it in a child that a report may stop; the output is in `text`. */
 static bool stopped(void (*function)(void *), void *argument)
 {
 	int status = check_child(function, argument, text, sizeof text);
@@ -93,7 +93,7 @@ static void clobber_zone(void *unused)
 	CHECK(cpuslab_cache_validate(cache) == 0);
 	object[SIZE] = 0x12;
 	CHECK(cpuslab_cache_validate(cache) == 1);
-	/* Once it was reported it is as it should be again. */
+	/* The first report has repaired it. */
 	CHECK(cpuslab_cache_validate(cache) == 0);
 	cpuslab_cache_free(cache, object);
 	CHECK(cpuslab_cache_destroy(cache) == 0);
@@ -121,7 +121,7 @@ static void test_clobber_zone(void)
 	      "said: %s", text);
 }
 
-/* Where SLUB keeps its pointer to the next free object of a poisoned cache: behind the object. */
+/* Where SLUB keeps the free pointer of a poisoned cache: behind the object. */
 static void clobber_next_pointer(void *unused)
 {
 	struct cpuslab_cache *cache = create("TestSlub_next_ptr_free", CPUSLAB_CACHE_POISON);
@@ -131,7 +131,10 @@ static void clobber_next_pointer(void *unused)
 	cpuslab_cache_free(cache, object);
 	for (size_t i = SIZE; i < SIZE + 8; i++)
 		object[i] ^= 0xaa;
-	/* Here nothing hangs on it; with nothing behind the object it is the next one's first word. */
+	/*
+	 * Here nothing depends on it; with nothing behind the object these bytes are the next object's first
+	 * word.
+	 */
 	CHECK(cpuslab_cache_validate(cache) == 1);
 	CHECK(cpuslab_cache_validate(cache) == 0);
 	CHECK(cpuslab_cache_destroy(cache) == 0);
@@ -205,7 +208,7 @@ static void leak_destroy(void *unused)
 	(void)unused;
 	errno = 0;
 	CHECK(cpuslab_cache_destroy(cache) == -1 && errno == EBUSY);
-	/* All is as it was. */
+	/* Everything is unchanged. */
 	CHECK(check_all_bytes(object, SIZE, 0x11));
 	cpuslab_cache_free(cache, object);
 	CHECK(cpuslab_cache_destroy(cache) == 0);
@@ -325,7 +328,7 @@ static void overflow_unchecked(void *unused)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* Without the flag F, zones are looked at on demand alone. */
+/* Without the flag F, zones are checked on demand only. */
 static void test_unchecked(void)
 {
 	CHECK(!stopped(overflow_unchecked, NULL));
@@ -340,7 +343,7 @@ static void construct(void *object)
 	constructed++;
 }
 
-/* What must survive a free is not poisoned; zones and padding are there all the same. */
+/* Content that must survive a free is not poisoned; zones and padding are there all the same. */
 static void keep_content(void *argument)
 {
 	struct cpuslab_cache_args args = {.name = "kept", .size = SIZE, .flags = FULL};
@@ -356,7 +359,7 @@ static void keep_content(void *argument)
 	memset(object, 0x22, SIZE);
 	cpuslab_cache_free(cache, object);
 	CHECK(check_all_bytes(object, SIZE, 0x22));
-	object[5] = 0x23; /* a reader by RCU may, and a writer of its lock, too */
+	object[5] = 0x23; /* an RCU reader may, and a writer that holds its lock */
 	CHECK(cpuslab_cache_validate(cache) == 0);
 	CHECK(cpuslab_cache_alloc(cache) == object && object[5] == 0x23 && object[6] == 0x22);
 	cpuslab_cache_free(cache, object);
@@ -402,7 +405,7 @@ static void test_undebugged(void)
 	for (int i = 0; i < 1000; i++)
 		cpuslab_cache_free(cache, cpuslab_cache_alloc(cache));
 	cpuslab_read_counters(&after);
-	/* A thread that moves between CPUs may miss now and then. */
+	/* A thread that migrates may miss now and then. */
 	CHECK(after.alloc_misses - before.alloc_misses < 20, "one of two caches is debugged, both miss");
 	cpuslab_read_counters(&before);
 	for (int i = 0; i < 1000; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Debugged caches under load: threads that allocate, resize and free each other's objects while another one
- * validates everything, and forks meanwhile, whose children allocate and validate too.  Nothing may be
- * reported, and no content may change.
+ * Debugged caches under load: threads allocate, resize and free each other's objects while another validates
+ * everything, and the process forks children that allocate and validate too.  Nothing may be reported, and no
+ * content may change.
  *
  *   debug_stress threads     a debugged malloc and an object cache
  *   debug_stress fork        the same with a fork every now and then
@@ -83,7 +83,7 @@ static void *validate(void *unused)
 	return unused;
 }
 
-/* In a child every thread but this one is gone, wherever it was. */
+/* In the child every thread but this one is gone, wherever it was. */
 static void live_on(void)
 {
 	uint64_t random = 5;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * depot_ebbs: when a fall of the bytes that are out is due to be followed, whether frees go alone after it,
- * which falls are passed over, when that is forgotten, and when a fall is over.
+ * depot_ebbs: when an ebb is due after a fall of the bytes that are out, whether a program only frees since
+ * it began, which falls are passed over, when earlier falls are forgotten, and when a fall is over.
  */
 #include "check.h"
 
 #include "depot/ebb.h"
 
-/* The program itself has some, too. */
+/* The margin covers what the program itself has out. */
 static const uint64_t HIGH = 1u << 30, MARGIN = 16u << 20;
 
-/* Whether little was left at the last. */
+/* Whether little was left when the last ebb began. */
 static bool low;
 
-/* An ebb that is due begins. */
+/* Begins an ebb if one is due; returns whether one was. */
 static bool begins(void)
 {
 	bool due = ebb_is_due();
@@ -25,7 +25,7 @@ static bool begins(void)
 
 static void test_due(void)
 {
-	/* Small things never. */
+	/* Small falls never count. */
 	ebb_count_out(EBB_FROM / 2);
 	ebb_count_in(EBB_FROM / 2);
 	CHECK(!begins() && !ebb_goes_alone());
@@ -35,7 +35,7 @@ static void test_due(void)
 	ebb_count_in(2 * MARGIN);
 	CHECK(ebb_is_due() && !ebb_goes_alone(), "half has");
 
-	/* From its beginning frees go alone, until something goes out. */
+	/* Once an ebb has begun, frees count as going alone until something is allocated. */
 	CHECK(begins() && ebb_goes_alone() && !ebb_is_far());
 	ebb_count_in(HIGH / 4);
 	CHECK(ebb_goes_alone() && begins() && ebb_goes_alone(), "half of the rest has");
@@ -48,7 +48,7 @@ static void test_due(void)
 	CHECK(!begins());
 }
 
-/* Falls from HIGH to a quarter in two steps; returns whether it was due, and rises to HIGH again. */
+/* Falls from HIGH to a quarter in two steps, then rises to HIGH again; returns whether an ebb was due. */
 static bool falls(void)
 {
 	ebb_count_in(HIGH / 2 + MARGIN);
@@ -59,7 +59,7 @@ static bool falls(void)
 	return due;
 }
 
-/* After each fall in vain more of them are passed over, up to a bound. */
+/* Each fall in vain lets more of the following ones be passed over, up to a bound. */
 static void test_vain(void)
 {
 	ebb_count_out(HIGH / 4 * 3 + MARGIN);
@@ -71,7 +71,7 @@ static void test_vain(void)
 		CHECK(falls(), "the next after %u in vain", vain);
 	}
 
-	/* One from more than twice as high is another matter. */
+	/* A fall from more than twice as high is not passed over. */
 	CHECK(!falls());
 	ebb_count_out(3 * HIGH);
 	ebb_count_in(2 * HIGH + HIGH / 2);
@@ -79,14 +79,17 @@ static void test_vain(void)
 	ebb_count_in(HIGH / 2);
 	CHECK(!begins());
 
-	/* And it is forgotten, as time passes. */
+	/* Falls in vain are forgotten as time passes. */
 	for (int i = 0; i < (EBB_MOST_LOG + 1) * EBB_FORGET; i++)
 		ebb_forget();
 	ebb_count_in(HIGH);
 	CHECK(begins());
 }
 
-/* A fall is over when the program takes as much as it had left again, and a new one must be worth it. */
+/*
+ * A fall is over when the program takes as much again as it had left, and a new one must be large enough to
+ * count.
+ */
 static void test_end(void)
 {
 	ebb_count_out(EBB_LEAST / 2);
@@ -96,8 +99,10 @@ static void test_end(void)
 	ebb_count_in(EBB_FROM / 2);
 	CHECK(!begins(), "small things are no part of the great fall before");
 
-	/* A rise to less than a quarter of where a fall began does not make it one in vain; a higher one
-	 * does. */
+	/*
+	 * A rise to less than a quarter of the height that a fall began at does not make that fall one in
+	 * vain; a higher rise does.
+	 */
 	for (int i = 0; i < 4; i++) {
 		ebb_count_out(HIGH / 8);
 		ebb_count_in(HIGH / 8);
@@ -105,7 +110,7 @@ static void test_end(void)
 	}
 }
 
-/* What is large may bring one more, when little is out and nothing was taken since the last: once. */
+/* A large fall may bring one more ebb, once, when little is out and nothing was taken since the last. */
 static void test_repeated(void)
 {
 	for (int i = 0; i < (EBB_MOST_LOG + 1) * EBB_FORGET; i++)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * depot_homes: a vCPU takes back the magazines that it has left in a depot, the last one first, and another's
- * only when it has none; a repair counts those of all; a depot swings far where it does for each vCPU; and
- * where many magazines go from one to another, their objects are put in order of address.
+ * depot_homes: a vCPU takes back the magazines that it has left in a depot, the last one first, and another
+ * vCPU's only when it has none there; depot_repair() counts all of them; the swing that makes a depot sort
+ * scales with the number of vCPUs; and where many magazines pass from one vCPU to another, their objects are
+ * put in order of address.
  *
- * With a private slot for each thread, which then is a vCPU of its own.
+ * Runs with a private slot for each thread, which makes each thread a vCPU of its own.
  */
 #include "check.h"
 
@@ -19,7 +20,7 @@ static struct depot depot;
 static void start(void)
 {
 	depot_init(&depot, &(struct slab_traits){.name = "test", .size = SIZE, .id = vcpu_offset(ID)}, 0);
-	/* As many objects as there are may wait. */
+	/* Any number of objects may wait. */
 	depot.earned = UINT64_MAX / 2;
 }
 
@@ -46,7 +47,7 @@ static void check_stacks(uint64_t filled, uint64_t empty, uint64_t objects)
 	      (unsigned long long)now.empty, (unsigned long long)now.objects);
 }
 
-/* ---- another thread, which leaves what it is told to, and lives until it is told nothing ------------- */
+/* ---- another thread, which leaves the magazines it is given, and ends when given NULL ------------------ */
 
 static struct {
 	pthread_barrier_t turn;
@@ -55,7 +56,7 @@ static struct {
 
 static void *leave(void *unused)
 {
-	free(malloc(1)); /* it has a slot from now on */
+	free(malloc(1)); /* gives it a slot */
 	for (;;) {
 		pthread_barrier_wait(&other.turn);
 		if (!other.left)
@@ -94,7 +95,7 @@ static void test_filled(void)
 	CHECK(take_filled() == ours[1] && take_filled() == ours[0]);
 	check_stacks(2, 0, 2 * each);
 	CHECK(take_filled() == theirs[1]);
-	/* What an allocation that waits for nobody takes is the last one's top. */
+	/* An allocation that must not wait takes the top of the last magazine. */
 	void *top = theirs[0]->slot[each];
 
 	CHECK(depot_try_alloc(&depot) == top);
@@ -106,7 +107,7 @@ static void test_filled(void)
 		depot_put(&depot, ours[i]);
 		put_there(theirs[i]);
 	}
-	/* All of them leave, whoever comes. */
+	/* Frees them all, whichever thread left them. */
 	depot_empty(&depot);
 	check_stacks(0, 0, 0);
 	CHECK(depot.slabs.slabs == 0);
@@ -130,7 +131,7 @@ static void test_empty(void)
 	check_stacks(0, 0, 0);
 }
 
-/* In a forked child: the counts are made anew from all stacks. */
+/* As in a forked child: the counts are rebuilt from all stacks. */
 static void test_repair(void)
 {
 	struct magazine *ours, *theirs, *empties[2];
@@ -171,7 +172,7 @@ static void swing(uint64_t bytes)
 		depot_put(&depot, magazines[--count]);
 }
 
-/* By 2 MiB for each vCPU. */
+/* The threshold is 2 MiB for each vCPU. */
 static void test_swing(void)
 {
 	enum { MIB = 1 << 20 };
@@ -187,14 +188,14 @@ static void test_swing(void)
 
 /* ---- order of address -------------------------------------------------------------------------------- */
 
-/* Objects of FLOW_BYTES, of which SPREAD lie in nearly as many pages as are put in order at a time. */
+/* SPREAD objects of FLOW_BYTES lie in nearly as many pages as are put in order at a time; TOO_FAR in more. */
 enum { LOTS = 6, EACH = 30, SCATTERED_OBJECTS = LOTS * EACH, FLOW = 16, FLOW_BYTES = 48 };
 enum { SPREAD = SCATTERED_OBJECTS * 40, TOO_FAR = SCATTERED_OBJECTS * 300 };
 
 static struct magazine *lots[LOTS];
 static void *objects[1 << 16];
 
-/* So many of other vCPUs' magazines are taken. */
+/* Takes `count` magazines that another vCPU has left. */
 static void pass(unsigned count)
 {
 	struct magazine *magazine = new_filled();
@@ -213,12 +214,12 @@ static void start_flow(uint32_t size)
 }
 
 /*
- * Magazines of objects of which no two that follow each other lie in one page, or in two that are neighbours:
- * of `from` objects, which are all in order of address, as many as are wanted.
+ * Fills LOTS magazines so that no two successive objects lie in the same page or in adjacent ones.  Picks
+ * them evenly from `from` objects in order of address.
  */
 static void scatter(unsigned from)
 {
-	enum { STEP = 77 }; /* prime to SCATTERED_OBJECTS */
+	enum { STEP = 77 }; /* coprime with SCATTERED_OBJECTS */
 
 	while (depot.slabs.allocated < from)
 		CHECK(slab_alloc_batch(&depot.slabs, &objects[depot.slabs.allocated], 1) == 1);
@@ -236,7 +237,7 @@ static void scatter(unsigned from)
 	}
 }
 
-/* Whether the objects of some magazines are taken in order of address, if one is emptied after the other. */
+/* Whether popping these magazines, one after the other, yields ascending addresses. */
 static bool is_in_order(struct magazine *const *magazines, unsigned count)
 {
 	void *last = NULL;
@@ -252,7 +253,7 @@ static bool is_in_order(struct magazine *const *magazines, unsigned count)
 
 static void end_flow(struct magazine *const *magazines, unsigned count, unsigned from)
 {
-	/* Each object is there once, or its slab stops the program. */
+	/* Each object is present exactly once, or its slab stops the program. */
 	while (count--)
 		depot_dissolve(&depot, magazines[count]);
 	CHECK(depot.slabs.allocated == from - SCATTERED_OBJECTS);
@@ -274,7 +275,7 @@ static void take_lots(struct magazine **taken, unsigned count)
 	check_stacks(0, 0, 0);
 }
 
-/* Four at a time, as they are taken. */
+/* Magazines are put in order DEPOT_ORDER_MOST at a time, as they are taken. */
 static void test_order(void)
 {
 	struct magazine *taken[LOTS];
@@ -288,7 +289,7 @@ static void test_order(void)
 	CHECK((taken[0] = take_filled()) == lots[LOTS - 1]);
 	check_stacks(LOTS - 1, 0, SCATTERED_OBJECTS - EACH);
 	CHECK(is_in_order(taken, 1));
-	/* They are ours by now, and no more scattered. */
+	/* The others of the batch are ours by now: taking them neither counts as passed nor sorts again. */
 	CHECK(depot.passed == FLOW + 1);
 	for (unsigned i = 1; i < DEPOT_ORDER_MOST; i++)
 		CHECK((taken[i] = take_filled()));
@@ -299,7 +300,7 @@ static void test_order(void)
 	end_flow(taken, LOTS, SPREAD);
 }
 
-/* What lies in too many pages stays as it is, and waits as it did. */
+/* Objects in too many pages are left as they are, and their magazines keep waiting. */
 static void test_far(void)
 {
 	struct magazine *taken[LOTS];
@@ -314,14 +315,14 @@ static void test_far(void)
 	}
 	CHECK((taken[0] = take_filled()) == lots[LOTS - 1] && taken[0]->slot[EACH] == tops[LOTS - 1]);
 	check_stacks(LOTS - 1, 0, SCATTERED_OBJECTS - EACH);
-	/* Alone they are few enough. */
+	/* These few alone would not lie in too many pages. */
 	for (int i = LOTS - 2; i >= LOTS - DEPOT_ORDER_MOST; i--)
 		CHECK(lots[i]->slot[EACH] == tops[i]);
 	take_lots(taken + 1, LOTS - 1);
 	end_flow(taken, LOTS, TOO_FAR);
 }
 
-/* Takes what another vCPU has left; whether it came in order. */
+/* Takes what another vCPU has left; returns whether it came in order. */
 static bool comes_in_order(void)
 {
 	struct magazine *taken[LOTS];
@@ -340,13 +341,13 @@ static void test_flow(void)
 {
 	struct magazine *taken[LOTS];
 
-	/* One less than it takes, before these. */
+	/* With these, one less than a flow takes. */
 	start_flow(FLOW_BYTES);
 	pass(FLOW - LOTS - 1);
 	CHECK(!comes_in_order() && !depot.flows);
 	pass(1);
 	CHECK(depot.flows && comes_in_order());
-	/* It is forgotten, by halves. */
+	/* Aging forgets a flow, by halves. */
 	start_flow(FLOW_BYTES);
 	pass(FLOW);
 	(void)depot_age(&depot, false);
@@ -354,7 +355,7 @@ static void test_flow(void)
 	(void)depot_age(&depot, false);
 	CHECK(!depot.flows && depot.passed == FLOW / 4 && !comes_in_order());
 	depot_empty(&depot);
-	/* What a vCPU has left itself is none. */
+	/* A vCPU's own magazines make no flow. */
 	start_flow(FLOW_BYTES);
 	struct magazine *magazine = new_filled();
 
@@ -365,7 +366,10 @@ static void test_flow(void)
 	depot_dissolve(&depot, magazine);
 	CHECK(!depot.flows && !depot.passed);
 	depot_empty(&depot);
-	/* Objects of a line of their own need no neighbours; others may lie at odd addresses. */
+	/*
+	 * Objects that fill a cache line gain nothing from neighbours; sizes that are no multiple of 16 may
+	 * lie at odd addresses.
+	 */
 	start_flow(64);
 	pass(2 * FLOW);
 	CHECK(!depot.flows && depot.passed == 2 * FLOW && !comes_in_order());
@@ -374,14 +378,14 @@ static void test_flow(void)
 	pass(2 * FLOW);
 	CHECK(!depot.flows);
 	depot_empty(&depot);
-	/* Hardened ones need none either. */
+	/* Hardened caches are never put in order. */
 	start_flow(FLOW_BYTES);
 	depot.slabs.traits.hardened = true;
 	pass(2 * FLOW);
 	CHECK(!depot.flows);
 	depot.slabs.traits.hardened = false;
 	depot_empty(&depot);
-	/* What has been handed over in order, up or down, stays as it is. */
+	/* Objects handed over in order, ascending or descending, stay as they are. */
 	start_flow(FLOW_BYTES);
 	pass(FLOW);
 	scatter(SPREAD);
@@ -397,7 +401,10 @@ static void test_flow(void)
 	end_flow(taken, LOTS, SPREAD);
 }
 
-/* What a profile has chosen keeps its place, and so does what it may have chosen at another time. */
+/*
+ * Objects that a heap profile has chosen keep their place, and so does a magazine in which it may have chosen
+ * some before.
+ */
 static void test_marked(void)
 {
 	struct magazine *taken[LOTS];
@@ -410,7 +417,7 @@ static void test_marked(void)
 		void *lowest = marked->slot[1], *last = marked->slot[EACH];
 
 		if (i < 2) {
-			/* One object less, and the mark above the last. */
+			/* Replaces the top object by a mark. */
 			slab_free_batch(&depot.slabs, &last, 1);
 			marked->slot[EACH] = NULL;
 			marked->marks = 1;
@@ -422,7 +429,7 @@ static void test_marked(void)
 		take_lots(taken, LOTS);
 		if (i == 0) {
 			CHECK(taken[0] == marked && is_in_order(taken + 1, DEPOT_ORDER_MOST));
-			/* With that one none was taken that waits, but with the next. */
+			/* The marked one was taken alone; the next one brought others that wait. */
 			CHECK(depot.passed == FLOW + 3);
 		} else {
 			CHECK(is_in_order(taken, 2) && taken[2] == marked);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * depot_order: objects of magazines are put in order of address, none lost and none doubled, whatever their
- * pages and however the magazines are filled; where that cannot be, all stays as it is.  And where objects go
- * from vCPU to vCPU a vCPU's spare comes to its word in order.
+ * depot_order: putting the objects of magazines in order of address loses and duplicates none, whatever their
+ * pages and however full the magazines; where it cannot be done, nothing changes.  And where objects flow
+ * from vCPU to vCPU, a vCPU's spare reaches its word in order.
  *
- * With a private slot for each thread, which then is a vCPU of its own.
+ * Runs with a private slot for each thread, which makes each thread a vCPU of its own.
  */
 #include "check.h"
 
@@ -14,7 +14,7 @@
 
 enum { MOST = 4, CAPACITY = 500, BASE = 1 << 30 };
 
-/* Addresses that nobody looks at. */
+/* Addresses that are never accessed. */
 static struct magazine *magazines[MOST];
 static void *before[MOST * CAPACITY], *after[MOST * CAPACITY];
 
@@ -32,7 +32,7 @@ static void *object_at(uintptr_t page, unsigned unit)
 	return (void *)(BASE + page * PAGE_BYTES + (uintptr_t)unit * ORDER_UNIT);
 }
 
-/* As they are taken, one magazine after the other. */
+/* Lists the objects in the order in which they would be popped, one magazine after the other. */
 static unsigned list_objects(void **list, unsigned count)
 {
 	unsigned listed = 0;
@@ -60,7 +60,10 @@ static void shuffle(uint64_t *random, void **list, unsigned count)
 	}
 }
 
-/* So many magazines, not all full, of objects from so many pages that lie so far apart. */
+/*
+ * Fills `count` magazines, not all completely, with objects from `pages` pages, `apart` pages from each
+ * other.
+ */
 static unsigned fill(uint64_t *random, unsigned count, unsigned pages, uintptr_t apart)
 {
 	static void *pool[ORDER_PAGES * 4 * (PAGE_BYTES / ORDER_UNIT)];
@@ -81,7 +84,7 @@ static unsigned fill(uint64_t *random, unsigned count, unsigned pages, uintptr_t
 	return filled;
 }
 
-/* Pages that follow each other, that are found at one place, and that are the most there may be. */
+/* Adjacent pages, pages that hash to the same place, and the largest number of pages allowed. */
 static void test_any(void)
 {
 	static const struct {
@@ -136,7 +139,7 @@ static void test_not(void)
 	check_unchanged(2);
 	magazines[1]->slot[7] = magazines[0]->slot[1];
 	check_unchanged(2);
-	/* One that is no object: a program has freed what lies in the middle. */
+	/* A pointer that is no object: a program has freed an address in the middle of one. */
 	magazines[1]->slot[7] = (char *)object_at(20, 3) + 8;
 	check_unchanged(2);
 }
@@ -154,7 +157,7 @@ static void test_missing(void)
 	}
 	shuffle(&random, &magazine->slot[1], CAPACITY);
 	CHECK(order_is_missing(magazine));
-	/* Of those below the top nothing is known. */
+	/* Nothing is known of the objects below the top. */
 	qsort(&magazine->slot[CAPACITY - 49], 50, sizeof *magazine->slot, compare);
 	CHECK(!order_is_missing(magazine));
 	magazine->count = CAPACITY - 50;
@@ -167,7 +170,7 @@ static void test_missing(void)
 
 /* ---- a spare ------------------------------------------------------------------------------------------- */
 
-enum { EACH = 60, OBJECTS = 40 * EACH, STEP = 1003 /* prime to OBJECTS */ };
+enum { EACH = 60, OBJECTS = 40 * EACH, STEP = 1003 /* coprime with OBJECTS */ };
 
 static struct cache cache;
 
@@ -193,11 +196,11 @@ static bool spare_comes_in_order(bool flows)
 	for (unsigned i = 0; i < OBJECTS; i++)
 		CHECK((objects[i] = take()));
 	qsort(objects, OBJECTS, sizeof *objects, compare);
-	/* One that is full becomes the spare. */
+	/* A full magazine becomes the spare. */
 	for (unsigned i = 0; i < OBJECTS; i++)
 		give(objects[(uint64_t)i * STEP % OBJECTS]);
 	__atomic_store_n(&cache.depot.flows, flows, __ATOMIC_RELAXED);
-	/* Those of the word first. */
+	/* First the objects of the word. */
 	uint64_t exchanges = cache.depot.lock_acquires;
 	unsigned word = 0;
 
@@ -209,7 +212,7 @@ static bool spare_comes_in_order(bool flows)
 		CHECK((taken[i] = take()));
 		ordered &= i == 0 || taken[i] > taken[i - 1];
 	}
-	/* None came by the depot. */
+	/* None came through the depot. */
 	CHECK(cache.depot.lock_acquires - exchanges == (flows ? 2 : 0));
 	for (unsigned i = 0; i < EACH; i++)
 		give(taken[i]);

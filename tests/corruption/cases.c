@@ -12,7 +12,7 @@
 
 enum {
 	SMALL = 24,
-	FULL = 32, /* of most allocators a whole size class */
+	FULL = 32, /* a whole size class of most allocators */
 	MEDIUM = 1000,
 	PAGES = 5000,
 	LARGEST = 200000, /* in a size class of cpuslab, a mapping for others */
@@ -22,7 +22,7 @@ enum {
 	OTHERS = 3000,
 };
 
-/* What the compiler must not see through. */
+/* Hides a pointer from the compiler. */
 static void *volatile hidden;
 static volatile size_t sink, nothing;
 
@@ -47,7 +47,7 @@ static char *make(size_t size)
 		wrong_ends();                                                                                \
 	} while (0)
 
-/* Allocations and frees of a size, of as many objects as take up to 64 MiB. */
+/* Allocates and frees objects of one size, as many as take up to 64 MiB. */
 static void churn(size_t size)
 {
 	static void *others[OTHERS];
@@ -499,8 +499,10 @@ static void string_printed(void)
 
 /* ---- written before the start ---------------------------------------------------------------------- */
 
-/* Many neighbours, of which one in the middle writes; all are freed, and whatever lay free between them is
- * used. */
+/*
+ * One of many neighbours, in the middle, writes before its start; then all are freed, and any free object
+ * between them is reused.
+ */
 static void before(size_t size, size_t bytes)
 {
 	enum { NEIGHBOURS = 300 };

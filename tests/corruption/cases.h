@@ -2,8 +2,8 @@
 /*
  * cases: programs that break their heap in the classic ways, one function each.
  *
- * Between wrong_begins() and wrong_ends() stands what is wrong and nothing else, so that whoever watches the
- * process knows whether it was stopped there, later, or not at all.
+ * Each case marks its faulty access or call with wrong_begins() and wrong_ends(), with nothing else in
+ * between, so that a supervisor knows whether the process was stopped there, later, or not at all.
  */
 #ifndef CPUSLAB_TESTS_CORRUPTION_CASES_H
 #define CPUSLAB_TESTS_CORRUPTION_CASES_H
@@ -19,7 +19,7 @@ struct corruption {
 extern const struct corruption corruptions[];
 extern const unsigned corruption_count;
 
-/* How a case ends that is not stopped: what it read was old content, or zero; what it needs is not there. */
+/* How a case ends that is not stopped: it read old content, or zeros; or it lacks a prerequisite. */
 enum ending { ENDS_SILENTLY = 0, ENDS_CLEARED = 90, ENDS_ABSENT = 91 };
 
 void wrong_begins(void);

@@ -15,7 +15,7 @@
 enum stage { BEFORE, WRONG, AFTER };
 static volatile enum stage *stage;
 
-/* From the best to the worst; REPORT and FAULT are at the wrong call or access itself. */
+/* From best to worst; REPORT and FAULT occur at the wrong call or access itself. */
 enum outcome { ABSENT, REPORT, FAULT, CLEARED, REPORT_LATER, FAULT_LATER, SILENT, BROKEN };
 static const char *const outcome_names[] = {"-",           "report", "fault", "cleared", "report later",
 					    "fault later", "silent", "broken"};
@@ -43,7 +43,7 @@ static void share_stage(int file)
 	CHECK(stage != MAP_FAILED);
 }
 
-/* The other process has the stage on standard input. */
+/* The supervisor has passed the shared stage on standard input. */
 static int run_case(const char *name)
 {
 	static const struct rlimit no_core;
@@ -54,7 +54,7 @@ static int run_case(const char *name)
 	for (unsigned i = 0; i < corruption_count; i++)
 		if (strcmp(corruptions[i].name, name) == 0) {
 			corruptions[i].commit();
-			malloc_trim(0); /* an allocator that defers its checks has no better moment */
+			malloc_trim(0); /* the last chance of an allocator that defers its checks */
 			_exit(ENDS_SILENTLY);
 		}
 	return 1;
@@ -121,7 +121,7 @@ static bool is_one_of(const char *name, const char *const *names)
 	return false;
 }
 
-/* Double frees and invalid ones are found, at the latest when the object comes back to its slab. */
+/* Double and invalid frees are found, at the latest when the object returns to its slab. */
 static bool default_may_pass(const struct corruption *corruption, enum outcome outcome)
 {
 	static const char *const open[] = {"double_free_small_after_reuse", "usable_size_of_freed",
@@ -132,7 +132,7 @@ static bool default_may_pass(const struct corruption *corruption, enum outcome o
 	       is_one_of(corruption->name, open);
 }
 
-/* Everything is stopped; what is read after it was freed is zero at least.  Wrong frees stop at the call. */
+/* Everything is stopped; reads after a free return zeros at worst.  Wrong frees stop at the call. */
 static bool hardened_may_pass(const struct corruption *corruption, enum outcome outcome)
 {
 	(void)corruption;
@@ -140,8 +140,8 @@ static bool hardened_may_pass(const struct corruption *corruption, enum outcome 
 }
 
 /*
- * What is open is about objects that are in use again, or queries; the rest is read or written out of
- * reach.
+ * Undetected are errors about objects in use again, and size queries; everything else reads or writes out of
+ * reach of the program's data.
  */
 static bool debug_may_pass(const struct corruption *corruption, enum outcome outcome)
 {
@@ -167,7 +167,7 @@ static bool is_stopped(enum outcome outcome)
 	return outcome != SILENT && outcome != CLEARED && outcome != BROKEN;
 }
 
-/* A wrong free, which hardened and debugged objects stop at the call. */
+/* A wrong free, which hardened and debugged modes stop at the call. */
 static bool is_late(const struct mode *mode, const struct corruption *corruption, enum outcome outcome)
 {
 	bool is_free = corruption->kind == DOUBLE_FREE || corruption->kind == INVALID_FREE ||
