@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * depot_stacks: what the depot gives and takes in each exchange, what aging sends back to the slabs and what
- * it leaves, when nothing waits, and that refilling and draining move each object once.
+ * it keeps, when nothing may wait, and that refilling and draining move each object once.
  */
 #include "check.h"
 
@@ -19,7 +19,7 @@ static void start(uint32_t size)
 {
 	depot = (struct depot){.capacity = 0};
 	depot_init(&depot, &(struct slab_traits){.name = "test", .size = size, .id = vcpu_offset(ID)}, 0);
-	/* As many objects as there are may wait, but where a test says that none have been earned yet. */
+	/* Any number of objects may wait, except where a test says that none have been earned yet. */
 	depot.earned = UINT64_MAX / 2;
 }
 
@@ -37,7 +37,7 @@ static uint64_t allocated(void)
 	return now.allocated;
 }
 
-/* A look, and what it lets leave to its end. */
+/* Ages the depot, and drains all that is to leave. */
 static uint64_t age(bool pages_wanted)
 {
 	uint64_t leaving = depot_age(&depot, pages_wanted);
@@ -89,7 +89,7 @@ static struct magazine *new_filled(void)
 static void test_capacity(uint32_t size)
 {
 	start(size);
-	/* A magazine and its overhead fill a block of a power of two, and three objects fit at least. */
+	/* A magazine with its overhead fills a power-of-two block, and holds at least three objects. */
 	size_t bytes = offsetof(struct magazine, slot) + (depot.capacity + 2u) * sizeof(void *);
 	CHECK((bytes & (bytes - 1)) == 0 && bytes >= 64 && bytes <= 2048, "%zu bytes", bytes);
 	CHECK(depot.capacity >= 3);
@@ -116,7 +116,7 @@ static void test_exchange(void)
 	uint64_t each = first->count, refills = statistics().refills;
 	CHECK(each == second->count && refills == 2);
 
-	/* Nothing there: nothing is taken, and the empty one stays with the caller. */
+	/* The depot is empty: nothing is taken, and the caller keeps its empty magazine. */
 	struct magazine *empty = new_empty();
 	CHECK(depot_take_filled(&depot, empty) == NULL);
 	check_stacks(0, 0, 0);
@@ -125,14 +125,14 @@ static void test_exchange(void)
 	depot_put(&depot, first);
 	depot_put(&depot, second);
 	check_stacks(2, 0, 2 * each);
-	/* The last in is the first out: it is the warmest. */
+	/* LIFO: the last one in is the warmest. */
 	CHECK(depot_take_filled(&depot, empty) == second);
 	check_stacks(1, 1, each);
 	CHECK(depot_take_filled(&depot, NULL) == first);
 	check_stacks(0, 1, 0);
 	CHECK(depot_take_empty(&depot, second) == empty);
 	check_stacks(1, 0, each);
-	/* No empty one: a new one. */
+	/* No empty one is left: a new one is made. */
 	struct magazine *another = depot_take_empty(&depot, first);
 	CHECK(another && another != empty && another->count == 0);
 	check_magazine(another);
@@ -144,7 +144,7 @@ static void test_exchange(void)
 	depot_put(&depot, another);
 	CHECK(statistics().refills == refills && statistics().drains == 0 && allocated() == 2 * each);
 
-	/* One that holds a single object is filled. */
+	/* A magazine with a single object counts as filled. */
 	struct magazine *one = new_empty();
 	CHECK(slab_alloc_batch(&depot.slabs, &one->slot[1], 1) == 1);
 	one->count = 1;
@@ -170,7 +170,7 @@ static void test_aging(void)
 	for (int i = 0; i < MAGAZINES; i++)
 		depot_put(&depot, magazines[i]);
 
-	/* They came since the last look: nothing is old. */
+	/* They arrived since the last look: none is old. */
 	CHECK(!age(false));
 	check_stacks(MAGAZINES, 0, MAGAZINES * each);
 	/* Three were needed meanwhile, so five were not. */
@@ -181,7 +181,7 @@ static void test_aging(void)
 	CHECK(age(false));
 	check_stacks(3, 0, 3 * each);
 	CHECK(allocated() == 3 * each && statistics().drains == 5);
-	/* All three were needed, then none. */
+	/* First all three were needed, then none. */
 	for (int i = 0; i < 3; i++)
 		CHECK((magazines[i] = depot_take_filled(&depot, NULL)));
 	CHECK(!depot_take_filled(&depot, NULL));
@@ -193,7 +193,7 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 	CHECK(allocated() == 0 && !age(false));
 
-	/* Where pages are wanted, what came since the last look goes too, but for a cache that allocates. */
+	/* Where pages are wanted, recent magazines go too, unless the cache is allocating. */
 	for (int i = 0; i < 3; i++)
 		CHECK((magazines[i] = new_filled()));
 	for (int i = 0; i < 3; i++)
@@ -207,7 +207,7 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 	CHECK(allocated() == 0 && !age(true));
 
-	/* Of the empty ones a single one stays, and its block is used again. */
+	/* Of the empty ones a single one stays; the freed blocks are reused. */
 	for (int i = 0; i < MAGAZINES; i++)
 		magazines[i] = new_empty();
 	for (int i = 0; i < MAGAZINES; i++)
@@ -222,7 +222,7 @@ static void test_aging(void)
 	page_statistics(&after);
 	CHECK(after.metadata_bytes == before.metadata_bytes);
 	for (int i = 0; i < MAGAZINES; i++) {
-		/* What its slots held before is no end mark. */
+		/* What its slots held before is not taken for an end mark. */
 		for (unsigned slot = 1; slot <= magazines[i]->capacity; slot++)
 			CHECK(magazines[i]->slot[slot] == NULL);
 		depot_put(&depot, magazines[i]);
@@ -231,7 +231,7 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 }
 
-/* A program that takes so many bytes, by magazines, and gives them all back. */
+/* A program that takes `bytes` in magazines and gives all of them back. */
 static void swing_at(struct depot *from, size_t bytes)
 {
 	static struct magazine *magazines[4096];
@@ -255,14 +255,14 @@ static void swing(size_t bytes)
 	swing_at(&depot, bytes);
 }
 
-/* An ebb, followed to its end. */
+/* An ebb, run to its end. */
 static void ebb(void)
 {
 	(void)depot_ebb(&depot);
 	CHECK(depot_depart(&depot, UINT64_MAX) > 0 && !depot.departs);
 }
 
-/* In an ebb no more objects stay than the program has; and none where it has few. */
+/* In an ebb no more objects stay than the program still has; and none where it has few. */
 static void test_ebb(void)
 {
 	enum { FEW = 4, MOST = 256 };
@@ -298,12 +298,12 @@ static void test_ebb(void)
 	ebb();
 	check_stacks(0, depot.empty_count, 0);
 	CHECK(allocated() == 0 && depot.slabs.slabs == 0);
-	/* What is needed again comes from the slabs. */
+	/* Later requests are served from the slabs. */
 	CHECK(!depot_take_filled(&depot, NULL));
 	depot_empty(&depot);
 }
 
-/* What cannot wait leaves with the rest, not by the call that puts it there. */
+/* A magazine that may not wait leaves with the rest, not in the call that puts it there. */
 static void test_put_to_leave(void)
 {
 	enum { MANY = 64 };
@@ -318,13 +318,15 @@ static void test_put_to_leave(void)
 	CHECK(allocated() == before && depot.leaving && statistics().objects == before);
 	CHECK(depot_ebb(&depot) == before);
 	CHECK(depot_depart(&depot, UINT64_MAX) > 0 && allocated() == 0);
-	/* An empty one is no more than one that waits. */
+	/* An empty one just waits with the other empty ones. */
 	depot_put_to_leave(&depot, new_empty());
 	check_stacks(0, 1, 0);
 	depot_empty(&depot);
 }
 
-/* However much leaves, one call drains no more than it is asked to but for a magazine, and the last one all.
+/*
+ * However much leaves, one call drains at most the requested number of objects plus one magazine, and the
+ * last call finishes.
  */
 static void test_portions(void)
 {
@@ -345,12 +347,15 @@ static void test_portions(void)
 		CHECK(depot.departs && calls < 1000);
 	}
 	CHECK(calls > 1 && !depot.departs && allocated() == 0 && depot.slabs.slabs == 0);
-	/* Slabs count, too, of which each is a call of the page room. */
+	/* Empty slabs count too, since freeing each is a call into the page room. */
 	CHECK(depot_depart(&depot, MOST) == MOST);
 	depot_empty(&depot);
 }
 
-/* Where nothing waits, one call in several drains what the others have left, and none more than that. */
+/*
+ * Where nothing may wait, one call in several drains what the others have left, and no call drains more than
+ * a portion.
+ */
 static void test_gathering(void)
 {
 	enum { MIB = 1 << 20, CALLS = 100 };
@@ -374,7 +379,10 @@ static void test_gathering(void)
 		CHECK(depot.leaving_objects <= (uint64_t)DEPOT_PORTION);
 		depot_put(&depot, empty);
 	}
-	/* Slabs that become empty count in a portion, too: now and then it leaves something for the next. */
+	/*
+	 * Slabs that become empty count in a portion, too: now and then it leaves some of the work to the
+	 * next.
+	 */
 	CHECK(draining > 0 && draining <= CALLS * (unsigned)depot.capacity / DEPOT_PORTION + 1,
 	      "%u of %d calls drain", draining, CALLS);
 	depot_empty(&depot);
@@ -383,8 +391,8 @@ static void test_gathering(void)
 }
 
 /*
- * Of many small objects those that have not earned to wait gather, too; no more than a part of all wait for
- * it, whatever has gathered and however many magazines that leaves at hand.
+ * With many small objects, those that have not earned to wait gather as well; at most a fraction of all
+ * objects waits, however many have gathered and however many magazines are at hand.
  */
 static void test_gathering_of_the_refused(void)
 {
@@ -420,7 +428,7 @@ static void test_gathering_of_the_refused(void)
 	CHECK(allocated() == 0);
 }
 
-/* A depot's lock held at a fork: its counts are made anew from the stacks. */
+/* The depot's lock was held at the fork: the counts are rebuilt from the stacks. */
 static void test_repair(void)
 {
 	start(256);
@@ -449,7 +457,9 @@ static void test_repair(void)
 	CHECK(allocated() == 0);
 }
 
-/* An allocation that waits for nobody takes its object out of a waiting magazine, with the mark above it. */
+/*
+ * An allocation that must not wait takes its object out of a waiting magazine, along with the mark above it.
+ */
 static void test_try_alloc(void)
 {
 	start(112);
@@ -476,7 +486,7 @@ static void test_try_alloc(void)
 	CHECK(allocated() == 0);
 }
 
-/* Slabs that were emptied while the depot's level swings far wait for the next rise, some MiB of them. */
+/* While the depot's level swings far, slabs that became empty are kept for the next rise, up to some MiB. */
 static void test_spare_slabs(void)
 {
 	enum { MIB = 1 << 20 };
@@ -490,12 +500,12 @@ static void test_spare_slabs(void)
 	swing(MIB * 9 / 4);
 	slab_statistics(&depot.slabs, &after);
 	CHECK(after.created <= before.created + gathered && after.kept_empty + gathered >= before.kept_empty);
-	/* They fill whole magazines. */
+	/* Kept slabs fill whole magazines. */
 	struct magazine *magazine = new_empty();
 	CHECK(depot_refill(&depot, magazine) && magazine->count == magazine->capacity);
 	depot_put(&depot, magazine);
 
-	/* Not too many of them, and none but one where pages are wanted, or in an ebb. */
+	/* No more than 4 MiB of them are kept; a single slab where pages are wanted, or in an ebb. */
 	swing((size_t)9 * MIB);
 	slab_statistics(&depot.slabs, &after);
 	CHECK((after.kept_empty - 1) * depot.slabs.pages * PAGE_BYTES == 4 * MIB &&
@@ -510,7 +520,7 @@ static void test_spare_slabs(void)
 	CHECK(depot.slabs.kept_empty == 1);
 	depot_put(&depot, magazine);
 
-	/* Nor when it swings no more. */
+	/* Also a single slab once the level no longer swings. */
 	swing(MIB * 9 / 4);
 	age(false);
 	CHECK(depot.sorts && depot.slabs.kept_empty > 1);
@@ -520,14 +530,14 @@ static void test_spare_slabs(void)
 	CHECK(depot.slabs.slabs == 0);
 }
 
-/* But for the few that gather. */
+/* Except for the few objects that gather. */
 static void check_nothing_waits(void)
 {
 	struct depot_statistics now = statistics();
 	CHECK(now.filled == 0 && now.objects <= (uint64_t)DEPOT_PORTION && now.objects == allocated());
 }
 
-/* What swings far goes to the slabs, whose objects lie together, until it swings no more. */
+/* A level that swings far sends objects to the slabs, which sort them by address, until it no longer does. */
 static void test_swing(void)
 {
 	enum { MIB = 1 << 20 };
@@ -539,26 +549,26 @@ static void test_swing(void)
 	CHECK(statistics().drains && statistics().objects == allocated());
 	swing(MIB * 11 / 4);
 	check_nothing_waits();
-	/* Nor as the heap grows: what comes between two ticks is not looked at alone. */
+	/* Heap growth does not end this: looks between two ticks do not see a swing whole. */
 	age(true);
 	age(true);
 	CHECK(depot.sorts);
 	swing(MIB / 2);
 	check_nothing_waits();
-	/* The first look sees that it did swing, the second that it does not any more. */
+	/* The first look still sees the swing, the second sees that it has stopped. */
 	age(false);
 	swing(MIB / 2);
 	check_nothing_waits();
 	age(false);
 	swing(MIB / 2);
 	CHECK(statistics().objects >= MIB / 2 / 128 && statistics().objects == allocated());
-	/* Growth alone is no swing: it may never come back. */
+	/* Growth alone is no swing: the objects may never come back. */
 	depot_empty(&depot);
 	age(false);
 	for (size_t taken = 0; taken < (size_t)4 * MIB; taken += (size_t)depot.batch * 128)
 		CHECK(!depot_take_filled(&depot, NULL));
 	CHECK(!depot.sorts);
-	/* The smallest ones swing far by what their magazines take. */
+	/* For the smallest objects the memory of their magazines decides. */
 	start(16);
 	swing(MIB * 7 / 16);
 	CHECK(statistics().objects == allocated() && !statistics().drains);
@@ -567,14 +577,14 @@ static void test_swing(void)
 	swing(MIB * 9 / 16);
 	check_nothing_waits();
 	depot_empty(&depot);
-	/* Nor does it matter how large objects lie. */
+	/* The locality of large objects does not matter. */
 	start(256);
 	swing((size_t)4 * MIB);
 	CHECK(statistics().objects == allocated() && !statistics().drains);
 	depot_empty(&depot);
 }
 
-/* While one depot swings far, others go along that swing by a small part of that, whatever it has been. */
+/* While one depot swings far, a small fraction of that is enough for other depots to count as swinging. */
 static void test_swing_along(void)
 {
 	enum { KIB = 1 << 10, MIB = 1 << 20 };
@@ -589,7 +599,7 @@ static void test_swing_along(void)
 	CHECK(depot.sorts);
 	age(false);
 	CHECK(depot.sorts);
-	/* Not what hardly swings. */
+	/* A swing below that fraction does not count. */
 	swing(32 * KIB);
 	age(false);
 	CHECK(depot.sorts);
@@ -598,7 +608,7 @@ static void test_swing_along(void)
 	swing(32 * KIB);
 	CHECK(!depot.sorts && statistics().objects == allocated());
 
-	/* Nor when the other one does not swing any more, or is gone. */
+	/* It ends as well once the other depot has stopped swinging, or is gone. */
 	swing(MIB / 8);
 	CHECK(depot.sorts);
 	depot_age(&far, false);
@@ -629,7 +639,7 @@ static void count_misses(unsigned times)
 		depot_count_misses(&depot);
 }
 
-/* Takes so many magazines of objects, and then leaves all.  Returns how many objects wait then. */
+/* Takes `count` magazines of objects, then returns all.  Returns how many objects wait afterwards. */
 static uint64_t fall(unsigned count)
 {
 	static struct magazine *magazines[1024];
@@ -639,7 +649,7 @@ static uint64_t fall(unsigned count)
 		if (!magazines[i])
 			magazines[i] = new_filled();
 	}
-	/* What was at hand is not: each that comes back has another made in return, as a free does. */
+	/* No empty magazines are at hand: each one returned has another made in exchange, as a free does. */
 	depot_age(&depot, true);
 	while (count) {
 		struct magazine *empty = depot_take_empty(&depot, magazines[--count]);
@@ -650,12 +660,12 @@ static uint64_t fall(unsigned count)
 }
 
 /*
- * Of small objects a part of what there is may wait at first; a program that asks for the others again earns
- * that they wait the next time, and one that does not, nothing.
+ * Of small objects a fraction may wait at first; a program that asks for the others again earns that they may
+ * wait the next time, and one that does not earns nothing.
  */
 static void test_earning(void)
 {
-	enum { MANY = 100 }; /* twice as many swing by less than what ends all waiting */
+	enum { MANY = 100 }; /* twice as many still swing by less than what ends all waiting */
 	start(32);
 	depot.earned = 0;
 	struct magazine *magazine = new_filled();
@@ -665,16 +675,16 @@ static void test_earning(void)
 	waiting = fall(MANY);
 	CHECK(waiting && waiting <= all / 4 && allocated() == waiting, "%llu of %llu",
 	      (unsigned long long)waiting, (unsigned long long)all);
-	/* As many again, and so all of them. */
+	/* As many again: by now all of them may wait. */
 	CHECK(fall(MANY) == all && allocated() == all);
 	CHECK(fall(MANY) == all);
-	/* Twice as many: those that are new have earned nothing. */
+	/* Twice as many: the additional ones have earned nothing. */
 	waiting = fall(2 * MANY);
 	CHECK(waiting >= all && waiting <= all + all / 4);
 	depot_empty(&depot);
 	CHECK(allocated() == 0);
 
-	/* Of large ones the magazines take little. */
+	/* For large objects magazines cost little memory. */
 	start(512);
 	depot.earned = 0;
 	magazine = new_filled();
@@ -683,7 +693,7 @@ static void test_earning(void)
 	CHECK(fall(MANY) == all);
 	depot_empty(&depot);
 
-	/* Somebody who says how many may wait gets that. */
+	/* An explicit limit is respected. */
 	start(32);
 	depot.earned = 0;
 	struct depot_tunables tunables = depot_tunables(&depot);
@@ -696,8 +706,7 @@ static void test_earning(void)
 	depot_empty(&depot);
 }
 
-/* A program that has few objects earns larger magazines by its misses alone: twice as many for twice the
- * size. */
+/* A program with few objects earns larger magazines by its misses alone: twice as many for twice the size. */
 static void test_growth_by_misses(void)
 {
 	enum { SIZE = 256, MISSES = 27 * SIZE / 2 / DEPOT_MISSES };
@@ -710,7 +719,7 @@ static void test_growth_by_misses(void)
 	expect_capacity(11);
 	check_stacks(0, 1, 0);
 
-	/* Empty magazines of the size before go at once. */
+	/* Empty magazines of the previous size are freed at once. */
 	count_misses(1);
 	expect_capacity(27);
 	check_stacks(0, 0, 0);
@@ -718,7 +727,7 @@ static void test_growth_by_misses(void)
 	depot_put(&depot, empty);
 	check_stacks(0, 0, 0);
 	check_magazine(new_empty());
-	/* Those that have objects are used up first. */
+	/* Filled ones are used up first. */
 	CHECK(!depot_is_stale(&depot, small));
 	depot_put(&depot, small);
 	check_stacks(1, 0, each);
@@ -734,7 +743,7 @@ static void test_growth_by_misses(void)
 	/* 59 objects are a little more than twice as many bytes. */
 	count_misses(2 * MISSES);
 	expect_capacity(27);
-	/* With half of what was counted forgotten at each tick, they are not enough. */
+	/* Each tick halves the count of misses; then they are not enough. */
 	depot_tick(&depot);
 	count_misses(MISSES);
 	expect_capacity(27);
@@ -743,7 +752,7 @@ static void test_growth_by_misses(void)
 	depot_empty(&depot);
 }
 
-/* A program that has many objects earns them as soon as it misses at all. */
+/* A program with many objects earns larger magazines as soon as it misses at all. */
 static void test_growth_by_plenty(void)
 {
 	start(64);
@@ -759,7 +768,7 @@ static void test_growth_by_plenty(void)
 		}
 		count_misses(1);
 		expect_capacity(next);
-		/* As a new program would begin. */
+		/* As in a program that has just started. */
 		depot.level = depot.level_low = 0;
 	}
 	count_misses(10000);
@@ -768,8 +777,8 @@ static void test_growth_by_plenty(void)
 }
 
 /*
- * With the largest magazines no more of the program's objects count as few, and no refill takes more of them,
- * than with the largest that a cache begins with.
+ * With the largest magazines, no more of the program's objects count as few, and no refill takes more of
+ * them, than with the largest that a cache begins with.
  */
 static void test_the_largest_counts_as_the_first(void)
 {
@@ -797,7 +806,7 @@ static void test_the_largest_counts_as_the_first(void)
 	CHECK(allocated() == 0);
 }
 
-/* From the largest down by the steps that led up, to what the cache began with. */
+/* From the largest size down by the steps that led up, to the initial one. */
 static void test_shrinking_from_the_largest(void)
 {
 	static const unsigned steps[] = {500, 251, 123, 59};
@@ -813,7 +822,10 @@ static void test_shrinking_from_the_largest(void)
 	depot_empty(&depot);
 }
 
-/* Eleven objects of up to 64 KiB, however many bytes they are; of larger ones as few as there can be. */
+/*
+ * Eleven objects of up to 64 KiB, however many bytes that is; for larger objects the smallest possible
+ * number.
+ */
 static void test_large_objects(void)
 {
 	static const struct {
@@ -830,7 +842,7 @@ static void test_large_objects(void)
 	}
 }
 
-/* What comes and goes alone is in use as well, or no more: to the object. */
+/* Objects allocated and freed singly are counted in use exactly. */
 static void test_plenty_alone(void)
 {
 	static void *objects[1 << 16];
@@ -860,7 +872,7 @@ static void test_plenty_alone(void)
 	while (taken)
 		depot_free_one(&depot, objects[--taken]);
 
-	/* And what goes with its magazine. */
+	/* So are those that leave with their magazine. */
 	plenty = 4 * (2 * next + 5) * vcpu_areas();
 	while (taken < plenty) {
 		CHECK(!depot_take_filled(&depot, NULL));
@@ -875,7 +887,10 @@ static void test_plenty_alone(void)
 	CHECK(allocated() == 0);
 }
 
-/* What was asked for and could not be had is not in use, however often; what came in its place is. */
+/*
+ * A refused allocation does not count as in use, however often it is repeated; an object that replaces it
+ * does.
+ */
 static void test_nothing_had(void)
 {
 	start(512);
@@ -885,7 +900,7 @@ static void test_nothing_had(void)
 		CHECK(!depot_take_filled(&depot, NULL));
 		depot_refused(&depot);
 	}
-	/* Another thread has the slabs: one object comes with a slab of its own, and no more. */
+	/* Another thread has the slabs' lock: one object comes, with a slab of its own, and no more. */
 	cpuslab_spin_lock(&depot.slabs.lock);
 	void *object = depot_try_alloc(&depot);
 	for (unsigned i = 0; i < 2 * plenty; i++)
@@ -909,7 +924,7 @@ static void test_nothing_had(void)
 	expect_capacity(2 * before + 5);
 }
 
-/* What comes without waiting is in use as well, though another thread has the depot's lock. */
+/* Objects allocated without waiting count as in use, even while another thread has the depot's lock. */
 static void test_plenty_without_waiting(void)
 {
 	static void *objects[1 << 12];
@@ -933,7 +948,7 @@ static void test_plenty_without_waiting(void)
 	CHECK(allocated() == 0);
 }
 
-/* Who does not miss any more gets smaller ones, and what is of the size before goes to the slabs. */
+/* A cache that no longer misses gets smaller magazines, and the objects of larger ones go to the slabs. */
 static void test_shrinking(void)
 {
 	start(512);
@@ -964,7 +979,7 @@ static void test_shrinking(void)
 	depot_empty(&depot);
 }
 
-/* What somebody asked for, or what hardened mode needs, stays as it is. */
+/* A size set explicitly, or required by hardened mode, does not change. */
 static void test_one_capacity(void)
 {
 	start(512);

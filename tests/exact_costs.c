@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * exact_costs: what fixed scripts cost in counts that no clock has a part in, each with a bound.
+ * exact_costs: the costs of fixed scripts in counts that involve no clock, each with a bound.
  *
  *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
- *   two     one thread allocates, another frees, turn by turn: the same, of objects that always go over
+ *   two     one thread allocates, another frees, turn by turn: the same, for objects that always change hands
  *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
  *           and after they were freed
  *   start   page faults of a program's first allocations, which start the library
  *   classes    page faults of a few objects of each size up to 1 KiB; many of a size have their own class
- *   code    resident pages of the library's code that a small program which runs for a while has no need of
- *   survivors  resident bytes for a few objects that many others left behind, scattered, after a trim
- *   drift   resident bytes at most while objects of other sizes take the place of older ones
+ *   code    resident pages of library code that a small program which runs for a while does not need
+ *   survivors  resident bytes for a few objects scattered among many that were freed, after a trim
+ *   drift   peak resident bytes while objects of other sizes replace older ones
  *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
- *   blocks  page faults of blocks of mixed sizes of some MiB, of which one after the other is replaced
+ *   blocks  page faults of blocks of mixed sizes of some MiB, replaced one after the other
  *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
  *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
  *           only starts and ends, counted from outside
  *
- * Each bound is a quarter or more above what was counted when it was set: a change that costs something
- * unseen by a clock of a few per cent is seen here.  Who makes one of them better sets it anew.
+ * Each bound is at least a quarter above the count at the time it was set: a regression of a few per cent,
+ * lost in the noise of a clock, shows here.  A change that lowers a count lowers its bound.
  */
 #include "check.h"
 
@@ -31,7 +31,7 @@
 
 enum { CALLS = 1000000, LIVE = 10000, FALLS = 6, BATCH = 1000, BATCHES = CALLS / 2 / BATCH, ROUNDS = 8 };
 
-/* Beside each, what was counted when it was set (with a slot for each thread, where that is more). */
+/* Next to each bound, the count when it was set (with a slot for each thread, where that is higher). */
 enum {
 	ONE_SLOW = 13800,    /* 10553 to 11103 */
 	ONE_LOCKS = 2100,    /* 1500 to 1666 */
@@ -39,16 +39,16 @@ enum {
 	TWO_LOCKS = 5000,    /* 1050 to 4022 */
 	FIRST_FAULTS = 130,  /* 109 */
 	HELD = 130,          /* 113 to 114 */
-	SECOND_FAULTS = 48,  /* 0 to 23, by which pages the process itself meets */
-	TRIMMED = 960,       /* 540 to 660; with pages of this test and of the library that it meets late */
+	SECOND_FAULTS = 48,  /* 0 to 23, depending on which pages the process itself touches */
+	TRIMMED = 960,       /* 540 to 660; with late-touched pages of this test and of the library */
 	START_FAULTS = 68,   /* 52 to 54; 38 in a debug build */
 	FEW_FAULTS = 20,     /* 18; 41 with a class for each size from the beginning */
 	SURVIVORS = 185,     /* 134 to 147, with the test's own pages */
-	DRIFT = 295,         /* 235; 374 when only growth brought hoards back */
+	DRIFT = 295,         /* 235; 374 when hoards returned only as the heap grew */
 	VECTOR_MOVES = 4,    /* 2 */
 	VECTOR_FAULTS = 12,  /* 5 */
-	BLOCKS_FAULTS = 500, /* 184 to 281; 2,700 when no more than an eighth of the peak could stay */
-	CHILD_FAULTS = 24,   /* 12 to 17; 33 when it wrote to what was whole */
+	BLOCKS_FAULTS = 500, /* 184 to 281; 2,700 when at most an eighth of the peak could stay */
+	CHILD_FAULTS = 24,   /* 12 to 17; 33 when it wrote to intact structures */
 #if defined(NDEBUG)
 	START_CALLS = 90, /* 69, most of them the dynamic linker's */
 #else
@@ -61,8 +61,8 @@ enum {
 static void *objects[LIVE];
 
 /*
- * Time stands still unless a script says otherwise: a tick takes back what was not missed since the last one,
- * and how many of them come into a script is a matter of the machine.
+ * Time stands still unless a script says otherwise: a tick takes back what has not been used since the last
+ * one, and the number of ticks in a script depends on the machine.
  */
 static bool time_passes;
 
@@ -70,7 +70,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	if (time_passes)
 		return (int)syscall(SYS_clock_gettime, clock, now);
-	*now = (struct timespec){.tv_sec = 1}; /* before any other time */
+	*now = (struct timespec){.tv_sec = 1}; /* earlier than any other time */
 	return 0;
 }
 
@@ -89,7 +89,7 @@ static size_t next_size(uint64_t *state)
 	return 16 + check_below(state, dice < 90 ? 500 : dice < 99 ? 4000 : 60000);
 }
 
-/* A call is an allocation or a free. */
+/* Each call is an allocation or a free. */
 static void replace(unsigned calls, uint64_t *state)
 {
 	for (unsigned i = 0; i < calls / 2; i++) {
@@ -108,7 +108,7 @@ static void free_all(void)
 	}
 }
 
-/* The costs are those of the round that has fewest: in the others the program may still be warming up. */
+/* The costs of the cheapest round: in others the program may still be warming up. */
 struct costs {
 	uint64_t slow, locks;
 };
@@ -144,7 +144,7 @@ static void one(void)
 {
 	uint64_t state = 1;
 	struct costs costs[ROUNDS];
-	replace(CALLS, &state); /* warm */
+	replace(CALLS, &state); /* warm-up */
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct cpuslab_counters before = check_counters();
 		replace(CALLS, &state);
@@ -182,7 +182,7 @@ static void two(void)
 		costs[round] = costs_since(before);
 	}
 	check_join(other);
-	expect_costs("two threads", costs + 1, TWO_SLOW, TWO_LOCKS); /* the first one warms */
+	expect_costs("two threads", costs + 1, TWO_SLOW, TWO_LOCKS); /* the first round is the warm-up */
 }
 
 static double page_faults(void)
@@ -192,7 +192,7 @@ static double page_faults(void)
 	return (double)usage.ru_minflt;
 }
 
-/* Fills the objects, each written whole; the sum of their sizes. */
+/* Fills the objects, writing each completely; returns the sum of their sizes. */
 static size_t fill(void)
 {
 	uint64_t state = 2;
@@ -215,8 +215,10 @@ static void memory(void)
 		       100 * (page_faults() - faults) / (sum / 4096), FIRST_FAULTS);
 	expect_at_most("resident while held, of its bytes, in %",
 		       100 * ((double)check_resident() - start) / sum, HELD);
-	/* After some of the falls what was freed goes back (see depot/ebb.h), but not after one like those
-	 * before. */
+	/*
+	 * After some of the falls freed memory goes back (see depot/ebb.h), but not after a fall like the
+	 * ones before.
+	 */
 	double least = sum;
 	for (int i = 0; i < FALLS; i++) {
 		free_all();
@@ -255,8 +257,10 @@ static void classes(void)
 			memset(objects[few++], 1, size);
 		}
 	expect_at_most("faults of a few objects of each size", page_faults() - faults, FEW_FAULTS);
-	/* Few of a size share a class, even where that has many; who has many of a size has them in one of
-	 * their own. */
+	/*
+	 * Objects of a size that the program has few of share a class, even where it has many of the class; a
+	 * size with many objects gets a class of its own.
+	 */
 	enum { HOST = 256, HOSTED = 224, HOSTED_FEW = 6 };
 	for (unsigned i = 0; i < 8 * HOSTED_FEW; i++)
 		CHECK((objects[few++] = malloc(HOST)));
@@ -287,9 +291,9 @@ enum { IS_AS_SHIPPED = false };
 #endif
 
 /*
- * The code that not every program needs is in segments of its own (cmake/layout.ld), of which one call brings
- * up to 64 KiB.  So what each tick comes through, and what it calls in a program with nothing to give back,
- * must not be there: magazines that grow, and some that age.
+ * Code that few programs need is in segments of its own (cmake/layout.ld), and one call into one makes up to
+ * 64 KiB resident.  So the path of every tick, and what it calls in a program that has nothing to give back,
+ * must stay out of them: magazines that grow, and some that age.
  */
 static void code(char **argv)
 {
@@ -299,7 +303,7 @@ static void code(char **argv)
 
 	if (!IS_AS_SHIPPED)
 		check_skip("only of what gcc makes for use it is known where it lies");
-	/* To read options takes more code. */
+	/* Reading options needs more code. */
 	if (getenv("CPUSLAB_OPTIONS")) {
 		CHECK(unsetenv("CPUSLAB_OPTIONS") == 0);
 		execv("/proc/self/exe", argv);
@@ -313,7 +317,7 @@ static void code(char **argv)
 			CHECK(objects[i]);
 		}
 		free_all();
-		/* Whoever did not run for the decay time has pages to give back. */
+		/* A program that did not run for the decay time has pages to give back. */
 		if (seconds() > last + 0.5)
 			execv("/proc/self/exe", argv);
 		last = seconds();
@@ -332,8 +336,8 @@ static void code(char **argv)
 }
 
 /*
- * Sizes drift: the oldest of so many bytes make room for objects of another range.  What slabs, depots and
- * dirty pages keep of the last range must serve the next, else each comes on top.
+ * Sizes drift: the oldest objects make room for objects of another size range.  What slabs, depots and dirty
+ * pages keep of the last range must serve the next; otherwise their memory adds up.
  */
 static void drift(void)
 {
@@ -377,7 +381,7 @@ static void drift(void)
 		       DRIFT);
 }
 
-/* One object in 50 lives on: what each slab has of them, it keeps pages for, and no more. */
+/* One object in 50 survives: slabs keep the pages of the survivors, and no more. */
 static void survivors(void)
 {
 	enum { COUNT = 16 << 10, SIZE = 1024, KEEP = 50 };
@@ -398,7 +402,7 @@ static void survivors(void)
 		CHECK(check_all_bytes(many[i], SIZE, 1));
 }
 
-/* From a page to a MiB, with an object allocated after each step; how often it moved. */
+/* Grows from a page to a MiB, with an object allocated after each step; returns how often it moved. */
 static unsigned grow_vector(void)
 {
 	enum { LAST = 1 << 20, BESIDE = 64 };
@@ -421,13 +425,13 @@ static unsigned grow_vector(void)
 
 static void vector(void)
 {
-	grow_vector(); /* warm */
+	grow_vector(); /* warm-up */
 	double faults = page_faults();
 	expect_at_most("a vector to a MiB by tenths: moves", grow_vector(), VECTOR_MOVES);
 	expect_at_most("a vector: faults of the second", page_faults() - faults, VECTOR_FAULTS);
 }
 
-/* Eight, of 1 to 3 MiB, as two threads have that keep four each: one line in every page is written. */
+/* Eight blocks of 1 to 3 MiB, as with two threads that keep four each: one line of every page is written. */
 static void replace_blocks(unsigned times, uint64_t *state)
 {
 	enum { BLOCKS = 8, LEAST = 1 << 20, PAGE = 4096 };
@@ -446,14 +450,14 @@ static void blocks(void)
 {
 	enum { THOUSANDS = 4, TIMES = THOUSANDS * 1000 };
 	uint64_t state = 1;
-	replace_blocks(TIMES, &state); /* learn */
+	replace_blocks(TIMES, &state); /* training */
 	double faults = page_faults();
 	replace_blocks(TIMES, &state);
 	expect_at_most("blocks of mixed sizes: page faults of 1,000", (page_faults() - faults) / THOUSANDS,
 		       BLOCKS_FAULTS);
 }
 
-/* In a child; above what an exit status can tell, the most that it can. */
+/* Run in a child, and capped at the largest number that an exit status can carry. */
 static int faults_of_slow_path(void)
 {
 	double faults = page_faults();
@@ -463,8 +467,8 @@ static int faults_of_slow_path(void)
 }
 
 /*
- * The least of a few children: in one of them time may be up for what slow paths do now and then.  Not in all
- * of them, for the parent passes by one before each.
+ * The lowest count of a few children: one of them may meet periodic work of the slow path.  Not all do, since
+ * the parent takes the slow path once before each.
  */
 static void child(void)
 {
@@ -486,7 +490,10 @@ static void child(void)
 	expect_at_most("page faults of a child's first slow path", least, CHILD_FAULTS);
 }
 
-/* How many system calls this program makes when it is called so, and how many of them found no such file. */
+/*
+ * How many system calls this program makes with a given argument; in *vain, how many of them looked for a
+ * file that does not exist.
+ */
 static long system_calls(const char *variant, long *vain)
 {
 	long stops = 0;
@@ -516,7 +523,7 @@ static long system_calls(const char *variant, long *vain)
 		*vain += call.op == PTRACE_SYSCALL_INFO_EXIT && call.exit.rval == -ENOENT;
 	}
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	return (stops + 1) / 2; /* one at its entry and one at its exit, which the last has not */
+	return (stops + 1) / 2; /* one stop at entry and one at exit, except for the last call */
 }
 
 static void system_script(bool whole)
@@ -526,7 +533,7 @@ static void system_script(bool whole)
 	free_all();
 }
 
-/* Whether the system takes several ranges back by one call, as Linux does from 6.15 on. */
+/* Whether one call can give several ranges back to the system, as on Linux from 6.15 on. */
 static bool takes_several(void)
 {
 	enum { SELF_THREAD = -10000 };
@@ -537,8 +544,7 @@ static bool takes_several(void)
 
 static void from_outside(void)
 {
-	/* How many folders the dynamic linker looks for libraries in, in vain, hangs on what the processor
-	 * can do. */
+	/* How many non-existent folders the dynamic linker searches depends on the processor's features. */
 	long vain, least = system_calls("started", &vain);
 	expect_at_most("system calls of a process that allocates once", (double)(least - vain), START_CALLS);
 	expect_at_most("system calls that the script adds", (double)(system_calls("scripted", &vain) - least),
@@ -550,7 +556,7 @@ int main(int argc, char **argv)
 	const char *variant = argc > 1 ? argv[1] : "one";
 	if (!check_cpuslab() || check_valgrind())
 		check_skip("only cpuslab's own counts are known");
-	check_pin(); /* nothing of what is counted may hang on where the scheduler puts a thread */
+	check_pin(); /* no count may depend on where the scheduler puts a thread */
 	check_watchdog(100);
 	if (strcmp(variant, "one") == 0)
 		one();

@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* The program itself, told to be the child: as much of a start as any other, and no path to look for. */
+/* The program itself, run as the child: the start of a normal program, and no path to search. */
 static char program[4096];
 static char *const child_arguments[] = {program, (char *)"child", NULL};
 
@@ -43,7 +43,7 @@ static void run_vfork(void)
 
 enum { PASSED_ON = 200 };
 
-/* What the child changes is the parent's memory: the parent verifies it and goes on with it. */
+/* The child changes the parent's memory: the parent verifies it and goes on using it. */
 static void *passed_on[PASSED_ON];
 
 __attribute__((noinline)) static void allocate_in_child(void)
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 	struct load load;
 	load_start(&load, 4, load_run);
 	pthread_t second = 0;
-	if (run != run_vfork_alloc) /* which has one array to pass on */
+	if (run != run_vfork_alloc) /* which passes one array on */
 		second = check_thread(start_others, (void *)(uintptr_t)run);
 	start_others((void *)(uintptr_t)run);
 	if (second)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork_in_start: a process that has threads before it first calls the library, as one that opens it late has,
- * forks while one of them starts the library.  Nobody can finish the start in the child: its first call ends
- * it with one line.  The parent goes on, and so do children that it has afterwards.
+ * fork_in_start: a process that has threads before it first calls the library, for instance because it opens
+ * it late, forks while one of them is starting the library.  Nobody can finish the start in the child: its
+ * first call ends it with a one-line message.  The parent goes on, and so do children forked later.
  *
- *   fork_in_start wiped      as the system is to wipe memory on fork
- *   fork_in_start handled    as libc is asked for a handler instead, which no child has before
+ *   fork_in_start wiped      the system is asked to wipe memory on fork
+ *   fork_in_start handled    libc is asked for a fork handler instead, which no earlier child has
  */
 #include "own_malloc.h"
 
@@ -20,7 +20,7 @@
 
 static bool handled, reached, may_go_on;
 
-/* What each start calls once.  The first one stays in it until it may go on. */
+/* Called once by each start.  The first thread stays in it until it may go on. */
 static void stay(void)
 {
 	if (!__atomic_exchange_n(&reached, true, __ATOMIC_ACQ_REL))

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork_load: fork() at any instant of other threads' allocations leaves a child whose heap is whole.
+ * fork_load: fork() at any instant of other threads' allocations leaves a child with an intact heap.
  *
  *   fork_load fork      the child allocates, frees what it inherited, makes threads, forks again, exits
  *   fork_load nested    each child forks under an allocation load of its own
  *   fork_load threads   several threads fork at the same time
- *   fork_load storm     as many forks as can be, of children that allocate, make a thread and exit
+ *   fork_load storm     as many forks as possible, of children that allocate, make a thread and exit
  *   fork_load bare      _Fork and the clone system call: no fork handler runs at all
  *   fork_load stdio     streams are opened, read and closed by other threads meanwhile: libc takes its lock
- * on the list of streams after the fork handlers of libraries, and allocates while it holds it
+ *                       on the list of streams after the fork handlers of libraries, and allocates while it
+ *                       holds it
  *
  * A child that hangs is ended by its own watchdog, a fork that hangs by the parent's.
  */
@@ -30,7 +31,7 @@ static void *child_thread(void *unused)
 	return unused;
 }
 
-/* What every child does first: it needs the fast paths, the depot, slabs, page runs and mappings. */
+/* The first thing every child does: it exercises the fast paths, the depot, slabs, page runs and mappings. */
 static void use_heap(void)
 {
 	struct load_objects objects = {{NULL}, {0}};
@@ -81,7 +82,7 @@ static pid_t checked_fork(void)
 	return child;
 }
 
-/* So that the first slow path of the child is another thread's than the one that forked. */
+/* So that the child's first slow path runs in another thread than the one that forked. */
 static void use_threads_first(void)
 {
 	pthread_t threads[2];
@@ -112,7 +113,7 @@ __attribute__((noreturn)) static void ordinary_child(bool threads_first)
 	}
 	use_heap();
 	CHECK_EXITED(check_wait(grandchild), 0);
-	exit(0); /* with exit handlers and the closing of streams */
+	exit(0); /* runs exit handlers and closes streams */
 }
 
 static void refill_inherited(uint64_t *random)
@@ -214,7 +215,7 @@ static void *small_child_thread(void *unused)
 	return unused;
 }
 
-/* What is in the child's way to its end is little, so that many children meet many instants. */
+/* The child does little before it exits, so that many children meet many instants. */
 static void run_storm(unsigned long forks)
 {
 	struct load load;
@@ -236,7 +237,7 @@ static void run_storm(unsigned long forks)
 	load_stop(&load);
 }
 
-/* No handler ran in these children, so nothing but the heap is theirs to use: no stdio, no new threads. */
+/* No handler ran in these children, so they may use only the heap: no stdio, no new threads. */
 static void run_bare(unsigned long forks)
 {
 	if (!check_cpuslab())
@@ -308,7 +309,7 @@ static void *flush_load(void *argument)
 	struct load *load = argument;
 	while (!__atomic_load_n(&load->stop, __ATOMIC_RELAXED)) {
 		fflush(NULL);
-		usleep(200); /* the lock on the list is not fair: fork waits for it too */
+		usleep(200); /* the lock on the list is not fair, and fork waits for it too */
 		load_turn(load);
 	}
 	return NULL;

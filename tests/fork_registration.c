@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork_registration: around each vfork of a threaded program the registration for restartable sequences
- * changes hands, by the length with which libc made it.  Libc's is said to be of more bytes than the first
- * version of the structure, as it is with newer kernels; the kernel here is told of what there is.  It does
- * so at any depth: a child may call vfork itself.
+ * fork_registration: around each vfork of a threaded program the rseq registration changes hands, with the
+ * length that libc registered.  Here libc claims more bytes than the first version of the structure has, as
+ * with newer kernels; the kernel is given the length that really exists.  This works at any depth: a child
+ * may call vfork itself.
  */
 #include "check.h"
 
@@ -11,7 +11,7 @@
 
 enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, ROUNDS = 10, NESTED = 5 };
 
-/* In place of libc's, which says 0 where it registers nothing. */
+/* Replaces libc's, which is 0 where it registers nothing. */
 extern unsigned __rseq_size;
 unsigned __rseq_size = FEATURES;
 
@@ -63,7 +63,7 @@ static void free_and_leave(void)
 	_exit(0);
 }
 
-/* A child, and by it another, and so on. */
+/* A child, which starts another, and so on. */
 __attribute__((noinline)) static void start_nested(unsigned levels)
 {
 	pid_t child = vfork();
@@ -76,7 +76,7 @@ __attribute__((noinline)) static void start_nested(unsigned levels)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
-/* A child that changes its mask, and has a child itself. */
+/* A child that changes its signal mask, and has a child itself. */
 __attribute__((noinline)) static void start_two(void)
 {
 	sigset_t none, before, after;
@@ -112,7 +112,7 @@ int main(void)
 	unsigned given_before = given_up, taken_before = taken;
 	for (int i = 0; i < ROUNDS; i++)
 		start_other();
-	/* Once by the parent; by the child, and by the parent again. */
+	/* Given up once by the parent; taken by the child, and again by the parent. */
 	unsigned given = given_up - given_before, got = taken - taken_before;
 	CHECK(given == ROUNDS && got == 2 * ROUNDS, "%u times given up, %u taken", given, got);
 	for (int i = 0; i < ROUNDS; i++)

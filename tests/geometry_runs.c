@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Our own geometry: for each size the slab is the smallest that holds enough objects and leaves at most a
- * 32nd over, and it never has more objects than its index has names for.  Objects that share a cache line are
- * enough when they fill as many pages as 256 of them would.
+ * Our own geometry: for each size the slab is the smallest that holds enough objects and wastes at most a
+ * 32nd, and it never has more objects than its index can name.  Objects that share a cache line are enough
+ * when they fill as many pages as 256 of them would.
  */
 #include "slab/geometry.h"
 
@@ -42,7 +42,7 @@ int main(void)
 	for (uint32_t stride = 16; stride < 1 << 20; stride += 8)
 		check_size(stride);
 
-	/* Eight bytes are too small for an index of a byte. */
+	/* Objects of eight bytes would be too many for a one-byte index. */
 	struct geometry slab = geometry_runs(PAGE, 8);
 
 	CHECK(slab.bytes == PAGE && slab.objects == 512 && slab.index_bytes == 2 && slab.left_over == 0);

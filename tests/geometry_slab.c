@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SLAB's geometry: the table of Linux commit a41adfaa23df ("slab: introduce byte sized index for the freelist
- * of a slab"), every row of it, before and after; and what must hold for any size.
+ * SLAB's geometry: every row of the table in Linux commit a41adfaa23df ("slab: introduce byte sized index for
+ * the freelist of a slab"), before and after; and what must hold for any size.
  */
 #include "slab/geometry.h"
 
@@ -9,7 +9,7 @@
 
 struct row {
 	const char *name;
-	uint32_t size, alignment, stride; /* asked for; to what it is rounded up; as slabinfo prints it */
+	uint32_t size, alignment, stride; /* requested; what it is rounded up to; as slabinfo prints it */
 	bool early;                       /* made while the kernel starts */
 	uint32_t before, after;           /* objects in a slab of one page */
 	struct geometry_tunables tunables;
@@ -54,7 +54,7 @@ static void check_table(void)
 	CHECK(geometry_tunables(131073).limit == 1 && geometry_tunables(131073).batchcount == 1);
 }
 
-/* Half of the table depends on the threshold for an index outside, not on the index alone. */
+/* Half of the table depends on the threshold for an off-slab index, not on the index alone. */
 static void check_threshold(void)
 {
 	struct geometry_slab_rule only_index = geometry_slab_narrow;
@@ -63,7 +63,7 @@ static void check_threshold(void)
 	CHECK(geometry_slab(&only_index, 256, 64).objects == 15);
 	CHECK(geometry_slab(&geometry_slab_narrow, 256, 64).objects == 16);
 	CHECK(!geometry_slab(&geometry_slab_narrow, 256, 64).index_inside);
-	/* 21 objects of 192 bytes leave 64, which hold their index after all. */
+	/* 21 objects of 192 bytes leave 64, which have room for their index after all. */
 	CHECK(geometry_slab(&geometry_slab_narrow, 192, 64).index_inside);
 	CHECK(geometry_slab(&geometry_slab_narrow, 192, 64).left_over == 0);
 }
@@ -81,7 +81,7 @@ static void check_orders(void)
 	CHECK(geometry_slab(&rule, 8192, 64).bytes == 8192);
 	CHECK(geometry_slab(&rule, 4 << 20, 64).bytes == 4 << 20);
 	CHECK(geometry_slab(&rule, (4 << 20) + 1, 64).objects == 0);
-	/* 256 objects are one more than a byte has names for. */
+	/* 256 objects are one more than a byte can name. */
 	rule.outside_from = 8;
 	CHECK(geometry_slab(&rule, 16, 16).objects == 0);
 	rule.index_bytes = 2;
@@ -100,7 +100,7 @@ static void check_colours(void)
 	CHECK(slab.left_over == 0 && geometry_slab_colours(&slab, 64, 32) == 0);
 }
 
-/* For any size: all of a slab is accounted for, and one object more would not fit. */
+/* For any size: all of a slab is accounted for, and one more object would not fit. */
 static void check_any(const struct geometry_slab_rule *rule)
 {
 	for (uint32_t alignment = 8; alignment <= 256; alignment *= 2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SLUB's geometry: the running kernel is the judge.  Every cache that /sys/kernel/slab shows must come out of
- * geometry_slub() with the order and the number of objects that the kernel chose.
+ * SLUB's geometry, judged by the running kernel: for every cache that /sys/kernel/slab shows, geometry_slub()
+ * must yield the order and the number of objects that the kernel chose.
  */
 #include "slab/geometry.h"
 
@@ -11,7 +11,7 @@
 
 #define SYSTEM "/sys/kernel/slab"
 
-/* One number of a cache; false when it cannot be read. */
+/* Reads one number of a cache; false when it cannot be read. */
 static bool read_number(const char *cache, const char *what, uint32_t *number)
 {
 	char path[512], text[64];
@@ -31,7 +31,7 @@ static bool read_number(const char *cache, const char *what, uint32_t *number)
 	return true;
 }
 
-/* The CPUs in a list such as "0-3,8-11", or one more than the highest. */
+/* The number of CPUs in a list such as "0-3,8-11", or one more than the highest. */
 static uint32_t read_cpus(const char *path, bool highest)
 {
 	char text[4096];
@@ -55,7 +55,7 @@ static uint32_t read_cpus(const char *path, bool highest)
 	return highest ? end : count;
 }
 
-/* The kernel counts what is present, but where that is one CPU only, what there could ever be. */
+/* The kernel counts present CPUs, but where that is only one, possible CPUs. */
 static uint32_t kernel_cpus(void)
 {
 	uint32_t present = read_cpus("/sys/devices/system/cpu/present", false);
@@ -63,7 +63,7 @@ static uint32_t kernel_cpus(void)
 	return present > 1 ? present : read_cpus("/sys/devices/system/cpu/possible", true);
 }
 
-/* What the kernel was told on its command line, else `otherwise`. */
+/* The value on the kernel's command line, else `otherwise`. */
 static uint32_t command_line(const char *name, const char *older_name, uint32_t otherwise)
 {
 	char text[8192];
@@ -87,19 +87,19 @@ static uint32_t command_line(const char *name, const char *older_name, uint32_t 
 	return otherwise;
 }
 
-/* What can be said without a kernel to ask. */
+/* What can be checked without asking a kernel. */
 static void check_arithmetic(void)
 {
 	struct geometry_slub_rule rule = {
 		.page_bytes = 4096, .cpus = 2, .order_highest = 3, .order_block = 10};
 	struct geometry slab;
 
-	/* Two CPUs: 12 objects at least. */
+	/* Two CPUs: at least 12 objects. */
 	slab = geometry_slub(&rule, 8);
 	CHECK(slab.bytes == 4096 && slab.objects == 512);
 	slab = geometry_slub(&rule, 512);
 	CHECK(slab.bytes == 8192 && slab.objects == 16);
-	/* 12·700 need 16 KiB, of which 23 leave less than a sixteenth. */
+	/* 12·700 need 16 KiB, where 23 objects leave less than a sixteenth. */
 	slab = geometry_slub(&rule, 700);
 	CHECK(slab.bytes == 16384 && slab.objects == 23 && slab.left_over == 284);
 	slab = geometry_slub(&rule, 8192);
@@ -109,14 +109,14 @@ static void check_arithmetic(void)
 	CHECK(slab.bytes == 65536 && slab.objects == 1);
 	slab = geometry_slub(&rule, 8 << 20);
 	CHECK(slab.objects == 0);
-	/* Of 16 CPUs each wants some: 24 objects. */
+	/* 16 CPUs raise the minimum: 24 objects. */
 	rule.cpus = 16;
 	slab = geometry_slub(&rule, 512);
 	CHECK(slab.bytes == 16384);
 	rule.order_lowest = 3;
 	slab = geometry_slub(&rule, 512);
 	CHECK(slab.bytes == 32768);
-	/* A slab counts in 15 bits. */
+	/* A slab counts objects in 15 bits. */
 	rule.order_lowest = 8;
 	slab = geometry_slub(&rule, 8);
 	CHECK(slab.objects <= 32767 && slab.objects * 2 > 32767);
@@ -132,7 +132,7 @@ static unsigned check_kernel(const struct geometry_slub_rule *rule)
 	for (struct dirent *entry; (entry = readdir(folder));) {
 		uint32_t object_size, stride, alignment, objects, order;
 
-		/* A link is another name of a cache that is here under its own. */
+		/* A link is an alias of a cache that is listed under its own name. */
 		if (entry->d_name[0] == '.' || entry->d_type == DT_LNK)
 			continue;
 		if (!read_number(entry->d_name, "object_size", &object_size) ||

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guard_cost: guarded sampling takes no more than its share of the program's CPU time, from its start on,
- * saves up little, and rests where it has taken too much; and no more picks in a second than are asked for.
+ * guard_cost: guarded sampling takes no more than its share of the program's CPU time, from the start on,
+ * saves up little, and rests when it has taken too much; and picks no more objects in a second than
+ * configured.
  *
- * The clocks stand still but where the test moves them.  Each look at a thread's CPU time moves that, so that
- * whatever is measured has cost COST.
+ * The clocks stand still but where the test moves them.  Each reading of a thread's CPU time advances it, so
+ * that whatever is measured has cost COST.
  */
 #include "check.h"
 
@@ -17,7 +18,7 @@ enum { COST = 10000, ESTIMATE = 100, SHARE = 5, SECOND = 1000000000, SAVED = 500
 static uint64_t milliseconds = 100000, process_time, thread_time;
 static unsigned long looks_at_thread;
 static bool clocks_fail;
-static void (*overtaking)(void); /* what another thread does, once, before a look at the clock is used */
+static void (*overtaking)(void); /* what another thread does, once, before a clock reading is used */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -48,7 +49,7 @@ static struct guard_statistics statistics(void)
 	return now;
 }
 
-/* A pool and an account of their own; with a rate of 1 each page is chosen. */
+/* Gives each test a pool and an account of its own; with a rate of 1 each page is chosen. */
 static void begin(uint64_t cost, uint64_t second)
 {
 	options.guard = 1;
@@ -62,7 +63,7 @@ static void begin(uint64_t cost, uint64_t second)
 		check_skip("no room for a pool");
 }
 
-/* Picks that come to something, up to `most`; each costs twice COST. */
+/* Successful picks, up to `most`; each costs twice COST. */
 static unsigned pick(unsigned most)
 {
 	for (unsigned i = 0; i < most; i++) {
@@ -87,7 +88,7 @@ static bool turn(void)
 	return goes_on;
 }
 
-/* What the program's time pays for, with what was left: to the pick. */
+/* Picks are limited exactly to what the program's time pays for, plus what was left. */
 static void share_is_kept(void)
 {
 	static const char object[1];
@@ -102,14 +103,14 @@ static void share_is_kept(void)
 	CHECK(!turn());
 	process_time += 1000;
 	CHECK(turn() && guard_chooses(object) && guard_picks_fresh() == 0);
-	/* What crosses the bound is the last one: guarding is in debt by all that it cost. */
+	/* The pick that crosses the bound is the last: guarding owes all that it cost. */
 	CHECK(pick(10) == 1 && !guard_chooses(object));
 	process_time += 2ull * COST * 1000 / SHARE;
 	CHECK(!turn(), "it has not paid for what was passed by");
 	process_time += (uint64_t)ESTIMATE * 1000 / SHARE;
 	CHECK(turn() && pick(10) == 1);
 
-	/* Over many turns of a busy program, from where nothing is owed: the share, and not more. */
+	/* Over many turns of a busy program, starting without debt: the share, and not more. */
 	process_time += 3ull * COST * 1000 / SHARE;
 	CHECK(turn());
 	uint64_t spent = statistics().spent, from = process_time;
@@ -127,8 +128,7 @@ static void share_is_kept(void)
 	CHECK(picked >= may / (2 * COST) - may / (2 * COST) / 50);
 }
 
-/* A program that sleeps pays for nothing; one that allocated nothing for an hour pays for a little at once.
- */
+/* A sleeping program earns nothing; one that allocated nothing for an hour earns only a little at once. */
 static void little_is_saved(void)
 {
 	begin(SHARE, 0);
@@ -148,7 +148,7 @@ static void credit_again(void)
 	process_time -= 500000;
 }
 
-/* What was credited by another thread, which looked at the clock later, is not credited again. */
+/* Time credited by another thread, which read the clock later, is not credited again. */
 static void no_time_counts_twice(void)
 {
 	begin(SHARE, 0);
@@ -157,11 +157,11 @@ static void no_time_counts_twice(void)
 	guard_account.allowed = guard_account.spent;
 	uint64_t allowed = guard_account.allowed;
 
-	/* This thread has the time from before; the other one has credited a millisecond since. */
+	/* This thread holds the older reading; the other one has credited a millisecond since. */
 	overtaking = credit_again;
 	cost_credit(milliseconds);
 	CHECK(!overtaking && guard_account.allowed == allowed + 1000000 / 1000 * SHARE);
-	/* A clock that went back, as that of a vfork()ed child does, takes nothing and gives nothing. */
+	/* A clock that went back, as that of a vfork()ed child does, neither takes nor gives credit. */
 	process_time = 0;
 	cost_credit(milliseconds);
 	process_time = SECOND + 1000000;
@@ -169,7 +169,7 @@ static void no_time_counts_twice(void)
 	CHECK(guard_account.allowed == allowed + 1000000 / 1000 * SHARE);
 }
 
-/* A forked child's CPU time begins anew, and it owes nothing. */
+/* A forked child's CPU time starts at zero, and it owes nothing. */
 static void children_begin_anew(void)
 {
 	begin(SHARE, 0);
@@ -193,13 +193,13 @@ static void no_bound(void)
 	CHECK(pick(1000) == 1000);
 	CHECK(looks_at_thread == looks && statistics().spent == 0, "nothing is measured");
 
-	/* Nor is there one where the system tells no CPU time. */
+	/* Nor is there any credit where the system does not tell CPU time. */
 	clocks_fail = true;
 	begin(SHARE, 0);
 	guard_charge_estimate();
 	CHECK(pick(1000) == 1000);
 	clocks_fail = false;
-	/* All of the program's time is the most that can be asked for. */
+	/* All of the program's time is the highest share that can be configured. */
 	begin(UINT64_MAX, UINT64_MAX);
 	CHECK(turn() && pick(1000) == SAVED / (2 * COST) + 1);
 }
@@ -215,7 +215,7 @@ static void picks_in_a_second(void)
 		picked += pick(10);
 		CHECK(picked <= i * 15 / 100, "%u in %u ms", picked, i * 15);
 	}
-	/* What is beyond one pick at a turn is not saved: seven turns for each. */
+	/* Credit beyond one pick per turn is not saved: seven turns for each pick. */
 	CHECK(picked >= 1000 / 7);
 	milliseconds += 3600 * 1000;
 	CHECK(turn() && pick(10) == 1);
@@ -238,7 +238,7 @@ static void *take(void *argument)
 	return (void *)got;
 }
 
-/* However many threads see the last pick that may be, one gets it. */
+/* However many threads compete for the last pick allowed, one gets it. */
 static void threads_share_picks(void)
 {
 	for (unsigned round = 0; round < check_rounds(200, 20000, 10); round++) {
@@ -250,7 +250,7 @@ static void threads_share_picks(void)
 			thread[i] = check_thread(take, NULL);
 		for (unsigned i = 0; i < THREADS; i++)
 			got += (uintptr_t)check_join(thread[i]);
-		/* What libc allocates for its threads may be picked, too. */
+		/* Objects that libc allocates for its threads may be picked, too. */
 		CHECK(guard_account.taken == guard_account.granted);
 		CHECK(got <= TRIES && got >= TRIES - 16 * THREADS, "%lu of %u", got, TRIES);
 	}

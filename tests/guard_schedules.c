@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guard_schedules: a guarded object that is freed, and one that is allocated, stopped at each instruction
- * while another thread on the same CPU allocates guarded objects (schedules.h).
+ * guard_schedules: stops the free, and the allocation, of a guarded object at each instruction, while another
+ * thread on the same CPU allocates guarded objects (schedules.h).
  *
- * Half of the slots may be in use, and all of these but one are.  So the other thread has a guarded object
- * only while the stopped one has none, and then the slot that has been free for longest: of what it allocates
- * and frees one after the other each lies in another slot, until it has had every one that is free.
+ * Half of the slots may be in use, and all of these but one are.  So the other thread gets a guarded object
+ * only while the stopped one has none, in the slot that has been free for longest: objects that it allocates
+ * and frees one after the other each get another slot, until it has used every free one.
  */
 #include "check.h"
 
@@ -21,9 +21,9 @@ enum operation { FREE, ALLOCATE, OPERATIONS };
 static const char *const operation_names[] = {"free", "allocate"};
 
 static char *own, *others[SLOTS];
-static unsigned long *all_in_turn; /* how often the other thread had all free slots in turn */
+static unsigned long *all_in_turn; /* how often the other thread has used all free slots in turn */
 
-/* The first byte of the slot that a guarded object is in; NULL for an object like others. */
+/* First byte of the slot of a guarded object; NULL for an ordinary object. */
 static char *slot_of_object(char *object)
 {
 	if (!object || !guard_contains(object))
@@ -31,7 +31,7 @@ static char *slot_of_object(char *object)
 	return (uintptr_t)object % OS_PAGE_BYTES ? object - AT_END : object;
 }
 
-/* A guarded one where there is a slot: nearly each is. */
+/* Returns a guarded object if there is a slot: nearly every allocation is guarded. */
 static char *allocate(void)
 {
 	char *object = NULL;

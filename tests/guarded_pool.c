@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool of guarded objects: they are objects like others to the malloc family; a freed one's place is used
- * again as late as possible; memory and mappings are bounded; one in RATE is picked, of every size; threads
+ * The pool of guarded objects: to the malloc family they are ordinary objects; the slot of a freed one is
+ * reused as late as possible; memory and mappings are bounded; one in RATE is picked, of every size; threads
  * and forked children may do what they like, and a heap profile may run.
  */
 #include "check.h"
@@ -38,7 +38,7 @@ static unsigned long guarded(const char *name)
 	return strtoul(found + strlen(key), NULL, 10);
 }
 
-/* A guarded object: nearly each is, but for one that a magazine has no room for a mark of. */
+/* Returns a guarded object: nearly every allocation is, except where a magazine has no room for a mark. */
 static char *alloc_guarded(size_t size)
 {
 	for (unsigned tries = 0; tries < 4; tries++) {
@@ -68,7 +68,7 @@ static void write_behind(void *argument)
 	free(behind->object);
 }
 
-/* Guarded, as aligned as it is to be, and of no more bytes than were asked for. */
+/* Guarded, aligned as requested, and with exactly the requested size. */
 static void aligned(size_t alignment, size_t size)
 {
 	unsigned long picked = guarded("picked");
@@ -85,7 +85,7 @@ static void aligned(size_t alignment, size_t size)
 	CHECK(cpuslab_object_of(object + size - 1) == object);
 	CHECK(check_all_bytes(object, size, 0));
 	memset(object, 1, size);
-	/* The byte behind it is found to be written to at once, or at the free. */
+	/* A write to the byte behind it is found at once, or at the free. */
 	struct behind behind = {object, size};
 	int status = check_child(write_behind, &behind, text, sizeof text);
 
@@ -97,7 +97,7 @@ static void aligned(size_t alignment, size_t size)
 
 static void family(void)
 {
-	/* What libraries took as they were loaded may be among them. */
+	/* Objects allocated while libraries were loaded may be among them. */
 	unsigned long live = guarded("live"), bytes = guarded("bytes");
 
 	for (size_t size = 0; size <= 256 << 10; size = size < 300 ? size + 1 : size * 3 / 2) {
@@ -137,7 +137,7 @@ static void family(void)
 	CHECK(guarded("live") == live && guarded("bytes") == bytes);
 }
 
-/* An object of a cache that is aligned to more than a page, or to part of one, has the cache's size. */
+/* An object of a cache aligned to more than a page, or to a fraction of one, has the cache's size. */
 static void cache(size_t alignment, size_t size)
 {
 	const struct cpuslab_cache_args args = {.name = "aligned", .size = size, .align = alignment};
@@ -173,7 +173,7 @@ static unsigned mappings(void)
 	return lines;
 }
 
-/* More than there are places for: half of them is used, and what else is asked for is ordinary memory. */
+/* More than there are slots for: half of them are used, and the other requests get ordinary memory. */
 static void exhaustion(void)
 {
 	static char *object[4 * SLOTS];
@@ -194,7 +194,7 @@ static void exhaustion(void)
 	}
 	CHECK(guarded("live") == live);
 
-	/* The largest objects: two pages for each slot are the most. */
+	/* The largest objects: at most two pages for each slot. */
 	for (unsigned i = 0; i < SLOTS; i++)
 		CHECK((object[i] = malloc(64 << 10)));
 	CHECK(guarded("bytes") <= 2ul * SLOTS * PAGE && guarded("bytes") > SLOTS * PAGE);
@@ -202,14 +202,14 @@ static void exhaustion(void)
 		free(object[i]);
 }
 
-/* The place that has been free for longest comes next. */
+/* The slot that has been free for longest is used next. */
 static void reuse(void)
 {
 	static char *place[SLOTS];
 	const unsigned others = SLOTS - 1 - (unsigned)guarded("live");
 
 	for (unsigned i = 0; i < 4 * SLOTS; i++) {
-		/* As large as a place is, so that its address tells which one it is. */
+		/* As large as a slot, so that its address tells which slot it is. */
 		char *now = alloc_guarded(256 << 10);
 
 		for (unsigned j = 0; j < others; j++)
@@ -222,7 +222,7 @@ static void reuse(void)
 
 /* ---- the rate -------------------------------------------------------------------------------------- */
 
-/* Of objects that are used over and over, in random order: one in 100 allocations, within a factor of two. */
+/* Objects reused over and over, in random order: one in 100 allocations, within a factor of two. */
 static void rate(size_t size)
 {
 	enum { OBJECTS = 20000, RATE = 100 };
@@ -253,7 +253,7 @@ static void rate(size_t size)
 
 enum { LEFT_OPEN = 20 };
 
-/* Frees objects while this thread is refused any mapping; whether it could be arranged. */
+/* Frees objects while this thread is refused any mapping; returns whether that could be arranged. */
 static void *free_refused(void *argument)
 {
 	char **object = argument;
@@ -273,7 +273,7 @@ static void *free_refused(void *argument)
 	return object;
 }
 
-/* A place whose pages the system would not take is kept from use, and comes back when it does. */
+/* A slot whose pages the system did not take is not reused until it does. */
 static void refusal(void)
 {
 	char *object[LEFT_OPEN], *other[SLOTS];
@@ -286,13 +286,13 @@ static void refusal(void)
 		return;
 	}
 	CHECK(guarded("live") >= live + LEFT_OPEN && guarded("bytes") < bytes + LEFT_OPEN * 100);
-	/* The pool is used as far as it goes; none of them is given out before it was closed. */
+	/* The pool is used to its limit; no slot is handed out again before it was closed. */
 	for (unsigned i = 0; i < SLOTS; i++)
 		CHECK((other[i] = malloc(100)));
 	CHECK(guarded("live") == SLOTS / 2);
 	for (unsigned i = 0; i < SLOTS; i++)
 		free(other[i]);
-	/* What libc keeps for its threads may be among them. */
+	/* Objects that libc keeps for its threads may be among them. */
 	CHECK(guarded("live") <= live + 4, "%lu live, %lu before", guarded("live"), live);
 }
 
@@ -306,7 +306,7 @@ static uint64_t milliseconds(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* With ten in a second: one now, and another one each tenth of a second, however many could be. */
+/* With ten in a second: one at once, and another each tenth of a second, however many could be picked. */
 static void limit(void)
 {
 	enum { MANY = 1000 };
@@ -315,7 +315,7 @@ static void limit(void)
 	unsigned long picked = 0;
 
 	while (picked < 4) {
-		/* More than a magazine has: while guarding rests nothing else comes to a slow path. */
+		/* More than a magazine holds: while guarding rests nothing else reaches a slow path. */
 		for (unsigned i = 0; i < MANY; i++)
 			CHECK((object[i] = malloc(100)));
 		for (unsigned i = 0; i < MANY; i++)
@@ -369,11 +369,11 @@ static void threads(void)
 	trade_all();
 	for (unsigned i = 0; i < HELD; i++)
 		free(__atomic_exchange_n(&exchange[i], NULL, __ATOMIC_ACQ_REL));
-	/* What libc keeps for its threads may be among them. */
+	/* Objects that libc keeps for its threads may be among them. */
 	CHECK(guarded("live") <= 4 * THREADS);
 }
 
-/* Forks while others allocate; each child frees what it finds, and allocates as much as it likes. */
+/* Forks while other threads allocate; each child frees what it finds, and allocates as much as it likes. */
 static void children(void)
 {
 	pthread_t thread = check_thread(trade, (void *)7);
@@ -393,16 +393,16 @@ static void children(void)
 	check_join(thread);
 }
 
-/* ---- a fork while a thread takes or leaves a place ---------------------------------------------------- */
+/* ---- a fork while a thread takes or releases a slot --------------------------------------------------- */
 
 static struct {
-	char *object;  /* to be freed; NULL for an allocation */
+	char *object;  /* object to free; NULL for an allocation */
 	int is_inside; /* the thread is in the middle of it */
 	int may_go_on;
 	int was_caught;
 } caught;
 
-/* In place of a system call that was refused: waits, and fails with ENOMEM. */
+/* Handles a refused system call: waits, and fails with ENOMEM. */
 static void on_refused(int number, siginfo_t *information, void *context)
 {
 	ucontext_t *frame = context;
@@ -420,7 +420,7 @@ static void on_refused(int number, siginfo_t *information, void *context)
 #endif
 }
 
-/* Takes a place, or leaves one, and is stopped as it asks for its pages, or gives them back. */
+/* Takes or releases a slot, and is stopped where it maps or returns the slot's pages. */
 static void *stop_inside(void *argument)
 {
 	struct sock_filter filter[] = {
@@ -442,7 +442,7 @@ static void *stop_inside(void *argument)
 	return argument;
 }
 
-/* Every place that the parent's other thread had is the child's, to the last one. */
+/* The child has every slot that the parent's other thread had, to the last one. */
 static void use_all_places(unsigned long live)
 {
 	char *object[2 * SLOTS];
@@ -469,7 +469,7 @@ static void fork_amid(char *object)
 	while (!__atomic_load_n(&caught.is_inside, __ATOMIC_ACQUIRE))
 		sched_yield();
 	if (caught.was_caught) {
-		/* But for the place that it is about. */
+		/* Without the slot in question. */
 		unsigned long live = guarded("live") - 1;
 		pid_t child = fork();
 
@@ -487,7 +487,7 @@ static void fork_amid(char *object)
 	check_join(thread);
 }
 
-/* A heap profile marks objects in magazines as well: each has one mark, whoever wants it. */
+/* A heap profile marks objects in magazines as well: each has one mark, whichever feature wants it. */
 static void profiled(void)
 {
 	enum { ROUNDS = 20, OBJECTS = 2000 };
@@ -509,7 +509,7 @@ static void profiled(void)
 	CHECK(guarded("picked") > picked);
 }
 
-/* A cache with guarded objects and others: as it is to be destroyed, each that is left is named. */
+/* Destroying a cache with guarded and other objects in use names each remaining one. */
 static void destroy_in_use(void *argument)
 {
 	struct cpuslab_cache *cache = argument;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each error that an object between guard pages shows, and what is said of it: what happened, where in the
- * object, and the stacks of the access, the allocation and the free.  And the way of a fault that is not
- * about such an object, or that the program wants to hear of as well, to the program's own handler.
+ * Each error that an object between guard pages reveals, and its report: what happened, where in the object,
+ * and the stacks of the access, the allocation and the free.  And how faults that do not concern such an
+ * object, or that the program wants to see as well, reach the program's own handler.
  */
 #include "check.h"
 
@@ -29,7 +29,7 @@ static void killed_by(int status, int number)
 	      text);
 }
 
-/* The frames of the stack after a title. */
+/* Counts the frames of the stack after a title. */
 static unsigned frames_after(const char *title)
 {
 	const char *line = strstr(text, title);
@@ -46,7 +46,7 @@ static bool ends_its_pages(const char *object)
 	return (uintptr_t)(object + ROUNDED) % PAGE == 0;
 }
 
-/* An object at the wanted end of its pages; both are as likely. */
+/* An object at the wanted end of its pages; both ends are equally likely. */
 __attribute__((noinline)) static char *object_at(bool end)
 {
 	for (;;) {
@@ -61,7 +61,7 @@ __attribute__((noinline)) static char *object_at(bool end)
 
 static volatile char sink;
 
-/* An address that has nothing to do with us. */
+/* An address outside the library's memory. */
 __attribute__((noinline)) static volatile char *nowhere(uintptr_t address)
 {
 	volatile uintptr_t kept = address;
@@ -72,8 +72,8 @@ __attribute__((noinline)) static volatile char *nowhere(uintptr_t address)
 /* ---- accesses -------------------------------------------------------------------------------------- */
 
 struct access {
-	bool end;   /* where the object lies */
-	bool freed; /* before it is accessed */
+	bool end;   /* the end of its pages at which the object lies */
+	bool freed; /* before the access */
 	bool write;
 	long offset;
 	const char *expected;
@@ -240,11 +240,13 @@ static void install(void (*handler)(int, siginfo_t *, void *))
 	struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
 
 	CHECK(sigaction(SIGSEGV, &action, &before) == 0);
-	/* What is picked next finds it. */
+	/* The next picked object finds the program's handler. */
 	free(malloc(SIZE));
 }
 
-/* A handler that leaves each time hears of every fault, guarded or not, with its own address. */
+/*
+ * A handler that always leaves by a jump hears of every fault, guarded or not, with the fault's own address.
+ */
 static void handler_leaves(void *unused)
 {
 	char *volatile object = object_at(true);
@@ -262,7 +264,7 @@ static void handler_leaves(void *unused)
 	}
 }
 
-/* A handler that goes on to the one it found, ours, does not get the same fault for ever. */
+/* A handler that calls the one it found, ours, does not get the same fault for ever. */
 static void handler_passes_on(void *argument)
 {
 	char *object = object_at(true);
@@ -287,7 +289,7 @@ static void say(int number, siginfo_t *information, void *context)
 		_exit(1);
 }
 
-/* A handler that is to be called once returns, and the same fault ends the program. */
+/* A one-shot handler returns, and the same fault then ends the program. */
 static void handler_once(void *argument)
 {
 	struct sigaction action = {.sa_sigaction = say, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
@@ -319,7 +321,7 @@ static void sent_signal(void *argument)
 	raise(SIGSEGV);
 }
 
-/* With such an object's address in it, which means something else in a signal that was sent. */
+/* Carries the address of such an object, which has another meaning in a signal that was sent. */
 static void sent_address(void *unused)
 {
 	char *object = object_at(true);
@@ -436,7 +438,7 @@ static void cache_freed_from_malloc(void *unused)
 	cpuslab_cache_free(create_cache("guarded", NULL, 0), malloc(SIZE));
 }
 
-/* Lies in the pool as long as its usable size is what was asked for, which is no size of a class. */
+/* Lies in the pool if its usable size is the requested one, which is no class's size. */
 static bool is_guarded(void *object)
 {
 	return malloc_usable_size(object) == SIZE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hardened_classes: what hardened mode promises of malloc's own classes when nothing is wrong yet: objects of
- * a new slab come in no order, one that was freed waits until a magazine of others has been freed, and a page
- * without access follows the last object of a slab.  Those that are aligned to more than a page are such
- * objects.
+ * hardened_classes: what hardened mode promises of malloc's own classes while nothing is wrong yet: objects
+ * of a new slab come in random order, a freed object waits until a magazine of others has been freed, and an
+ * inaccessible page follows the last object of a slab.  All of this holds for objects aligned to more than a
+ * page, too.
  */
 #include "check.h"
-#include "still_clock.h" /* what waits is not taken back by age */
+#include "still_clock.h" /* nothing that waits is taken back by age */
 
 enum {
 	CANARY = 8,
@@ -15,7 +15,7 @@ enum {
 	QUARANTINE = 8 << 10, /* bytes in a magazine, */
 	FEWEST = 3,           /* objects in it */
 	MOST = 123,
-	FEW_IN_MAGAZINE = 448, /* bytes of an object, from which on there are */
+	FEW_IN_MAGAZINE = 448, /* object size from which on that minimum applies */
 };
 
 /* Sizes whose classes nobody has used before; with the canary each fills its slot. */
@@ -23,7 +23,7 @@ static const size_t slots[] = {48, 112, 160, 448, 896};
 
 static void *objects[SOME];
 
-/* How many of them lie by few slots before or behind the one before. */
+/* How many of them are at most `slots_away` slots from the one before. */
 static unsigned count_near(size_t slot, size_t slots_away)
 {
 	unsigned near = 0;
@@ -44,7 +44,7 @@ static void test_new_order(size_t slot)
 	}
 	/* Of 399 steps half lead upwards, give or take ten standard deviations. */
 	CHECK(ascending > SOME / 4 && ascending < SOME * 3 / 4, "%zu bytes: %u of %d", slot, ascending, SOME);
-	/* Nor does a magazine of few objects come from one place of a slab of many. */
+	/* The objects of a small magazine do not come from one place of a large slab, either. */
 	if (slot >= FEW_IN_MAGAZINE) {
 		unsigned near = count_near(slot, QUARANTINE / slot / 2);
 
@@ -61,7 +61,7 @@ static int by_address(const void *one, const void *two)
 	return first < second ? -1 : first > second;
 }
 
-/* What was freed in the order of addresses is not allocated in that order, nor in the opposite one. */
+/* Objects freed in order of address are reallocated neither in that order nor in the reverse one. */
 static void test_order_of_return(size_t slot)
 {
 	unsigned ascending = 0;
@@ -80,7 +80,7 @@ static void test_order_of_return(size_t slot)
 		free(objects[i]);
 }
 
-/* How many others are freed before an object that was freed is allocated again. */
+/* How many other objects are freed before a freed object is allocated again. */
 static unsigned wait_for(void *object, size_t slot)
 {
 	unsigned others = 0;
@@ -112,7 +112,7 @@ static void test_quarantine(size_t slot)
 
 /* ---- the end of a slab ------------------------------------------------------------------------------- */
 
-/* Whether the byte at an address can be read, asked of the kernel. */
+/* Asks the kernel whether the byte at an address can be read. */
 static bool is_readable(const char *address)
 {
 	static int ends[2];
@@ -134,7 +134,7 @@ static void write_to(void *address)
 	*(volatile char *)address = 1;
 }
 
-/* The first byte behind an address that cannot be read. */
+/* The first unreadable byte behind an address. */
 static char *end_of_access(char *address)
 {
 	char *page = address - (uintptr_t)address % PAGE;
@@ -173,7 +173,7 @@ static void test_guard_page(size_t slot)
 
 static void test_resized_large(void)
 {
-	/* Large by the alignment, but not too large to stay where it is. */
+	/* Large by its alignment, but small enough to stay in place. */
 	char *object = aligned_alloc(1 << 20, 1749);
 
 	memset(object, 1, 1749);
@@ -214,7 +214,7 @@ static void free_smaller(void *argument)
 			   aligned->size - 1);
 }
 
-/* It comes back when others have been freed after it. */
+/* The damaged object is reused once others have been freed after it. */
 static void write_freed(void *argument)
 {
 	const struct aligned *aligned = argument;
@@ -241,7 +241,7 @@ static void expect_stop(void (*wrong)(void *), struct aligned aligned, const cha
 	CHECK(strstr(text, "malloc-aligned-") && strstr(text, what), "%s", text);
 }
 
-/* Of which a process may have 65530. */
+/* A process may have 65530 mappings. */
 static unsigned mappings(void)
 {
 	static char lines[1 << 16];
@@ -269,7 +269,7 @@ static void test_aligned(struct aligned aligned)
 		CHECK(check_all_bytes(object, aligned.size, 0));
 		check_stamp(object, aligned.size, (uint64_t)i);
 	}
-	/* Slabs of several objects end in a page without access. */
+	/* Slabs of several objects end in an inaccessible page. */
 	if (aligned.size <= 8192)
 		CHECK(mappings() < before + SOME, "%u mappings more", mappings() - before);
 	for (int i = 0; i < SOME; i++) {

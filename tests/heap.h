@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * heap: a walk over the whole heap that checks what page map, boundary tags and statistics say of each other.
- * For unit tests, while no other thread allocates.
+ * heap: walks over the whole heap and checks that page map, boundary tags and statistics agree.  For unit
+ * tests, while no other thread allocates.
  */
 #ifndef CPUSLAB_TESTS_HEAP_H
 #define CPUSLAB_TESTS_HEAP_H
@@ -31,7 +31,7 @@ static inline struct heap_walk heap_walk(void)
 {
 	struct heap_walk walk = {0};
 	struct page_statistics statistics;
-	/* Before the walk: so that nothing is kept behind a run that has grown. */
+	/* Called before the walk, so that no pages are kept behind a run that has grown. */
 	page_statistics(&statistics);
 	size_t top = page_heap_pages(), page = 0;
 	int before = -1; /* the state of the free run that ends here */
@@ -83,8 +83,7 @@ static inline struct heap_walk heap_walk(void)
 	return walk;
 }
 
-/* Runs `each` by so many threads, which get a number from 1 on, while another one does `beside` until *done.
- */
+/* Runs `each` in `count` threads, numbered from 1, while another thread runs `beside` until *done. */
 static inline void heap_threads(void *(*each)(void *), uintptr_t count, void *(*beside)(void *), bool *done)
 {
 	pthread_t threads[8], other = check_thread(beside, NULL);

@@ -8,9 +8,9 @@
  *   allocate full       all calls fail while the heap is full: a refusal costs nothing, however many there
  * are allocate classes    all calls fail, and metadata is used up, when size classes are first needed
  *
- * Whatever fails, an allocation gives a whole object or NULL with ENOMEM; what is allocated stays as it was,
- * and can be freed; and when the system gives memory again, all work succeeds.  After that nothing is in use
- * and no more address space is taken than by work of which no call ever failed.
+ * Whatever fails, an allocation returns a whole object or NULL with ENOMEM; allocated objects stay intact and
+ * can be freed; and once the system gives memory again, all work succeeds.  After that nothing is in use, and
+ * no more address space is taken than by work in which no call ever failed.
  */
 #include "check.h"
 
@@ -26,7 +26,7 @@
 
 enum { KIB = 1 << 10, MIB = 1 << 20, SLOTS = 60, THREADS = 3, BULK = 24, STACK = 64 * KIB };
 
-static bool strict; /* nothing fails, so that nothing may be refused */
+static bool strict; /* no call fails, so that no allocation may be refused */
 
 static void expect_refusal(const char *what, size_t size)
 {
@@ -53,7 +53,7 @@ static size_t size_of(uint64_t *random)
 	return 1 + check_below(random, bound);
 }
 
-/* The first and the last bytes; large objects are many. */
+/* Stamps the first and the last bytes; large objects are many. */
 static void stamp(const struct block *block)
 {
 	size_t head = block->size < 256 ? block->size : 256;
@@ -66,7 +66,7 @@ static void verify(const struct block *block, size_t size)
 {
 	size_t head = size < 256 ? size : 256;
 
-	/* Where all of it is the head, the last byte is the head's. */
+	/* The last byte of a block no longer than its head is stamped separately. */
 	CHECK_STAMP(block->memory, head == size ? head - 1 : head, block->size);
 }
 
@@ -148,9 +148,9 @@ static void *work_with_malloc(void *seed)
 	return NULL;
 }
 
-/* ---- what goes without the page lock ------------------------------------------------------------------ */
+/* ---- paths without the page lock ---------------------------------------------------------------------- */
 
-/* A block of one length by turns, until its run stands by, and from there on. */
+/* Allocates and frees a block of one length by turns, until its run stands by and is then reused as such. */
 static void come_and_go(void)
 {
 	enum { BYTES = 300 * KIB, TURNS = 60 };
@@ -169,8 +169,8 @@ static void come_and_go(void)
 }
 
 /*
- * A vector, into pages that are kept behind it, and so far that these need more tables of the page room's.
- * Returns how many there were at most.
+ * Grows a vector into the pages kept behind it, far enough for the page room to need more tables.  Returns
+ * the largest number of pages kept.
  */
 static unsigned long grow_vector(void)
 {
@@ -197,7 +197,10 @@ static unsigned long grow_vector(void)
 	return kept;
 }
 
-/* Debugged or profiled, each is looked at; and where memory goes back at once none stands by. */
+/*
+ * False where every object is checked (debugged or profiled), or where memory goes back at once, so that no
+ * run stands by.
+ */
 static bool goes_without_lock(void)
 {
 	const char *options = getenv("CPUSLAB_OPTIONS");
@@ -205,7 +208,7 @@ static bool goes_without_lock(void)
 	return !check_debugged() && !(options && (strstr(options, "profile") || strstr(options, "decay:0")));
 }
 
-/* While it stands, this is the time. */
+/* Time while the clock stands still. */
 static struct timespec stands_at;
 static bool stands;
 
@@ -217,7 +220,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* Without ticks, which take back what stands by or is kept. */
+/* Without ticks, which take back runs that stand by and pages that are kept. */
 static void work_with_runs(void)
 {
 	struct faults_reached before, after;
@@ -264,7 +267,7 @@ static void consume(void)
 	}
 }
 
-/* A thread on a stack of the test's own; where libc cannot make one, the work is done here. */
+/* Runs a thread on a stack of the test's own; where libc cannot create one, the work is done here. */
 static void run_thread(void *(*function)(void *), void *argument, unsigned number)
 {
 	static char stacks[THREADS][STACK] __attribute__((aligned(4096)));
@@ -298,7 +301,7 @@ static void work_with_cache(struct cpuslab_cache *cache, bool constructed)
 		errno = 0;
 		objects[count] = round % 3 ? cpuslab_cache_alloc(cache) : cpuslab_cache_alloc_nowait(cache);
 		if (!objects[count]) {
-			if (round % 3) /* the other may be refused at any time */
+			if (round % 3) /* otherwise it may be refused at any time */
 				expect_refusal("an object", size);
 			continue;
 		}
@@ -395,7 +398,7 @@ static struct usage settle(void)
 	return (struct usage){info.uordblks + info.hblkhd, faults_mapped(), faults_heap_pages()};
 }
 
-/* In a process of its own: work in which calls fail, and then work in which none does. */
+/* In a process of its own: first work during which calls fail, then work during which none does. */
 static void case_of(unsigned long k, unsigned long count, const struct usage *before, bool *over)
 {
 	struct faults_reached first, last;
@@ -405,7 +408,7 @@ static void case_of(unsigned long k, unsigned long count, const struct usage *be
 	work();
 	*over = faults_made() == 0;
 	faults_reached(&last);
-	/* Classes came while calls failed.  Debugged, all are there from the start. */
+	/* Classes were made while calls failed.  In debug mode all exist from the start. */
 	CHECK(check_debugged() || last.classes > first.classes + 20, "%lu classes at first, %lu at last",
 	      first.classes, last.classes);
 	faults_plan(0, 0);
@@ -443,7 +446,7 @@ static void run_case(unsigned long k, unsigned long count, const struct usage *b
 	      k + count - 1, (unsigned)status);
 }
 
-/* How much address space work takes varies with where its threads ran: the most of a few. */
+/* The address space that work takes varies with where its threads ran: the maximum of a few runs. */
 static struct usage usage_without_faults(void)
 {
 	struct usage most = {0, 0, 0};
@@ -461,7 +464,7 @@ static struct usage usage_without_faults(void)
 
 static unsigned long sweep(unsigned long count, unsigned long stride)
 {
-	/* Started here, so that all children have one layout. */
+	/* Started here, so that all children have the same layout. */
 	free(malloc(1));
 	struct usage before = usage_without_faults();
 	unsigned long k = 1;
@@ -490,7 +493,7 @@ static void start_case(unsigned long k, unsigned long count)
 	result->over = WEXITSTATUS(status) == 2;
 }
 
-/* Exits with 2 when nothing failed. */
+/* Exits with 2 when no call failed. */
 static int started(void)
 {
 	void *objects[50] = {NULL};
@@ -523,7 +526,7 @@ static unsigned long sweep_start(unsigned long count)
 	return k;
 }
 
-/* What was in use at first, by other libraries, is: no more. */
+/* Nothing is in use beyond what other libraries had in use at first. */
 static void expect_usage(const struct usage *before)
 {
 	struct usage after = settle();
@@ -554,12 +557,12 @@ static void refuse_often(void)
 		struct link *next;
 	} *links = NULL, *link;
 
-	/* With some memory that it can do with. */
+	/* Starts the library, with a little memory available. */
 	free(malloc(1));
 	const struct usage before = settle();
 
 	faults_plan(1, ULONG_MAX);
-	/* Metadata is left when the heap is full: each class is asked in vain but once. */
+	/* Metadata is left when the heap is full: each class fails at most once. */
 	for (size_t size = 64 * KIB; size >= 1 * KIB; size /= 2)
 		for (errno = 0; (link = malloc(size)); links = link)
 			link->next = links;
@@ -572,7 +575,7 @@ static void refuse_often(void)
 		ask_in_vain();
 	unsigned long refused = faults_calls() - calls;
 
-	/* Nor do so many misses earn larger magazines. */
+	/* So many misses do not earn larger magazines, either. */
 	CHECK(faults_metadata() == metadata, "refusals took %zu bytes of metadata",
 	      faults_metadata() - metadata);
 	CHECK(refused > 1000, "%lu calls were refused", refused);
@@ -592,13 +595,13 @@ static void refuse_often(void)
 enum { CACHES = 2000 };
 static struct cpuslab_cache *caches[CACHES];
 
-/* By caches that nobody uses, until there is none left for another; returns how many. */
+/* Creates caches that nobody uses, until there is no metadata for another; returns how many. */
 static unsigned use_metadata_up(void)
 {
 	unsigned count = 0;
 	struct cpuslab_cache_args args = {.name = "full", .size = 500};
 
-	/* Each with a memory of its own. */
+	/* Each with memory of its own. */
 	for (args.constructor = construct; count < CACHES; count++)
 		if (!(caches[count] = cpuslab_cache_create(&args)))
 			break;
@@ -606,7 +609,7 @@ static unsigned use_metadata_up(void)
 	return count;
 }
 
-/* One size of each class, and more: each refused by every function, or served. */
+/* Allocates one size of each class, and more: every function refuses it, or it is served. */
 static unsigned ask_for_classes(unsigned char *small)
 {
 	unsigned refused = 0;
@@ -662,7 +665,7 @@ static void refuse_classes(void)
 	unsigned refused = ask_for_classes(small);
 	faults_reached(&last);
 	faults_plan(0, 0);
-	/* Those that were there, or found a place yet, are few. */
+	/* Few classes existed before or could still be made. */
 	CHECK(last.classes < first.classes + 10 && refused > 100, "%lu classes, then %lu; %u refusals",
 	      first.classes, last.classes, refused);
 	strict = true;

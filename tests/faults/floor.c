@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * floor: what the library stands on, with holes.  It is linked with the very objects of the library and
- * `--wrap` for each function of libc through which src/os/os.c enters the kernel, so that each system call
- * comes by here, and can be made to fail as the kernel would.
+ * floor: the system interface below the library, with holes.  Linked with the library's very objects and with
+ * `--wrap` for each libc function through which src/os/os.c enters the kernel, so that each system call
+ * passes through here, and can be made to fail as the kernel would.
  *
- * The plan: calls number `first` to `first + count - 1` fail.  A program tells it by faults_plan(), one that
- * knows nothing of it is told in its environment:
+ * The plan: calls number `first` to `first + count - 1` fail.  A program sets it with faults_plan(); for one
+ * that knows nothing of this, the environment does:
  *
  *   CPUSLAB_FAULTS=first,count     from the first call of the process on
  *   CPUSLAB_FAULTS_LOG=path        gets the number of calls, and of those that failed, when the program ends
  *
- * Some calls never fail on any kernel that has them, and take part in no count: futex wakes, sched_yield,
- * getpid, gettid, rt_sigprocmask.
+ * Some calls never fail on any kernel that has them, and are not counted: futex wakes, sched_yield, getpid,
+ * gettid, rt_sigprocmask.
  */
 #include "floor.h"
 
@@ -155,7 +155,7 @@ void *__wrap_mmap(void *hint, size_t bytes, int protection, int flags, int file,
 		return MAP_FAILED;
 	void *address = __real_mmap(hint, bytes, protection, flags, file, offset);
 
-	/* Over what was mapped before, it is no more than there was. */
+	/* A mapping over an earlier one adds nothing. */
 	if (address != MAP_FAILED && !(flags & MAP_FIXED))
 		note_mapped(bytes, true);
 	return address;
@@ -251,7 +251,7 @@ ssize_t __wrap_write(int file, const void *buffer, size_t bytes)
 	return fails(ENOSPC) ? -1 : __real_write(file, buffer, bytes);
 }
 
-/* As the kernel does it: the file is closed whatever close() says. */
+/* Like the kernel's: the file is closed whatever close() returns. */
 int __wrap_close(int file)
 {
 	int result = __real_close(file);
@@ -269,12 +269,12 @@ int __wrap_fstat(int file, struct stat *status)
 	return fails(EIO) ? -1 : __real_fstat(file, status);
 }
 
-/* 0 for those that never fail. */
+/* 0 for calls that never fail. */
 static int error_of(long number, long second)
 {
 	switch (number) {
 	case SYS_futex:
-		/* A wait may end early, a wake reaches whoever is there. */
+		/* A wait may end early; a wake always succeeds. */
 		return (second & FUTEX_CMD_MASK) == FUTEX_WAKE ? 0 : EINTR;
 	case SYS_process_madvise:
 		return EINVAL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * floor: what a test tells and asks libcpuslab_faults.so, the library on a floor whose system calls can fail.
+ * floor: the interface of libcpuslab_faults.so for tests: the library on top of system calls that can fail.
  */
 #ifndef CPUSLAB_TESTS_FLOOR_H
 #define CPUSLAB_TESTS_FLOOR_H
@@ -15,29 +15,30 @@ struct rlimit;
 struct rusage;
 struct timespec;
 
-/* Starts to count anew; calls number `first` to `first + count - 1` fail, and none where `count` is 0. */
+/* Resets the count; calls number `first` to `first + count - 1` fail, and none if `count` is 0. */
 void faults_plan(unsigned long first, unsigned long count);
-/* System calls that the library made since. */
+/* System calls that the library has made since. */
 unsigned long faults_calls(void);
 /* How many of them failed by plan. */
 unsigned long faults_made(void);
-/* Bytes of address space that the library has mapped, since the process began, but for what the heap grew by.
- */
+/* Bytes of address space that the library has mapped since the process began, without growth of the heap. */
 long faults_mapped(void);
-/* Pages of the heap that are neither free nor kept for anybody: of slabs, large runs, or lost. */
+/* Heap pages that are neither free nor kept for anybody: those of slabs and large runs, and lost ones. */
 unsigned long faults_heap_pages(void);
 /* Bytes of metadata that were ever in use. */
 size_t faults_metadata(void);
 
-/* What the library has done without its locks, of which a test of it all should have had some. */
+/*
+ * What the library has done without its locks; a test that claims to cover everything must have some of each.
+ */
 struct faults_reached {
-	unsigned long standby; /* large runs that came back as they went */
-	unsigned long kept;    /* pages that are kept behind runs that grow, now */
-	unsigned long classes; /* size classes, which come as they are needed */
+	unsigned long standby; /* large runs reused from standby */
+	unsigned long kept;    /* pages kept behind growing runs, now */
+	unsigned long classes; /* size classes, made as they are needed */
 };
 void faults_reached(struct faults_reached *reached);
 
-/* The linker's names: a call of NAME in the library is one of __wrap_NAME, and libc's own is __real_NAME. */
+/* The linker's names: a call of NAME in the library goes to __wrap_NAME, and libc's own is __real_NAME. */
 #define FLOOR_WRAPS(type, name, ...)                                                                         \
 	type __wrap_##name(__VA_ARGS__);                                                                     \
 	type __real_##name(__VA_ARGS__)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sequences of calls, malloc's and the object caches', by two threads that take turns, against a shadow
- * model: what is allocated, how large, how aligned, and what its bytes are.  Objects never overlap, keep
- * their bytes, and come back as the calls promise, also while the system gives no memory, and as time passes.
- * In the end nothing is left.
+ * Sequences of calls, of malloc and the object caches, by two threads that take turns, against a shadow
+ * model: what is allocated, its size, alignment and bytes.  Objects never overlap, keep their bytes, and come
+ * back as the calls promise, also while the system gives no memory, and as time passes.  In the end nothing
+ * is left.
  *
- * An input is a list of operations: a byte that chooses one (its highest bits the thread), and the bytes that
- * it wants.  What the vCPU mode, the options and the debugging are, the environment of the process says.
+ * An input is a list of operations: a byte that chooses one (its highest bits choose the thread), and the
+ * bytes that it consumes.  The vCPU mode, the options and the debugging come from the environment of the
+ * process.
  */
 #include "check.h"
 
@@ -15,7 +16,7 @@
 
 #include "environment.h"
 
-/* The library's malloc, by the names that CMakeLists.txt gives it. */
+/* The library's malloc, under the names that CMakeLists.txt gives it. */
 void *fuzzed_malloc(size_t size);
 void *fuzzed_calloc(size_t count, size_t size);
 void *fuzzed_realloc(void *object, size_t size);
@@ -47,7 +48,7 @@ static struct object {
 	char *start;
 	size_t size, alignment;
 	uint64_t seed;
-	enum { UNSIZED, SIZED, ALIGNED } sized; /* which sized free it may come to */
+	enum { UNSIZED, SIZED, ALIGNED } sized; /* which sized free may be used for it */
 	int cache;                              /* -1: malloc's */
 } objects[OBJECTS];
 
@@ -75,7 +76,7 @@ static unsigned next_short(void)
 	return low | next_byte() << 8;
 }
 
-/* Small ones more often than large ones, and now and then one that nobody can have. */
+/* Small sizes more often than large ones, and now and then an impossible one. */
 static size_t next_size(void)
 {
 	unsigned kind = next_byte();
@@ -91,7 +92,7 @@ static size_t next_size(void)
 	case 3:
 		return kind < 64 ? SIZE_MAX - number : kind < 128 ? (size_t)PTRDIFF_MAX + 8 - number : number;
 	case 4:
-		/* Just at the borders of classes and pages. */
+		/* Just around the borders of classes and pages. */
 		return ((size_t)1 << number % 21) + (number >> 8) % 5 - 2;
 	default:
 		return number % 2048;
@@ -171,7 +172,7 @@ static void verify_zeros(const char *start, size_t size)
 		CHECK(start[at] == 0, "byte %zu of %zu is not zero", at, size);
 }
 
-/* What came back, or did not.  `size` is what was asked for. */
+/* Enters a call's result, which may be NULL.  `size` is the requested one. */
 static void enter(struct object *object, void *start, size_t size, size_t alignment, int cache)
 {
 	if (!start) {
@@ -181,7 +182,7 @@ static void enter(struct object *object, void *start, size_t size, size_t alignm
 	CHECK((uintptr_t)start % alignment == 0, "%p is not aligned to %zu", start, alignment);
 	*object = (struct object){
 		.start = start, .size = size, .alignment = alignment, .cache = cache, .seed = 0};
-	/* Neighbours with no bytes of their own need not differ from what they do not touch. */
+	/* An object of size 0 may share its address with a neighbour that it does not overlap. */
 	for (const struct object *other = objects; other < objects + OBJECTS; other++)
 		CHECK(other == object || !other->start ||
 			      (uintptr_t)start + (size ? size : 1) <= (uintptr_t)other->start ||
@@ -196,7 +197,7 @@ static void enter(struct object *object, void *start, size_t size, size_t alignm
 	stamp(object);
 }
 
-/* Takes an object out of the model, to be freed. */
+/* Removes an object from the model, to be freed. */
 static void *leave(struct object *object)
 {
 	void *start = object->start;
@@ -267,7 +268,7 @@ static void op_realloc(void)
 	object->start = NULL;
 	if (!start)
 		return;
-	/* The beginning is what it was. */
+	/* The common beginning has kept its content. */
 	size_t kept = before.size < size ? before.size : size;
 
 	CHECK_STAMP(start, kept < WHOLE / 2 ? kept : before.size > WHOLE ? WHOLE / 2 : kept, before.seed);
@@ -359,7 +360,7 @@ static void op_look(void)
 
 static void construct(void *object)
 {
-	/* The size is the smallest that any constructed cache here has. */
+	/* The smallest size of any constructed cache here. */
 	memset(object, CONSTRUCTED, 24);
 }
 
@@ -436,7 +437,7 @@ static void op_destroy(void)
 
 	if (!known)
 		return;
-	/* Refused, with a report, while it has objects and shares no memory. */
+	/* Destroying it is refused, with a report, while it has objects and shares no memory. */
 	if (known->live && cpuslab_cache_aliases(known->cache) == 0) {
 		environment_quiet = true;
 		CHECK(cpuslab_cache_destroy(known->cache) == -1 && errno == EBUSY);
@@ -653,7 +654,7 @@ static void run(void (*operation)(void), bool by_other)
 	wait_for(&other_has_gone);
 }
 
-/* A guarded object's place whose pages the system did not take back stays in use for ever. */
+/* The slot of a guarded object whose pages the system refused to take back stays in use for ever. */
 static bool keeps_guarded(void)
 {
 	const char *chosen = getenv("CPUSLAB_OPTIONS");
@@ -694,7 +695,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (unsigned i = 0; input < input_end && i < OPERATIONS_MOST; i++) {
 		unsigned chosen = next_byte();
 
-		/* The other thread less often: a turn takes longer than most operations. */
+		/* The other thread runs less often: a turn takes longer than most operations. */
 		run(operations[chosen % 64 % (sizeof operations / sizeof *operations)], chosen >= 0xe0);
 	}
 	end();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* replay: gives each file of the folders and files named to the fuzz target, where there is no libFuzzer. */
+/*
+ * replay: feeds the given files, and all files in given folders, to the fuzz target, where there is no
+ * libFuzzer.
+ */
 #include <ftw.h>
 
 #include "check.h"
@@ -19,7 +22,7 @@ static int replay(const char *path, const struct stat *status, int kind, struct 
 
 	CHECK(length >= 0, "%s", path);
 	close(file);
-	/* For whoever asks which one it was. */
+	/* Tells which input it was. */
 	if (getenv("FUZZ_VERBOSE"))
 		fprintf(stderr, "%s\n", path);
 	LLVMFuzzerTestOneInput(data, (size_t)length);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strings of CPUSLAB_OPTIONS and CPUSLAB_DEBUG: the first byte of an input says which, the rest is the
- * string. Each is compared with what a second parser makes of it, which was written from docs/options.md and
- * docs/debugging.md: cut into pieces, one after the other.
+ * The strings of CPUSLAB_OPTIONS and CPUSLAB_DEBUG: the first byte of an input chooses which, the rest is the
+ * string.  Each result is compared with that of a second parser, written from docs/options.md and
+ * docs/debugging.md, which cuts the string into pieces, one after the other.
  */
 #include "check.h"
 
@@ -26,7 +26,7 @@ static unsigned find_option(const char *name)
 	return i;
 }
 
-/* A number as the option table prints it; false if it is none. */
+/* A number as the option table prints it; false if it is not one. */
 static bool read_number(const char *text, bool bytes, char *printed)
 {
 	unsigned __int128 number = 0;
@@ -54,7 +54,7 @@ static bool read_number(const char *text, bool bytes, char *printed)
 	return true;
 }
 
-/* The values that are words: of an option, or of all of a kind. */
+/* The values that are words: of one option, or of all options of a kind. */
 static const struct {
 	const char *kind, *option, *said, *meant;
 } words[] = {
@@ -66,7 +66,7 @@ static const struct {
 	{"mode", "huge_pages", "never", "never"},
 };
 
-/* The system and libc tell of most; faults are left out too. */
+/* The system and libc tell which signals can be caught; fault signals are excluded too. */
 static bool is_caught(const char *text)
 {
 	static const char *const faults[] = {"4", "5", "7", "8", "11", "31"};
@@ -238,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	begun = true;
 	if (!size)
 		return 0;
-	/* Of the very length, so that a sanitizer sees a look behind its end. */
+	/* Of the exact length, so that a sanitizer sees a read behind its end. */
 	char *string = malloc(size);
 
 	CHECK(string);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel code that someone else builds against the installed library: C, and C++ as well. */
+/* Kernel code built by somebody else against the installed library, as C and as C++. */
 #include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/mempool.h>
@@ -39,7 +39,7 @@ static struct record *new_record(const char *name)
 }
 
 #ifndef __cplusplus
-/* The wider of two types is that of both. */
+/* The result has the wider of both types. */
 static bool compares(void)
 {
 	u32 narrow = 100;
@@ -83,7 +83,7 @@ DEFINE_FREE(
 		kmem_cache_free(records, _T);
 	})
 
-/* What the end of a scope frees, and what is kept. */
+/* Frees at the end of a scope, unless the pointer is kept. */
 static struct record *scoped(bool kept)
 {
 	struct record *record __free(record) = (struct record *)kmem_cache_zalloc(records, GFP_KERNEL);

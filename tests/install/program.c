@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A program that someone else builds against the installed library: C, and C++ as well. */
+/* A program built by somebody else against the installed library, as C and as C++. */
 #include <cpuslab/cpuslab.h>
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ int main(void)
 			return 1;
 		free(blocks[i]);
 	}
-	/* Only a malloc of the library's own makes slabs. */
+	/* Only the library's own malloc makes slabs. */
 	struct cpuslab_counters counters;
 	cpuslab_read_counters(&counters);
 	if (counters.slabs_created == 0)
