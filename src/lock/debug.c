@@ -112,10 +112,11 @@ static bool begin(void) CPUSLAB_TRY_ACQUIRE(true, guard) CPUSLAB_IS_A_LOCK
 	at_table = true;
 	/* The flag is set before the guard is requested, as seen by this thread's own handlers. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
+	/* Only then does it count for others: one that has the guard may be forked before this one goes on.
+	 */
+	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED) &&
+	    pthread_atfork(NULL, NULL, free_guard_in_child) == 0)
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
-		pthread_atfork(NULL, NULL, free_guard_in_child);
-	}
 	cpuslab_spin_lock(&guard);
 	return true;
 }

@@ -635,13 +635,21 @@ static void forget_waiters(void)
 	__builtin_memset(&queues, 0, sizeof queues);
 }
 
+/*
+ * Each of several threads that come at once prepares for itself: one that queued on another's behalf could be
+ * forked before that one has.  What libc allocates for a handler may come here again, with libc's lock for
+ * handlers, which keeps forks away.
+ */
 static void prepare_for_fork(void)
 {
 	static bool prepared;
+	static __thread bool prepares;
 
-	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1))
+	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1) || prepares)
 		return;
-	if (os_wipe_on_fork(&queues, sizeof queues) != 0)
-		pthread_atfork(NULL, NULL, forget_waiters);
-	__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+	prepares = true;
+	/* Without memory for a handler the next one tries again. */
+	if (os_wipe_on_fork(&queues, sizeof queues) == 0 || pthread_atfork(NULL, NULL, forget_waiters) == 0)
+		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+	prepares = false;
 }

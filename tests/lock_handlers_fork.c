@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lock_handlers_fork: what asks libc for a handler of forks, lest a child have what its parent's threads were
+ * in the middle of.  One thread is asking, and has not come back; others contend meanwhile.  A child that is
+ * forked then has neither their waiters nor a guard that is held.  What libc allocates for the handler may
+ * contend for a lock as well, and does not ask again.
+ *
+ *   lock_handlers_fork queues    the pagelocks', where the system does not wipe memory on fork
+ *   lock_handlers_fork checks    the table's of CPUSLAB_DEBUG_LOCKS
+ */
+#include "check.h"
+
+#include <cpuslab/lock.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+enum { THREADS = 3, CHILD_THREADS = 2, PAGES = 8 };
+
+static bool of_queues, asked, may_go_on, stop;
+static unsigned running;
+static __thread bool is_first; /* the thread that is asking */
+static struct cpuslab_pagelock held, page[PAGES + THREADS];
+
+int madvise(void *address, size_t bytes, int advice)
+{
+	if (advice == MADV_WIPEONFORK) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void try_held(void)
+{
+	struct timespec past = {0, 0};
+
+	CHECK(cpuslab_pagelock_timedlock(&held, &past) == ETIMEDOUT);
+}
+
+/* The first thread that asks stays here until it may go on. */
+static void stay(void)
+{
+	if (of_queues)
+		try_held();
+	__atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
+{
+	static __thread bool asks;
+	__typeof__(&__register_atfork) libcs =
+		(__typeof__(&__register_atfork))dlsym(RTLD_NEXT, "__register_atfork");
+
+	CHECK(libcs);
+	CHECK(!asks, "what libc allocates asks for a handler again");
+	asks = true;
+	if (is_first)
+		stay();
+	int status = libcs(prepare, parent, child, object);
+
+	asks = false;
+	return status;
+}
+
+static void contend(unsigned number)
+{
+	uint64_t random = number + 1;
+
+	for (int i = 0; i < 20; i++) {
+		struct cpuslab_pagelock *lock = &page[check_below(&random, PAGES)];
+
+		if (!of_queues) {
+			cpuslab_debug_lock_taken(lock + number, CPUSLAB_LOCK_PAGE);
+			cpuslab_debug_lock_forget(lock + number);
+			continue;
+		}
+		cpuslab_pagelock_lock(lock);
+		if (check_below(&random, 4) == 0)
+			sched_yield();
+		cpuslab_pagelock_unlock(lock);
+	}
+}
+
+static void *ask(void *unused)
+{
+	is_first = true;
+	if (of_queues)
+		try_held();
+	else
+		contend(0);
+	return unused;
+}
+
+static void *contend_on(void *number)
+{
+	__atomic_fetch_add(&running, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		contend((unsigned)(uintptr_t)number);
+	return NULL;
+}
+
+static void *contend_once(void *number)
+{
+	for (int i = 0; i < 5; i++)
+		contend((unsigned)(uintptr_t)number);
+	return NULL;
+}
+
+static void child(void)
+{
+	pthread_t threads[CHILD_THREADS];
+
+	check_watchdog(20);
+	for (int i = 0; i < PAGES; i++)
+		cpuslab_pagelock_reset(&page[i]);
+	for (uintptr_t i = 0; i < CHILD_THREADS; i++)
+		threads[i] = check_thread(contend_once, (void *)i);
+	contend_once(NULL);
+	for (int i = 0; i < CHILD_THREADS; i++)
+		check_join(threads[i]);
+	if (of_queues)
+		try_held();
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[THREADS + 1];
+
+	check_watchdog(100);
+	of_queues = argc <= 1 || strcmp(argv[1], "queues") == 0;
+	cpuslab_pagelock_lock(&held);
+	threads[THREADS] = check_thread(ask, NULL);
+	while (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE))
+		sched_yield();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		threads[i] = check_thread(contend_on, (void *)i);
+	while (__atomic_load_n(&running, __ATOMIC_RELAXED) < THREADS)
+		sched_yield();
+	unsigned long forks = check_rounds(100, 2000, 10);
+	for (unsigned long i = 0; i < forks; i++) {
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0)
+			child();
+		CHECK_EXITED(check_wait(pid), 0);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&may_go_on, true, __ATOMIC_RELEASE);
+	for (int i = 0; i <= THREADS; i++)
+		check_join(threads[i]);
+	return 0;
+}
