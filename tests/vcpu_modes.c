@@ -10,8 +10,11 @@
  * that
  *   vcpu_modes counts  a number that is used again says nothing of what the cache before missed
  *   vcpu_modes late    a thread that begins while there is no memory has its slot when there is some again
+ *   vcpu_modes ended   a slot of a thread that could not give it back serves another, those of others do not
  */
 #include "check.h"
+
+#include <limits.h>
 
 #include "linked/linked.h"
 #include "magazine/magazine.h"
@@ -381,6 +384,67 @@ static void run_late(void)
 	CHECK(vcpu_ids() == ids, "%u slots, and %u now", ids, vcpu_ids());
 }
 
+/* ---- ended ------------------------------------------------------------------------------------------ */
+
+static pthread_key_t last_key;
+
+/* Behind the library's own key: what is asked of that in the last round, nobody does any more. */
+static void come_by_last(void *rounds_left)
+{
+	if ((uintptr_t)rounds_left > 1)
+		CHECK(pthread_setspecific(last_key, (char *)rounds_left - 1) == 0);
+	else
+		give(take());
+}
+
+static void *end_unnoticed(void *unused)
+{
+	CHECK(pthread_setspecific(last_key, (void *)PTHREAD_DESTRUCTOR_ITERATIONS) == 0);
+	return unused;
+}
+
+static void test_ended(void)
+{
+	enum { ENDED = 200 };
+	unsigned own = arch_id(vcpu_self);
+
+	for (int i = 0; i < ENDED; i++) {
+		check_join(check_thread(end_unnoticed, NULL));
+		if (i % 20 == 0)
+			check_distinct(own);
+	}
+	CHECK(arch_id(vcpu_self) == own);
+	CHECK(vcpu_ids() < ENDED / 4, "%u slots", vcpu_ids());
+}
+
+static void *fork_and_end(void *unused)
+{
+	give(take());
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		check_watchdog(30);
+		process_enter();
+		/* The slot is this thread's own before it comes by, and has told so. */
+		unsigned own = arch_id(vcpu_self);
+		for (int i = 0; i < 40; i++)
+			check_distinct(own);
+		check_join(check_thread(first_in_child, NULL));
+		test_ended();
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(child), 0);
+	return unused;
+}
+
+static void run_ended(void)
+{
+	give(take());
+	CHECK(pthread_key_create(&last_key, come_by_last) == 0);
+	test_ended();
+	check_join(check_thread(fork_and_end, NULL));
+}
+
 /* ---- counts ---------------------------------------------------------------------------------------- */
 
 enum { MISSES = 50 };
@@ -492,6 +556,8 @@ int main(int argc, char **argv)
 		run_slots();
 	else if (strcmp(variant, "late") == 0)
 		run_late();
+	else if (strcmp(variant, "ended") == 0)
+		run_ended();
 	else
 		run_fork();
 	return 0;

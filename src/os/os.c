@@ -502,6 +502,11 @@ uint32_t os_thread_id(void)
 	return (uint32_t)KEEPING_ERRNO(long, syscall(SYS_gettid));
 }
 
+bool os_thread_has_ended(uint32_t thread)
+{
+	return STATUS(syscall(SYS_tgkill, getpid(), thread, 0)) == ESRCH;
+}
+
 unsigned os_cpu(void)
 {
 	int cpu = KEEPING_ERRNO(int, sched_getcpu());

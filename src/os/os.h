@@ -141,6 +141,8 @@ int os_futex_wake(uint32_t *word, int count);
 void os_yield(void);
 /* The calling thread's kernel id. */
 uint32_t os_thread_id(void);
+/* Whether the process has no thread of an id; false, too, where the system does not say. */
+bool os_thread_has_ended(uint32_t thread);
 
 /* The CPU that the thread was on at some instant of the call. */
 unsigned os_cpu(void);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/rseq.h>
+#include <sys/single_threaded.h>
 
 #include "cpuslab/lock.h"
 #include "options/options.h"
@@ -50,6 +51,7 @@ static unsigned bank_count, area_count;
 static unsigned areas_end; /* no id from here on has an area; most possible ids never get one */
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
 static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* `generation` when its thread took it */
+static uint32_t slot_thread[ARCH_VCPUS] ARCH_SPARSE;     /* as slot_owner has it */
 static uint32_t generation;
 static __thread uint32_t own_generation;
 static unsigned open_words;
@@ -456,11 +458,52 @@ static unsigned free_slot(void)
 	return id;
 }
 
+/*
+ * The id of the thread with whose end a slot is free, also if it does not get to `leave`.  0 for the first
+ * thread of a process, and so for a vfork child, which uses its parent's slot.
+ */
+static uint32_t slot_owner(void)
+{
+	uint32_t thread = os_thread_id();
+
+	return thread == os_process_id() ? 0 : thread;
+}
+
+/*
+ * A thread whose first slow path is in the last round of its destructors ends without `leave`.  So the system
+ * is asked which threads have ended, when a new slot is needed and there are twice as many as were in use at
+ * the last time.  With the lock.
+ */
+static __attribute__((noinline, cold)) void bury_ended_slots(void)
+{
+	enum { LEAST = 8 };
+	static unsigned in_use ARCH_SPARSE;
+	unsigned count = 0;
+
+	if (ids < 2 * in_use && ids < NOBODY)
+		return;
+	for (unsigned id = 0; id < ids; id++) {
+		/* One that comes from before a fork waits for the thread that made it. */
+		if (slot_taken[id] == 1 && slot_thread[id] && slot_generation[id] == generation &&
+		    os_thread_has_ended(slot_thread[id]))
+			__atomic_store_n(&slot_taken[id], 0, __ATOMIC_RELEASE);
+		count += slot_taken[id] != 0;
+	}
+	in_use = count > LEAST ? count : LEAST;
+}
+
 /* With the lock: gives this thread a slot, a used one before a new one. */
 static bool take_slot(void)
 {
 	unsigned id = free_slot();
+	/* A process with one thread, whose first slot it is, has no need of the table. */
+	bool several = id > 0 || ids > 1 || !__libc_single_threaded;
+	uint32_t owner = several ? slot_owner() : 0;
 
+	if (id == ids && owner) {
+		bury_ended_slots();
+		id = free_slot();
+	}
 	if (id == NOBODY)
 		return false;
 	if (id == ids) {
@@ -472,6 +515,8 @@ static bool take_slot(void)
 		return false;
 	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
 	slot_generation[id] = own_generation = generation;
+	if (several)
+		slot_thread[id] = owner;
 	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
 }
@@ -758,5 +803,7 @@ void vcpu_bury_dead_slots(void)
 		if (slot_generation[id] != generation && id != own.mm_cid)
 			slot_taken[id] &= (uint8_t)~1u;
 	slot_generation[own.mm_cid] = own_generation = generation;
+	if (slot_thread[own.mm_cid])
+		slot_thread[own.mm_cid] = 0;
 	cpuslab_spin_unlock(&vcpu_lock);
 }

@@ -285,6 +285,7 @@ static int error_of(long number, long second)
 	case SYS_getrandom:
 		return EAGAIN;
 	case SYS_sched_getaffinity:
+	case SYS_tgkill:
 		return EPERM;
 	default:
 		return 0;
