@@ -2,7 +2,6 @@
 #include "page/allowance.h"
 
 #include "arch/minmax.h"
-#include "page/headroom.h"
 #include "page/metadata.h"
 #include "page/purge.h"
 #include "page/tide.h"

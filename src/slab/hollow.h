@@ -18,9 +18,6 @@
 
 #include "slab/slab.h"
 
-/* Pages' worth of free objects that deserve a walk; objects per page with which few pages have none. */
-enum { HOLLOW_LEAST = 32, HOLLOW_SHARING = 2 };
-
 /*
  * Whether slabs of a cache can have hollow pages: they have several, up to 32, and several objects; content
  * need not survive a free; and nothing else gives their pages back.

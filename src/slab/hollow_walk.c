@@ -10,6 +10,9 @@
 #include "slab/hollow.h"
 #include "slab/state.h"
 
+/* Pages' worth of free objects that deserve a walk; objects per page with which few pages have none. */
+enum { HOLLOW_LEAST = 32, HOLLOW_SHARING = 2 };
+
 /*
  * Returns how many pages' worth of free objects were not needed since the last look, hollow pages deducted.
  * Looks without the lock: objects taken at this instant show at the next look.
