@@ -310,35 +310,115 @@ static bool one_round(enum operation operation, bool (*interrupt)(unsigned long)
 	return interrupted;
 }
 
-/* True when the operation had not ended after k steps. */
-static bool step(unsigned long k)
+/* The first, exhaustively; then at strides that share no divisor with any loop. */
+enum { EVERY = 150, STEPS = 6000 };
+
+/* Where the operation was after each of its steps, and how often it had been there until then. */
+static struct path {
+	unsigned long steps;
+	struct {
+		uintptr_t at;
+		unsigned visit;
+	} step[STEPS];
+} path;
+
+static bool is_crossed(const struct section *section)
 {
-	bool crosses = shared->mode != CPUSLAB_VCPU_THREAD_SLOT;
-	for (; k; k--) {
-		CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
-		CHECK(wait_trap());
-		if (at_own_trap())
-			return false;
-		const struct section *section = crosses ? section_at(instruction_pointer()) : NULL;
-		if (section && k > 1)
+	return section && shared->mode != CPUSLAB_VCPU_THREAD_SLOT;
+}
+
+/* Another step; false at the operation's end. */
+static bool step_once(void)
+{
+	CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
+	CHECK(wait_trap());
+	return !at_own_trap();
+}
+
+static void note_step(uintptr_t at)
+{
+	unsigned visit = 1;
+	for (unsigned long i = path.steps; i && visit == 1; i--)
+		if (path.step[i - 1].at == at)
+			visit = path.step[i - 1].visit + 1;
+	path.step[path.steps].at = at;
+	path.step[path.steps++].visit = visit;
+}
+
+/* Steps through all of it, and goes through sections in one go. */
+static bool find_path(unsigned long unused)
+{
+	(void)unused;
+	path.steps = 0;
+	while (path.steps < STEPS) {
+		if (!step_once())
+			return true;
+		const struct section *section = section_at(instruction_pointer());
+		if (is_crossed(section))
 			step_over(section);
+		note_step(instruction_pointer());
 	}
 	CHECK(go_on());
 	return true;
 }
 
+static bool pass(unsigned long unused)
+{
+	(void)unused;
+	return go_on();
+}
+
+/* To where the operation was after so many steps, by a breakpoint; false when it ended before. */
+static bool go_to_step(unsigned long steps)
+{
+	bool reached = true;
+	set_debug_register(0, path.step[steps - 1].at);
+	set_debug_register(7, 1); /* execution, breakpoint 0 */
+	for (unsigned visit = path.step[steps - 1].visit; visit && reached; visit--) {
+		CHECK(go_on());
+		reached = !at_own_trap();
+	}
+	set_debug_register(7, 0);
+	return reached;
+}
+
+/* True when the operation had not ended after k steps: what stops it is the last of them, the others lead
+ * there. */
+static bool step(unsigned long k)
+{
+	if (k > 1 && !go_to_step(k - 1))
+		return false;
+	if (!step_once())
+		return false;
+	CHECK(go_on());
+	return true;
+}
+
+/* True when it was stopped there, if need be on a path found anew: a tick, or memory that stands by, leads
+ * elsewhere. */
+static bool stop_after(enum operation operation, unsigned long k)
+{
+	bool stopped = one_round(operation, step, k);
+	if (!stopped && k < EVERY) {
+		one_round(operation, find_path, 0);
+		stopped = k <= path.steps && one_round(operation, step, k);
+	}
+	return stopped;
+}
+
 static void run_steps(void)
 {
-	/* The first, exhaustively; then at strides that share no divisor with any loop. */
-	enum { EVERY = 150, STEPS = 6000 };
+	enum { FIRST_ROUNDS = 20 /* memory comes, and stands by afterwards */ };
 	for (int operation = 0; operation < OPERATIONS; operation++) {
-		unsigned long k = 1, interrupted = 0;
+		unsigned long k, interrupted = 0;
 		unsigned long stride = check_soak() ? 7 : operation < MISS_ALLOC ? 97 : 211;
-		while (k < STEPS && one_round((enum operation)operation, step, k)) {
-			interrupted++;
-			k += k < EVERY ? 1 : stride;
-		}
-		printf("  %s: stopped at %lu instructions\n", operation_names[operation], interrupted);
+		for (unsigned i = 0; i < FIRST_ROUNDS; i++)
+			one_round((enum operation)operation, pass, 0);
+		one_round((enum operation)operation, find_path, 0);
+		for (k = 1; k <= path.steps; k += k < EVERY ? 1 : stride)
+			interrupted += stop_after((enum operation)operation, k);
+		printf("  %s: stopped at %lu of %lu instructions\n", operation_names[operation], interrupted,
+		       path.steps);
 		CHECK(interrupted >= 4);
 	}
 }
