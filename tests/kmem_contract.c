@@ -49,7 +49,7 @@ static void test_size(size_t size, gfp_t flags)
 	check_stamp(object, ksize(object), size);
 	kfree(object);
 
-	/* What was just freed, mostly. */
+	/* Mostly memory that was just freed. */
 	zeroed = kzalloc(size, flags);
 	CHECK(zeroed && (uintptr_t)zeroed % divisor == 0 && check_all_bytes(zeroed, ksize(zeroed), 0),
 	      "%zu bytes, flags %#x", size, flags);
@@ -80,7 +80,7 @@ static void test_sizes(void)
 	CHECK(kmalloc_size_roundup(KMALLOC_MAX_SIZE + 1) == KMALLOC_MAX_SIZE + 1);
 }
 
-/* Not only of the first object in a slab. */
+/* Not only for the first object in a slab. */
 static void test_alignment(void)
 {
 	enum { OBJECTS = 8 };
@@ -160,7 +160,7 @@ static void test_large(void)
 	kvfree(zeroed);
 }
 
-/* Whole pages of them; nothing of nothing. */
+/* Whole pages; nothing for size 0. */
 static void test_vmalloc(void)
 {
 	static const size_t sizes[] = {1, 100, 4096, 5000, 70000, KMALLOC_MAX_SIZE, 9ul << 20};
@@ -195,7 +195,7 @@ static void test_vmalloc(void)
 
 static const gfp_t for_ever = GFP_KERNEL | __GFP_NOFAIL;
 
-/* A process that may have less than it asks for from its start on. */
+/* Runs a process with a limit below what it requests, from its start on. */
 static void begin_limited(void *argument)
 {
 	const struct rlimit limit = {512 << 20, 512 << 20};
@@ -218,14 +218,14 @@ static int run_limited(void)
 	static void *objects[MANY];
 	struct kmem_cache *cache = kmem_cache_create("large", EACH, 0, 0, NULL);
 
-	/* Each could be had, all cannot. */
+	/* Each object could be had, all of them cannot. */
 	CHECK(cache && !kmem_cache_alloc_bulk(cache, for_ever, MANY, objects));
 	CHECK(!kmem_cache_prefill_sheaf(cache, for_ever, MANY));
 	kmem_cache_destroy(cache);
 	return 0;
 }
 
-/* What can never be had is refused, however long the caller would wait. */
+/* Impossible requests are refused, however long the caller would wait. */
 static void test_never(void)
 {
 	char text[512];
@@ -249,7 +249,7 @@ static struct flexible *new_flexible(size_t count)
 	return kzalloc_flex(struct flexible, values, count);
 }
 
-/* Each is a pointer to its type, which the compiler checks here; flags may be left out. */
+/* Each returns a pointer to its type, which the compiler checks here; flags may be omitted. */
 static void test_typed(void)
 {
 	struct flexible *one = kmalloc_obj(*one), *two = kzalloc_obj(struct flexible, GFP_NOWAIT);
@@ -308,8 +308,10 @@ static size_t resident_pages(void *object, size_t bytes)
 	return resident;
 }
 
-/* Beyond kmalloc's sizes nothing but pages is promised, however round a size is: no address space is wanted
- * for more, and no fresh page is written. */
+/*
+ * Beyond kmalloc's sizes only page alignment is promised, even for powers of two: no extra address space is
+ * needed for alignment, and no fresh page is written.
+ */
 static void test_large_powers_of_two(void)
 {
 	enum { BYTES = 64 << 20, TRIES = 1000 };
@@ -343,7 +345,7 @@ static void test_realloc(gfp_t flags)
 		CHECK(object && ksize(object) >= more);
 		CHECK_STAMP(object, size, 1);
 	}
-	/* It stays when it cannot grow. */
+	/* It stays in place when it cannot grow. */
 	CHECK(!krealloc(object, KMALLOC_MAX_SIZE + 1, flags));
 	CHECK_STAMP(object, size, 1);
 	CHECK(krealloc(object, 0, flags) == ZERO_SIZE_PTR);
@@ -352,7 +354,7 @@ static void test_realloc(gfp_t flags)
 	kfree(object);
 }
 
-/* With __GFP_ZERO in each call every byte beyond what was written is zero, whichever way the sizes went. */
+/* With __GFP_ZERO in each call every byte beyond what was written is zero, in whatever order sizes change. */
 static void test_realloc_zeroed(void)
 {
 	uint64_t random = 5;
@@ -395,7 +397,7 @@ static void test_copies(void)
 	copy = kstrndup("a string", 300, GFP_KERNEL);
 	CHECK(copy && strcmp(copy, "a string") == 0 && !kstrndup(NULL, 3, GFP_KERNEL));
 	kfree(copy);
-	/* Not a byte beyond `most` is read. */
+	/* Reads no byte beyond `most`. */
 	char unterminated[2] = {'o', 'k'};
 
 	copy = kstrndup(unterminated, 2, GFP_KERNEL);
@@ -403,7 +405,7 @@ static void test_copies(void)
 	kfree(copy);
 }
 
-/* kfree_sensitive leaves nothing to be read, not even beyond what was asked for. */
+/* kfree_sensitive leaves nothing to be read, not even beyond the requested size. */
 static void test_sensitive(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("secrets", 64, 8, SLAB_NO_MERGE, NULL);
@@ -411,7 +413,7 @@ static void test_sensitive(void)
 
 	memset(secret, 's', 64);
 	kfree_sensitive(secret);
-	/* Zeroed; or since then poisoned. */
+	/* Zeroed, or poisoned since. */
 	CHECK(check_debugged() ? !memchr(secret, 's', 64) : check_all_bytes(secret, 64, 0));
 	kmem_cache_destroy(cache);
 }
@@ -470,7 +472,9 @@ static void take_all(struct kmem_cache *cache, struct slab_sheaf *sheaf, unsigne
 	}
 }
 
-/* As many as were asked for come out whatever happens in between; then no more; and none is lost. */
+/*
+ * A sheaf yields as many objects as were requested, whatever happens in between, and no more; none is lost.
+ */
 static void test_sheaves(void)
 {
 	enum { MOST = 2000 };
@@ -489,7 +493,7 @@ static void test_sheaves(void)
 			CHECK_STAMP(objects[i], 200, i);
 		kmem_cache_free_bulk(cache, count, objects);
 
-		/* Again, and more than it had room for; what is in it stays. */
+		/* Refill beyond its capacity; its present objects stay. */
 		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, count) == 0);
 		CHECK(kmem_cache_sheaf_size(sheaf) >= count);
 		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, 1) == 0);
@@ -497,7 +501,7 @@ static void test_sheaves(void)
 		CHECK(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, MOST) == 0);
 		take_all(cache, sheaf, MOST / 2, objects);
 
-		/* It cannot: all stays as it was. */
+		/* It cannot: nothing changes. */
 		struct slab_sheaf *same = sheaf;
 		unsigned left = kmem_cache_sheaf_size(sheaf);
 
@@ -506,7 +510,7 @@ static void test_sheaves(void)
 		CHECK(!kmem_cache_prefill_sheaf(cache, GFP_KERNEL, UINT_MAX));
 		kmem_cache_return_sheaf(cache, GFP_NOWAIT, sheaf);
 		kmem_cache_free_bulk(cache, MOST / 2, objects);
-		/* None is missing. */
+		/* No object is missing. */
 		CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)cache) == 0);
 	}
 	struct kmem_cache *cache = kmem_cache_create("sheaves", 200, 8, SLAB_NO_MERGE, NULL);
@@ -595,7 +599,7 @@ static void test_create(void)
 	      !kmem_cache_create("large", (4u << 20) + 1, NULL, 0));
 }
 
-/* The capacity of a CPU's array; a part for user space keeps a cache to itself. */
+/* The capacity of a CPU's array; a region for user copies prevents merging. */
 static void test_args(void)
 {
 	struct kmem_cache_args sheaf = {.sheaf_capacity = 33}, user = {.usersize = 8};
@@ -607,7 +611,7 @@ static void test_args(void)
 
 	one = kmem_cache_create("one", 1640, 8, 0, NULL);
 	other = kmem_cache_create("other", 1640, 8, 0, NULL);
-	/* What is debugged, or hardened, has its memory to itself. */
+	/* Debugged and hardened caches do not share memory. */
 	CHECK(cpuslab_cache_aliases((struct cpuslab_cache *)(void *)one) ==
 	      !(check_debugged() || check_hardened()));
 	kmem_cache_destroy(other);
@@ -637,7 +641,7 @@ static void test_constructor(void)
 					/* Left for destroy to report. */
 					object[0] = 'm';
 			}
-		/* Hardened ones are not handed out again at once. */
+		/* Hardened mode does not reuse objects at once. */
 		CHECK(made >= 150 * KINDS && made < 150 * KINDS + (check_hardened() ? 600 : 300),
 		      "%u constructed", made);
 		for (unsigned again = made, i = 0; i < 1000; i++) {
@@ -677,7 +681,7 @@ static void test_panic(void)
 	check_stopped(create_in_panic, NULL, "needed");
 }
 
-/* ---- where an address leads ---------------------------------------------------------------------------- */
+/* ---- from address to cache ---------------------------------------------------------------------------- */
 
 static void test_object_of(void)
 {
@@ -693,7 +697,7 @@ static void test_object_of(void)
 		CHECK(cpuslab_object_of(object + reach - 1) == object);
 		kvfree(object);
 	}
-	/* Objects as large as they come: one address in the last of its bytes. */
+	/* The largest objects possible: tests an address in the last byte. */
 	struct kmem_cache *cache = kmem_cache_create("large", (4u << 20) - 8, 0, 0, NULL);
 	char *objects[3];
 
@@ -728,7 +732,7 @@ int main(int argc, char **argv)
 	check_watchdog(100);
 	if (argc > 1 && strcmp(argv[1], "limited") == 0)
 		return run_limited();
-	/* First: nothing that is used again is zeroed by writing. */
+	/* First: memory that is reused would have to be zeroed by writing. */
 	test_large_powers_of_two();
 	test_zero_size();
 	test_sizes();

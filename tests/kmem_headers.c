@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The small things of include/kernel: arithmetic, sizes, attributes, warnings, each as the kernel has it. */
+/* The small parts of include/kernel: arithmetic, sizes, attributes, warnings, each as the kernel has it. */
 #include "check.h"
 
 #include <linux/atomic.h>
@@ -20,7 +20,7 @@ struct shaped {
 	long last[];
 };
 
-/* Constants where the kernel has constants. */
+/* Constants wherever the kernel has constants. */
 struct of_log2 {
 	char bytes[ilog2(4096)];
 	char up[roundup_pow_of_two(100)];
@@ -92,7 +92,7 @@ static void test_minmax(void)
 	CHECK(PTR_ALIGN((char *)0x1001, 16) == (char *)0x1010);
 }
 
-/* What a macro needs for itself has names that no caller has. */
+/* A macro's internal names must not clash with the caller's. */
 static int warns_of(int warned_, int said_)
 {
 	return WARN_ON(warned_) + WARN_ON_ONCE(said_);
@@ -164,7 +164,7 @@ static void misuse(void *argument)
 	(void)argument;
 	CHECK(!refcount_inc_not_zero(&count));
 	refcount_inc(&count);
-	/* From now on it is in use for ever. */
+	/* Saturated: from now on it is in use for ever. */
 	CHECK(!refcount_dec_and_test(&count) && refcount_inc_not_zero(&count));
 	refcount_set(&count, 0);
 	CHECK(!refcount_dec_and_test(&count) && !refcount_dec_and_test(&count));
@@ -200,7 +200,7 @@ static void test_refcount(void)
 		check_join(threads[i]);
 	CHECK(last == 1 && refcount_read(&users) == 0);
 	CHECK_EXITED(check_child(misuse, NULL, text, sizeof text), 0);
-	/* Each kind once, whichever came before it. */
+	/* Each kind warns once, whichever came before it. */
 	CHECK(times(text, "addition on 0; use after free") == 1 &&
 		      times(text, "underflow; use after free") == 1 && times(text, "saturated; ") == 1,
 	      "said: %s", text);
@@ -238,7 +238,7 @@ static int held_when(int way)
 	return held;
 }
 
-/* What begins ends, whichever way its scope is left. */
+/* What begins in a scope ends with it, however the scope is left. */
 static void test_scopes(void)
 {
 	CHECK(held_when(1) == 1 && held_when(2) == 10 && held_when(3) == 10 && held_when(4) == 10 &&
@@ -257,7 +257,7 @@ static int once(void)
 	return WARN_ONCE(true, "said %s\n", "once") + WARN_ON_ONCE(true);
 }
 
-/* What each says; each is its condition. */
+/* Each warning prints its condition. */
 static void warn(void *argument)
 {
 	(void)argument;

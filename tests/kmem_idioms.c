@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More code as kernel code uses an allocator (tests/kernel), of today's ways: guards and classes that end
- * with their scope, reference counts, a table that grows with zeros, buckets, memory pools under pressure,
- * exact pages, groups of members.
+ * More code that uses an allocator the way kernel code does (tests/kernel), in its current idioms: guards and
+ * classes that end with their scope, reference counts, a zero-filled growing table, buckets, memory pools
+ * under pressure, exact pages, groups of members.
  */
 #include "check.h"
 
@@ -66,7 +66,7 @@ static void test_sessions(void)
 
 enum { RESERVE = THREADS };
 
-/* Each queues one and serves what is queued, so that nobody waits for ever. */
+/* Each thread queues a request and serves what is queued, so that nobody waits for ever. */
 static void *make_requests(void *argument)
 {
 	uintptr_t thread = (uintptr_t)argument;
@@ -89,7 +89,7 @@ static void *make_requests(void *argument)
 	return NULL;
 }
 
-/* With the allocators failing from the first call on there are as many as the reserve has. */
+/* With the allocators failing from the first call on, only the reserve's elements are available. */
 static void test_reserve(void)
 {
 	struct request *requests[RESERVE + 3];
@@ -148,7 +148,7 @@ static void *use_frames(void *argument)
 	return NULL;
 }
 
-/* What a frame says of too much is where the bytes lie. */
+/* An append that does not fit reports where the frame's bytes lie. */
 static void append_too_much(void *argument)
 {
 	(void)argument;
@@ -186,7 +186,7 @@ static void test_exact_pages(void)
 	CHECK(!alloc_pages_exact((PAGE_SIZE << MAX_PAGE_ORDER) + 1, GFP_KERNEL));
 }
 
-/* Aligned wherever it is, with what was in it, and with zeros behind that in whichever direction it goes. */
+/* Always aligned, with its content kept and zeros behind that, whether it grows or shrinks. */
 static void test_aligned_realloc(void)
 {
 	uint64_t random = 23;
@@ -232,7 +232,7 @@ static void test_other_names(void)
 	CHECK(!vrealloc(pages, SIZE_MAX, GFP_KERNEL) && !vrealloc(pages, 0, GFP_KERNEL));
 	vfree(vmalloc_huge(3 << 20, GFP_KERNEL));
 	vfree(vmalloc_32(1));
-	/* What is freed at the end of a scope knows errors. */
+	/* Scope-end cleanup recognises error pointers. */
 	void *error __free(vfree) = ERR_PTR(-ENOMEM), *nothing __free(kfree_sensitive) = ERR_PTR(-EIO);
 	void *page __free(free_page) = (void *)get_zeroed_page(GFP_KERNEL);
 

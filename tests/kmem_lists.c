@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * <linux/list.h> against a plain array: after each of many operations, chosen at random, every list has the
- * entries that it should have, forwards and backwards, and each loop sees them.
+ * <linux/list.h> against a plain array: after each of many random operations every list has the expected
+ * entries, forwards and backwards, and each loop visits them.
  */
 #include "check.h"
 
@@ -17,7 +17,7 @@ struct entry {
 
 static struct entry entries[ENTRIES];
 
-/* What a macro needs for itself has names that no caller has. */
+/* A macro's internal names must not clash with the caller's. */
 static struct entry *first_or_null(struct list_head *head_)
 {
 	return list_first_entry_or_null(head_, struct entry, link);
@@ -42,7 +42,7 @@ static void test_names(void)
 /* ---- rings --------------------------------------------------------------------------------------------- */
 
 static struct list_head heads[LISTS];
-/* What each list should have. */
+/* The expected entries of each list. */
 static struct model {
 	int count;
 	int numbers[ENTRIES];
@@ -66,7 +66,7 @@ static int model_remove(struct model *model, int at)
 	return number;
 }
 
-/* To the end. */
+/* Appends at the end. */
 static void model_append(struct model *model, int number)
 {
 	model_insert(model, model->count, number);
@@ -287,7 +287,7 @@ static void one_operation(uint64_t *random)
 			model_insert(aim, i, model_remove(model, 0));
 		break;
 	default:
-		/* A head is moved as an entry is. */
+		/* A head is moved like an entry. */
 		if (!other_model || aim->count)
 			break;
 		list_replace_init(of, head);
@@ -310,7 +310,7 @@ static void test_rings(void)
 	}
 }
 
-/* Loops that are safe delete what they are at. */
+/* The safe loops may delete the current entry. */
 static void test_safe(void)
 {
 	struct entry *entry, *ahead;
@@ -330,7 +330,7 @@ static void test_safe(void)
 	seen = 0;
 	list_for_each_entry_safe(entry, ahead, &list, link)
 	{
-		/* As if others had deleted what was ahead while the lock was not held. */
+		/* As if others had deleted the entries ahead while the lock was released. */
 		if (!list_entry_is_head(ahead, &list, link) && entry->number % 2 == 0)
 			list_del(&ahead->link);
 		list_safe_reset_next(entry, ahead, link);

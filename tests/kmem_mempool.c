@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory pools: the reserve is there from the start, serves when the allocator fails, is filled before
- * anything goes back, can be resized, and wakes whoever waits for an element; with each of the allocators.
+ * Memory pools: the reserve exists from the start, serves when the allocator fails, is refilled before
+ * anything goes back to the allocator, can be resized, and wakes whoever waits for an element; with each of
+ * the allocators.
  */
 #include "check.h"
 
@@ -16,7 +17,7 @@ static void *test_alloc(gfp_t flags, void *data)
 	CHECK(data == &failing);
 	if (gfpflags_allow_blocking(flags))
 		__atomic_fetch_add(&waiting_calls, 1, __ATOMIC_RELAXED);
-	/* As allocators do: asked not to fail, it does not come back before it has something. */
+	/* As real allocators do: with __GFP_NOFAIL it does not return without an element. */
 	while (flags & __GFP_NOFAIL && __atomic_load_n(&failing, __ATOMIC_RELAXED))
 		sched_yield();
 	if (__atomic_load_n(&failing, __ATOMIC_RELAXED))
@@ -39,7 +40,7 @@ static void test_reserve(void)
 
 	CHECK(pool && allocated == 5 && pool->curr_nr == 5 && pool->min_nr == 5);
 	CHECK(mempool_initialized(pool) && mempool_is_saturated(pool));
-	/* The allocator first, without waiting. */
+	/* Tries the allocator first, without waiting. */
 	waiting_calls = 0;
 	elements[5] = mempool_alloc(pool, GFP_KERNEL);
 	CHECK(elements[5] && allocated == 6 && pool->curr_nr == 5 && waiting_calls == 0);
@@ -50,7 +51,7 @@ static void test_reserve(void)
 	}
 	CHECK(!mempool_is_saturated(pool) && !mempool_alloc(pool, GFP_NOWAIT));
 	CHECK(!mempool_alloc(pool, GFP_ATOMIC) && !mempool_alloc_preallocated(pool) && waiting_calls == 0);
-	/* Back to the reserve first. */
+	/* Frees go to the reserve first. */
 	for (int i = 0; i < 5; i++) {
 		mempool_free(elements[i], pool);
 		CHECK(pool->curr_nr == i + 1 && allocated == 6);
@@ -65,7 +66,7 @@ static void test_reserve(void)
 
 	CHECK(mempool_resize(pool, 8) == 0 && pool->curr_nr == 8 && allocated == 8);
 	CHECK(mempool_resize(pool, 2) == 0 && pool->curr_nr == 2 && allocated == 2);
-	/* What cannot be allocated now, frees bring. */
+	/* If nothing can be allocated now, frees provide the element. */
 	elements[0] = mempool_alloc(pool, GFP_KERNEL);
 	failing = 1;
 	CHECK(mempool_resize(pool, 3) == 0 && pool->curr_nr == 2 && pool->min_nr == 3);
@@ -76,7 +77,7 @@ static void test_reserve(void)
 	CHECK(allocated == 0);
 	mempool_destroy(NULL);
 
-	/* The reserve must be there. */
+	/* The reserve must exist. */
 	failing = 1;
 	CHECK(!mempool_create(1, test_alloc, test_free, &failing) && allocated == 0);
 	failing = 0;
@@ -97,7 +98,7 @@ static void test_reserve(void)
 	CHECK(allocated == 0);
 }
 
-/* Nobody waits for the lock who may not. */
+/* A caller that must not wait does not wait for the lock either. */
 static void test_nowait(void)
 {
 	mempool_t *pool = mempool_create(2, test_alloc, test_free, &failing);
@@ -117,7 +118,7 @@ static void test_nowait(void)
 enum { THREADS = 4 };
 static unsigned long rounds;
 
-/* More threads than elements, and no allocator: every element that comes back must wake one that waits. */
+/* More threads than elements, and a failing allocator: every element returned must wake a waiter. */
 static void *take_turns(void *argument)
 {
 	mempool_t *pool = argument;
@@ -135,7 +136,7 @@ static void *take_turns(void *argument)
 	return NULL;
 }
 
-/* All that is missing or nothing of the reserve; and what comes back fills it from the front. */
+/* Takes all missing elements or none of the reserve; returned elements refill it from the front. */
 static void test_bulk(void)
 {
 	mempool_t *pool = mempool_create(4, test_alloc, test_free, &failing);
@@ -143,7 +144,7 @@ static void test_bulk(void)
 	void *elements[6] = {NULL}, *own;
 
 	CHECK(pool && same->curr_nr == 4);
-	/* The allocator first, without waiting; slots that have one stay. */
+	/* Tries the allocator first, without waiting; slots already filled stay. */
 	waiting_calls = 0;
 	own = elements[1] = mempool_alloc(pool, GFP_KERNEL);
 	CHECK(mempool_alloc_bulk(pool, elements, 6, 1) == 0 && elements[1] == own);
@@ -153,7 +154,7 @@ static void test_bulk(void)
 		for (int j = 0; j < i; j++)
 			CHECK(elements[i] != elements[j]);
 	}
-	/* The reserve is full: all are the caller's. */
+	/* The reserve is full: the caller keeps all. */
 	CHECK(mempool_free_bulk(pool, elements, 6) == 0 && elements[0]);
 	for (int i = 0; i < 6; i++) {
 		mempool_free(elements[i], pool);
@@ -171,7 +172,9 @@ static void test_bulk(void)
 	mempool_free(elements[3], pool);
 	CHECK(allocated == 4);
 
-	/* What is empty counts, whatever the caller says of it: too much, or too little with the reserve out.
+	/*
+	 * Empty slots are counted, whatever the caller claims: too much, or too little with the reserve in
+	 * use.
 	 */
 	elements[3] = NULL;
 	CHECK(mempool_alloc_bulk(pool, elements, 4, 1) == 0 &&
@@ -201,8 +204,8 @@ static void test_bulk(void)
 }
 
 /*
- * Several threads that each want most of the reserve, and others that want one: none may keep a part of what
- * it needs while it waits, nor take the wake of one that could go on.
+ * Several threads that each want most of the reserve, and others that want one element: nobody may hold a
+ * part of what it needs while it waits, nor consume the wakeup of a waiter that could proceed.
  */
 static void *take_several(void *argument)
 {
@@ -260,7 +263,10 @@ static void until_waiting(mempool_t *pool, unsigned threads)
 	usleep(1000);
 }
 
-/* The one that sleeps first wants three, and does not keep what the other is waiting for, nor its wake. */
+/*
+ * The first sleeper wants three elements; it must hold neither the element nor the wakeup that the other
+ * waits for.
+ */
 static void test_order_of_waiting(void)
 {
 	mempool_t *pool = mempool_create(4, test_alloc, test_free, &failing);
@@ -299,7 +305,7 @@ static void *want_one_for_sure(void *pool)
 	return NULL;
 }
 
-/* Who may not be refused waits for what comes back as others do, and not in the allocator. */
+/* A caller that must not fail waits for returned elements like others, and not inside the allocator. */
 static void test_nofail(void)
 {
 	mempool_t *pool = mempool_create(1, test_alloc, test_free, &failing);
@@ -319,7 +325,7 @@ static void test_nofail(void)
 	CHECK(allocated == 0);
 }
 
-/* Threads that do one thing or the other, on so many elements. */
+/* Threads that run `one` or `other`, with `elements` elements. */
 static void run_threads(int elements, void *(*one)(void *), void *(*other)(void *))
 {
 	mempool_t *pool = mempool_create(elements, test_alloc, test_free, &failing);
@@ -344,7 +350,7 @@ static void test_waiting_for_several(int elements)
 
 static void test_waiting(int elements)
 {
-	/* A lost wakeup costs five seconds: a few of them and the watchdog ends the test. */
+	/* A lost wakeup costs five seconds: after a few of them the watchdog ends the test. */
 	rounds = check_rounds(elements == 1 ? 3000 : 20000, 1000000, 300);
 	run_threads(elements, take_turns, take_turns);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code around an allocator as kernel code uses one (tests/kernel), compiled as the kernel is, runs on
+ * Code that uses an allocator the way kernel code does (tests/kernel), compiled like the kernel, runs on
  * include/kernel: a map whose nodes come from sheaves, a cache of names that can be shrunk, packets in bulk,
  * transfers from memory pools; each by several threads at once, and without a leak at the end.
  */
@@ -20,7 +20,7 @@ static struct range_tree *tree;
 
 static unsigned long index_of(uintptr_t thread, unsigned long i)
 {
-	/* Up, down, and spread. */
+	/* Ascending, descending, and scattered. */
 	unsigned long own = thread % 3 == 0 ? i : thread % 3 == 1 ? INDEXES - i : i * 7919 % INDEXES;
 
 	return own * THREADS + thread;
@@ -116,7 +116,7 @@ static void *pass_packets(void *argument)
 		unsigned size = i % 10 ? 1 + (unsigned)check_below(&random, 500) : 3000, at;
 		struct packet *packet = packet_new(size, i % 2 ? GFP_KERNEL : GFP_ATOMIC), *shared;
 
-		/* Without waiting there may be none. */
+		/* An allocation that must not wait may fail. */
 		if (!packet && i % 2 == 0)
 			continue;
 		CHECK(packet && packet_room(packet) >= size);
@@ -128,7 +128,7 @@ static void *pass_packets(void *argument)
 		packet_drop(packet);
 		CHECK(*packet_bytes(shared) == 'p' &&
 		      (size == 1 || packet_bytes(shared)[size - 1] == (u8)size));
-		/* Another thread frees it. */
+		/* Another thread will free it. */
 		at = (unsigned)check_below(&random, QUEUE);
 		cpuslab_spin_lock(&queue.lock);
 		struct packet *other = queue.packets[at];
@@ -184,7 +184,7 @@ static int is_ours(struct cpuslab_cache *cache, void *argument)
 					    "small_payload", "transfer", "segments-16"};
 
 	(void)argument;
-	/* One with objects would have stayed. */
+	/* A cache with objects would have stayed. */
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
 		CHECK(strcmp(cpuslab_cache_name(cache), names[i]) != 0, "%s is still there", names[i]);
 	return 0;

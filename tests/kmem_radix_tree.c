@@ -2,7 +2,7 @@
 /*
  * A data structure as kernel code has it (tests/kernel/radix_tree.c: a constructor cache, call_rcu,
  * GFP_NOWAIT) runs on <linux/slab.h>: first against a plain array, then with readers that must never find a
- * node or an item that was freed, or is another tree's by now, while writers insert, replace and delete in
+ * node or an item that has been freed or reused by another tree, while writers insert, replace and delete in
  * two trees that share the cache of nodes.
  */
 #include "check.h"
@@ -39,7 +39,7 @@ static void kill_item(struct rcu_head *head)
 {
 	struct item *item = container_of(head, struct item, rcu);
 
-	/* Who still reads it reads this. */
+	/* Seen by anybody who still reads it. */
 	WRITE_ONCE(item->state, DEAD);
 	WRITE_ONCE(item->index, ~0ul);
 	kmem_cache_free(items, item);
@@ -165,7 +165,7 @@ static void change(uint64_t *random)
 		if (!old) {
 			error = radix_insert(tree, index, item);
 			/*
-			 * As kernel code does it: without waiting under the lock, and once more if need be.
+			 * As kernel code does it: no waiting under the lock, and another attempt if need be.
 			 */
 			if (error == -ENOMEM) {
 				__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
@@ -212,7 +212,10 @@ static void *read_trees(void *argument)
 	unsigned long own_hits = 0;
 
 	rcu_register_thread();
-	/* The trees are not empty at the end: a reader that had no time before finds something then. */
+	/*
+	 * The trees are not empty at the end, so a reader that did not get to run before finds something
+	 * then.
+	 */
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED) || !own_hits) {
 		unsigned long which = check_below(&random, TREES), index = pick(&random), last = 0;
 		struct item *item;
@@ -290,7 +293,7 @@ int main(void)
 	CHECK(items && radix_tree_init() == 0);
 	test_plain();
 	test_readers();
-	/* Nothing is left: a cache that has objects would be reported, and stay. */
+	/* Nothing is left: a cache with objects would be reported, and stay. */
 	radix_tree_exit();
 	rcu_barrier();
 	CHECK(cpuslab_cache_destroy((struct cpuslab_cache *)(void *)items) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kfree_rcu in both forms frees after a grace period and not before, from every kind of memory; a cache with
- * SLAB_TYPESAFE_BY_RCU keeps its objects' type under readers that look at objects which may be free.
+ * SLAB_TYPESAFE_BY_RCU keeps its objects' type while readers look at objects that may have been freed.
  */
 #include "check.h"
 
@@ -67,7 +67,7 @@ static void test_kfree_rcu(void)
 	kfree_rcu(nothing);
 
 	CHECK(cpuslab_cache_iterate(is_small, NULL) == 1);
-	/* The reader is still there, and so are they. */
+	/* The reader is still there, and so are the objects. */
 	poll(NULL, 0, 50);
 	CHECK(cpuslab_object_of(one) == one && cpuslab_object_of(two) == two &&
 	      cpuslab_object_of(three) == three);
@@ -75,7 +75,7 @@ static void test_kfree_rcu(void)
 	CHECK(one->value == 42 && two->value == 42 && three->value == 42);
 	pthread_barrier_wait(&leaving);
 	check_join(reader);
-	/* It waits for what was deferred; else there would still be a cache of three objects. */
+	/* It waits for deferred frees; otherwise the cache would remain, with three objects. */
 	kmem_cache_destroy(cache);
 	CHECK(cpuslab_cache_iterate(is_small, NULL) == 0);
 	CHECK(!cpuslab_object_of(huge));
@@ -84,7 +84,7 @@ static void test_kfree_rcu(void)
 /* ---- typesafe ------------------------------------------------------------------------------------------ */
 
 /*
- * The lock-free lookup of the kernel's comment on SLAB_TYPESAFE_BY_RCU: find, take a reference, look again.
+ * The lock-free lookup of the kernel's comment on SLAB_TYPESAFE_BY_RCU: find, take a reference, check again.
  */
 struct object {
 	int references; /* constructed once; valid in a free object too: 0 */
@@ -129,7 +129,10 @@ static void *look_up(void *argument)
 	uint64_t random = (uint64_t)(uintptr_t)argument;
 
 	rcu_register_thread();
-	/* Half of the slots are filled at the end: a reader that had no time before finds something then. */
+	/*
+	 * Half of the slots are filled at the end, so a reader that did not get to run before finds something
+	 * then.
+	 */
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED) || !__atomic_load_n(&found, __ATOMIC_RELAXED)) {
 		unsigned key = (unsigned)check_below(&random, SLOTS);
 		struct object *object;
@@ -166,7 +169,7 @@ static void test_typesafe(void)
 
 		if (object) {
 			RCU_INIT_POINTER(slots[key], NULL);
-			/* At once, with readers still looking at it. */
+			/* Frees it at once, with readers still looking at it. */
 			put(object);
 		} else {
 			object = kmem_cache_alloc(objects, i % 2 ? GFP_KERNEL : GFP_NOWAIT);
@@ -178,7 +181,7 @@ static void test_typesafe(void)
 			rcu_assign_pointer(slots[key], object);
 		}
 		if (i % 1000 == 0) {
-			/* Nothing of it may go back to the system, or to another cache. */
+			/* None of its memory may go to the system, or to another cache. */
 			kmem_cache_shrink(objects);
 			kfree(kmalloc(64, GFP_KERNEL));
 		}
@@ -193,7 +196,8 @@ static void test_typesafe(void)
 	kmem_cache_destroy(objects);
 }
 
-/* A guard reads until its scope ends; what was replaced is free after the barrier, and its cache then empty.
+/*
+ * A guard reads until its scope ends; a replaced object is free after the barrier, and its cache then empty.
  */
 static void test_guards(void)
 {
@@ -215,7 +219,7 @@ static void test_guards(void)
 	scoped_guard(rcu) CHECK(rcu_dereference(shown)->value == 99);
 	kfree_rcu(rcu_replace_pointer(shown, NULL, true), rcu);
 	kvfree_rcu_barrier_on_cache(cache);
-	/* By slots they may be in the magazine of the thread that freed them. */
+	/* With thread slots they may be in the magazine of the thread that freed them. */
 	CHECK(cpuslab_vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT || kmem_cache_shrink(cache) == 0,
 	      "objects are left");
 	kmem_cache_destroy(cache);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * linked_drain: lists are taken off the words of threads that are using them, by shrink and by reclaim, as
- * fast as that goes.  Every object has one owner at a time; and in the end all memory goes back, so that none
- * was lost.
+ * linked_drain: shrink and reclaim take lists off the words of threads that are using them, as fast as
+ * possible.  Every object has one owner at a time; and in the end all memory goes back, so that none was
+ * lost.
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@ static struct linked_cache cache;
 static bool over;
 
 struct object {
-	uint64_t link; /* the engine's while it is free */
+	uint64_t link; /* used by the engine while the object is free */
 	uint64_t second_link;
 	uint32_t taken;
 };
@@ -57,7 +57,7 @@ int main(void)
 
 	check_watchdog(60);
 	free(malloc(1));
-	/* Fresh memory is zero: nobody has it. */
+	/* Fresh memory is zero: without an owner. */
 	CHECK(linked_create(&cache, &traits, NULL));
 	cache.type_stable = true;
 	for (uintptr_t i = 0; i < USERS; i++)

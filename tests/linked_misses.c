@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * linked_misses: calls that missed, of a cache that more of them did on all vCPUs together than one of these
- * counts: none counts as a call of the other kind, and none is forgotten.
+ * linked_misses: a cache's missed calls, when all vCPUs together had more than one vCPU's counter can hold:
+ * none counts as a call of the other kind, and none is forgotten.
  */
 #include "two_vcpus.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * linked_paths: the states of slabs, words and lists of the linked engine, step by step: what freezes and
- * thaws a slab, what lists it, what gives it back; geometry and links; what idle, closed and foreign words
- * do; what a broken list says.
+ * thaws a slab, lists it, and gives it back; geometry and links; the treatment of idle, closed and foreign
+ * words; and the reports about broken lists.
  *
- * It runs pinned to a CPU, with one thread but where it says so.
+ * It runs pinned to a CPU, with one thread except where stated.
  */
 #include "check.h"
 
@@ -85,16 +85,16 @@ static void test_word(void)
 	CHECK(word() == (uintptr_t)first + SIZE && cache->slabs == 1 && cache->partial == 0);
 	for (unsigned i = 1; i < cache->objects; i++)
 		CHECK(take() == first + (size_t)i * SIZE);
-	/* Nothing left, and the word still tells the slab. */
+	/* No object is left, and the word still names the slab. */
 	CHECK(word() == ((uintptr_t)first | 1) && slab->state.in_use == cache->objects);
 
-	/* Frees to the word's slab, last first out. */
+	/* Frees go to the word's slab, LIFO. */
 	give(first + 2 * SIZE);
 	give(first);
 	CHECK(word() == (uintptr_t)first && take() == first && take() == first + 2 * SIZE);
 	CHECK(slab->state.list == ((uintptr_t)first | 1));
 
-	/* The next slab; the first one thaws and is in no list until something of it is free. */
+	/* The next slab; the first one thaws and is in no list until one of its objects is freed. */
 	char *second = take();
 
 	CHECK(slab_of(second) != slab && !slab->state.frozen && cache->slabs == 2 && cache->partial == 0);
@@ -104,7 +104,7 @@ static void test_word(void)
 	give(first + 3 * SIZE);
 	CHECK(cache->partial == 1 && slab->state.in_use == cache->objects - 2u);
 
-	/* When the second one is used up, the first is frozen again, list and all. */
+	/* When the second one is used up, the first is frozen again, with its list. */
 	for (unsigned i = 1; i < cache->objects; i++)
 		CHECK(take() == second + (size_t)i * SIZE);
 	CHECK(take() == first + 3 * SIZE && slab->state.frozen && cache->partial == 0);
@@ -118,7 +118,7 @@ static void test_word(void)
 	destroy(cache);
 }
 
-/* What others free into a frozen slab waits in its own list until the word has nothing left. */
+/* Objects that others free into a frozen slab wait in its own list until the word has none left. */
 static void *free_all(void *argument)
 {
 	unsigned *count = argument;
@@ -142,7 +142,7 @@ static void test_foreign_frees(void)
 	CHECK(word() == ((uintptr_t)slab->base | 1));
 	uint32_t acquires = cache->lock_acquires;
 
-	/* Taken as a whole, last freed first, without the cache's lock. */
+	/* Taken as a whole, LIFO, without the cache's lock. */
 	for (unsigned i = count; i-- > 0;)
 		CHECK(take() == objects[i]);
 	CHECK(cache->lock_acquires == acquires && slab->state.in_use == count && cache->slabs == 1);
@@ -152,8 +152,8 @@ static void test_foreign_frees(void)
 }
 
 /*
- * A slab that becomes empty goes when there are as many partial ones as the rule says, itself included, as in
- * the kernel.
+ * A slab that becomes empty is freed if there are as many partial ones as the rule says, itself included, as
+ * in the kernel.
  */
 static void test_min_partial(void)
 {
@@ -175,10 +175,10 @@ static void test_min_partial(void)
 			CHECK(cache->slabs == rows[i].kept + 4u);
 			for (unsigned n = 0; n < count; n++)
 				give(objects[n]);
-			/* A slab of one object comes to the list and the question at once. */
+			/* A slab of one object reaches the list and the check at once. */
 			unsigned kept = rows[i].kept - (cache->objects > 1);
 
-			/* And the one on the word. */
+			/* Plus the one on the word. */
 			CHECK(cache->partial == kept && cache->slabs == kept + 1 &&
 				      cache->freed == rows[i].kept + 3 - kept,
 			      "%u bytes: %u slabs, %u partial", traits.size, cache->slabs, cache->partial);
@@ -232,7 +232,7 @@ static void test_geometry(void)
 	destroy(cache);
 }
 
-/* Links are nothing that tells an address. */
+/* Links do not reveal addresses. */
 static void test_obfuscation(void)
 {
 	cache = create(plain);
@@ -246,7 +246,7 @@ static void test_obfuscation(void)
 	CHECK(linked_next(cache, (uintptr_t)first) == (uintptr_t)second);
 	for (int i = 0; i < 2; i++)
 		CHECK(links[i] >> 32 != (uintptr_t)first >> 32 && cache->list.secret);
-	/* The same list elsewhere looks different. */
+	/* The same list in another place looks different. */
 	CHECK((links[0] ^ links[1]) != ((uintptr_t)second ^ linked_next(cache, (uintptr_t)second)));
 	destroy(cache);
 }
@@ -281,14 +281,14 @@ static void test_shuffle(void)
 	destroy(cache);
 }
 
-/* ---- words from outside ---------------------------------------------------------------------------- */
+/* ---- words of other vCPUs ------------------------------------------------------------------------------ */
 
 static void test_reclaim(void)
 {
 	cache = create(plain);
 	void *object = take();
 
-	/* The first look sees that it moved, the second that it did not. */
+	/* The first look sees that it was in use, the second that it was not. */
 	linked_reclaim(false);
 	CHECK(word() != vcpu_void);
 	give(object);
@@ -296,7 +296,7 @@ static void test_reclaim(void)
 	CHECK(word() != vcpu_void);
 	linked_reclaim(false);
 	CHECK(word() == vcpu_void && cache->slabs == 1 && cache->partial == 1);
-	/* And a cache that nobody has used since then keeps no empty slab. */
+	/* And a cache unused since then keeps no empty slab. */
 	linked_reclaim(false);
 	linked_reclaim(false);
 	CHECK(cache->slabs == 0);
@@ -320,7 +320,7 @@ static void test_closed(void)
 	CHECK(word() == vcpu_closed && !linked_alloc(cache));
 	void *other = take();
 
-	/* Nothing stays on a closed word: the slab that it came from is partial again. */
+	/* Nothing stays on a closed word: its slab is partial again. */
 	CHECK(slab_of(other) != slab && !slab_of(other)->state.frozen && cache->partial == 1);
 	give(object);
 	CHECK(slab->state.frozen && slab->state.list == (uintptr_t)object);
@@ -338,7 +338,10 @@ static void test_bulk(void)
 		CHECK(statistics().allocated == count);
 		for (size_t i = 0; i < count; i++)
 			check_stamp(objects[i], SIZE, i);
-		/* Every other way round: neighbours, and from far apart. */
+		/*
+		 * For odd counts some are swapped, so that both neighbours and objects far apart follow each
+		 * other.
+		 */
 		for (size_t i = 0; count % 2 && i + 1 < count; i += 3) {
 			void *swapped = objects[i];
 
@@ -354,8 +357,8 @@ static void test_bulk(void)
 }
 
 /*
- * What a cache with one object takes beside the object's slab: its handle, what is behind it, the slab's
- * descriptor, and four words for each vCPU.
+ * The overhead of a cache with one object, beside the object's slab: its handle, what is behind it, the
+ * slab's descriptor, and four words for each vCPU.
  */
 static void test_metadata(void)
 {
@@ -398,7 +401,7 @@ static void visit(void *object, void *argument)
 	visited++;
 }
 
-/* A report looks at a word's slab without the lock: by then its descriptor may be another thing. */
+/* A report looks at a word's slab without the lock: by then its descriptor may have been reused. */
 static void test_statistics(void)
 {
 	cache = create(plain);
@@ -428,7 +431,7 @@ static void test_visit(void)
 			give(objects[i]);
 	}
 	CHECK(!linked_destroy(cache));
-	/* As good as before, and what is left is known. */
+	/* The cache works as before, and the remaining objects are known. */
 	visited = 0;
 	linked_visit_objects(cache, visit, NULL);
 	CHECK(visited == kept, "%u of %u", visited, kept);
@@ -484,14 +487,14 @@ static void overwrite_idle(void *argument)
 
 static void overwrite_listed(void *argument)
 {
-	take(); /* so that the slab stays */
+	take(); /* keeps the slab alive */
 	give(argument);
 	linked_shrink(cache);
 	memset(argument, 0x41, SIZE);
 	linked_try_alloc_missed(cache);
 }
 
-/* Objects of a full slab that is on no word: what is freed goes into the slab's own list. */
+/* Objects of a full slab that is on no word: frees go to the slab's own list. */
 static char **take_full(void)
 {
 	static char *full[MOST];
@@ -502,7 +505,7 @@ static char **take_full(void)
 	return full;
 }
 
-/* A ring in that list, which only the look for objects that are still allocated follows. */
+/* Creates a cycle in that list, which only the walk over allocated objects follows. */
 static void free_twice_and_visit(void *argument)
 {
 	char **full = take_full();
@@ -516,8 +519,8 @@ static void free_twice_and_visit(void *argument)
 }
 
 /*
- * The same, and by its counts the slab is empty then, though an object of it is still the program's: it must
- * not go back.
+ * The same, but now the counts say that the slab is empty, though the program still has an object of it: it
+ * must not be freed.
  */
 static void free_twice_and_release(void *argument)
 {
@@ -533,7 +536,7 @@ static void free_twice_and_release(void *argument)
 	linked_shrink(cache);
 }
 
-/* Of objects that are freed at once, one comes twice: wherever the two stand, and what the slab has. */
+/* In a bulk free one object occurs twice, at any two positions, and with the slab in any state. */
 static void free_twice_at_once(char **of, unsigned first, unsigned second)
 {
 	void *several[6];
@@ -584,7 +587,7 @@ static void overwrite_and_visit(void *argument)
 		linked_visit_objects(cache, visit_any, NULL);
 }
 
-/* Into the middle of another object: the fast path lets that pass, the next slow path does not. */
+/* Points into the middle of another object: the fast path lets that pass, the next slow path does not. */
 static void lead_inside(void *argument)
 {
 	char *other = take();
@@ -613,7 +616,7 @@ static void free_foreign(void *argument)
 	give(metadata_alloc(64));
 }
 
-/* What a program does when it is aborted may allocate, and ask for anything: no lock is held. */
+/* An abort handler may allocate and query anything: no lock is held. */
 static void on_abort(int number)
 {
 	struct linked_statistics now;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * linked_races: another thread's free at every instruction of the linked engine's slow paths.  The operation
- * is single-stepped, and the handler of the k-th trap frees an object, as a thread would that has come in
- * between; for k = 1, 2, ... to the operation's end.  Whatever the instant, no object is handed out twice,
- * none is lost, and a cache whose objects are all free gives all its memory back.
+ * is single-stepped, and the handler of the k-th trap frees an object, as an intervening thread would; for k
+ * = 1, 2, ... to the end of the operation.  Whatever the instant, no object is handed out twice, none is
+ * lost, and a cache whose objects are all free gives all its memory back.
  *
  * With thread slots only: restartable sequences cannot be stepped through.  The intruder changes no word,
- * which nobody else could do in the middle of a section.
+ * which no other thread could do in the middle of a section either.
  */
 #include "check.h"
 
@@ -27,7 +27,7 @@ int main(void)
 #else
 
 enum { SIZE = 1000, MOST = 64, EVERY = 60 };
-/* Each is stepped to from the start; a sanitizer's checks are most of the instructions. */
+/* Each instant is stepped to from the start, and most of the instructions are a sanitizer's checks. */
 #ifdef TEST_SANITIZED
 enum { STRIDE = 41 };
 #else
@@ -35,7 +35,7 @@ enum { STRIDE = 11 };
 #endif
 
 static struct linked_cache cache;
-static void *held[MOST]; /* what the program has; NULL for none */
+static void *held[MOST]; /* objects that the program has; NULL for none */
 static unsigned held_count;
 
 static void *intruder_frees;
@@ -47,7 +47,7 @@ static void on_step(int signal_number, siginfo_t *info, void *context)
 	ucontext_t *interrupted = context;
 
 	(void)signal_number, (void)info;
-	/* Where the interrupted code has the lock, the other thread would wait. */
+	/* While the interrupted code holds the lock, the other thread would wait. */
 	if (++steps < intrude_at || intruded || cpuslab_spin_is_locked(&cache.lock))
 		return;
 	intruded = true;
@@ -83,7 +83,7 @@ static void take(void)
 	keep(object ? object : linked_alloc_missed(&cache));
 }
 
-/* As much as makes the word's slab full, with nothing linked any more. */
+/* Allocates until the word's slab is full, with no links left. */
 static void fill(void)
 {
 	do
@@ -91,7 +91,7 @@ static void fill(void)
 	while (held_count % cache.objects);
 }
 
-/* ---- what is interrupted --------------------------------------------------------------------------- */
+/* ---- the interrupted operations -------------------------------------------------------------------- */
 
 static void *stepped_free, *stepped_alloc;
 
@@ -119,21 +119,21 @@ static void shrink(void)
 static const struct race {
 	const char *name;
 	void (*operation)(void);
-	unsigned before; /* objects of the slab that the program keeps, the intruder's included */
+	unsigned before; /* objects of the slab that the program keeps, including the intruder's */
 	bool frees, thawed, partial;
 } races[] = {
-	/* The word's slab is full: is it left for good, or has something come free? */
+	/* The word's slab is full: is it abandoned, or has an object been freed? */
 	{"alloc, the word's slab full", alloc_from_full, 8, false, false, false},
-	/* Of a slab that no word has: which of two frees is the first, and lists it? */
+	/* Of a slab on no word: which of two frees is the first, and lists it? */
 	{"free into a full slab", free_into_full, 8, true, true, false},
-	/* And which is the last, and gives it back? */
+	/* And which is the last, and frees the slab? */
 	{"free of the last but one", free_into_full, 2, true, true, true},
-	/* A list goes back to its slab while that gets another object. */
+	/* A list goes back to its slab while another object is freed there. */
 	{"shrink", shrink, 3, false, false, true},
 	{"shrink, one object left", shrink, 1, false, false, true},
 };
 
-/* True while the operation was not over at its k-th instruction. */
+/* True if the operation had more than k instructions. */
 static bool run(const struct race *race, unsigned long k)
 {
 	struct linked_traits traits = {.name = "race", .size = SIZE, .alignment = 8, .link = UINT32_MAX};
@@ -141,7 +141,7 @@ static bool run(const struct race *race, unsigned long k)
 
 	CHECK(linked_create(&cache, &traits, NULL));
 	objects = cache.objects;
-	/* Slabs are given back as soon as may be. */
+	/* Slabs are freed as soon as possible. */
 	cache.min_partial = 0;
 	CHECK(objects >= 8 && objects * 2 <= MOST);
 	held_count = 0;
@@ -173,7 +173,7 @@ static bool run(const struct race *race, unsigned long k)
 	if (stepped_alloc)
 		keep(stepped_alloc);
 
-	/* All that is free can be had, before another slab is made for more. */
+	/* All free objects can be allocated before another slab is made. */
 	struct linked_statistics now;
 
 	linked_statistics(&cache, &now);
@@ -206,7 +206,7 @@ int main(void)
 		check_skip("sections cannot be stepped through (%s)", check_mode());
 	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
 	for (unsigned i = 0; i < sizeof races / sizeof *races; i++) {
-		unsigned long k = 1, instants = 0; /* after a while not every one */
+		unsigned long k = 1, instants = 0; /* later on, not every one */
 
 		while (run(&races[i], k))
 			instants++, k += k < EVERY || check_soak() ? 1 : STRIDE;

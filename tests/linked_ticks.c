@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * linked_ticks: a program that has its objects of linked caches in bulk alone gives back what it does not use
- * in due time, too.
+ * linked_ticks: a program that uses linked caches through bulk calls only also gives back, in due time, what
+ * it does not use.
  */
 #include "check.h"
 

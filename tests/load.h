@@ -2,8 +2,8 @@
 /*
  * load: threads that allocate, stamp, verify and free for as long as a test forks beside them.
  *
- * While the test waits for a child they rest: it has its copy of what they were in the middle of, and what
- * they do after that reaches it no more.
+ * They rest while the test waits for a child: the child has its copy of what they were in the middle of, and
+ * their later work does not reach it.
  */
 #ifndef CPUSLAB_TESTS_LOAD_H
 #define CPUSLAB_TESTS_LOAD_H
@@ -19,8 +19,8 @@ struct load {
 	pthread_t threads[LOAD_THREADS];
 	unsigned count;
 	bool stop;
-	uint32_t rest;       /* what they sleep on */
-	unsigned long turns; /* of all of them */
+	uint32_t rest;       /* futex that they sleep on */
+	unsigned long turns; /* sum over all threads */
 };
 
 struct load_objects {
@@ -28,7 +28,7 @@ struct load_objects {
 	size_t sizes[LOAD_OWNED];
 };
 
-/* One step of a program's life: an object verified and freed, allocated, or resized. */
+/* One step of a program's life: verifies and frees an object, allocates one, or resizes it. */
 static inline void load_step(struct load_objects *objects, uint64_t *random)
 {
 	size_t i = check_below(random, LOAD_OWNED), dice = check_below(random, 200);
@@ -59,7 +59,7 @@ static inline void load_release(struct load_objects *objects)
 	}
 }
 
-/* What each thread of a load calls between two turns, with nothing under way. */
+/* Called by each thread of a load between two turns, with nothing under way. */
 static inline void load_turn(struct load *load)
 {
 	__atomic_fetch_add(&load->turns, 1, __ATOMIC_RELAXED);
@@ -73,7 +73,7 @@ static inline void load_go_on(struct load *load)
 	syscall(SYS_futex, &load->rest, FUTEX_WAKE_PRIVATE, LOAD_THREADS, NULL, NULL, 0);
 }
 
-/* Waits for a child while they rest. */
+/* Waits for a child while the threads rest. */
 static inline int load_wait(struct load *load, pid_t child)
 {
 	__atomic_store_n(&load->rest, 1, __ATOMIC_RELAXED);
@@ -82,7 +82,7 @@ static inline int load_wait(struct load *load, pid_t child)
 	return status;
 }
 
-/* Lets them work: when it returns they are in the middle of something. */
+/* Resumes the threads; when it returns they are in the middle of something. */
 static inline void load_let_work(struct load *load, uint64_t *random)
 {
 	unsigned long until = __atomic_load_n(&load->turns, __ATOMIC_RELAXED) + 2 * load->count +

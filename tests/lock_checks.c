@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPUSLAB_DEBUG_LOCKS: what is wrong ends the process with a line that says so; what is right passes. */
+/* CPUSLAB_DEBUG_LOCKS: a wrong use ends the process with a line that describes it; right uses pass. */
 #define CPUSLAB_DEBUG_LOCKS
 #include "check.h"
 
@@ -128,7 +128,7 @@ static const struct {
 	{wrong_assert, "lock 0x%lx: thread %d needs a lock that is held by thread %d"},
 };
 
-/* Compares with what was said, any number for each %lx and %d. */
+/* Compares the output, allowing any number for each %lx and %d. */
 static bool matches(const char *text, const char *pattern)
 {
 	if (strncmp(text, "cpuslab: ", 9) != 0)
@@ -149,8 +149,7 @@ static bool matches(const char *text, const char *pattern)
 	return strcmp(text, "\n") == 0;
 }
 
-/* ---- what is right
- * ----------------------------------------------------------------------------------------- */
+/* ---- right uses ---------------------------------------------------------------------------------------- */
 
 static void *right(void *argument)
 {
@@ -166,7 +165,7 @@ static void *right(void *argument)
 		cpuslab_spin_lock(&spin);
 		cpuslab_spin_lock(&other_spin);
 		cpuslab_spin_assert_held(&spin);
-		/* Not in the order of taking. */
+		/* Not in the order of acquisition. */
 		cpuslab_spin_unlock(&spin);
 		cpuslab_spin_unlock(&other_spin);
 		cpuslab_pagelock_unlock_flip(&page, 2);
@@ -209,7 +208,7 @@ static void lock_and_leave(int number)
 	_exit(42);
 }
 
-/* It interrupts lock calls, of other locks, at every instruction sooner or later. */
+/* Interrupts calls on other locks, sooner or later at every instruction. */
 static void right_in_a_handler(void *argument)
 {
 	const struct itimerval often = {{0, 100}, {0, 100}};
@@ -223,7 +222,7 @@ static void right_in_a_handler(void *argument)
 	}
 }
 
-/* Neither the thread that is stopped nor another one finds the table locked. */
+/* Neither the stopped thread nor another one finds the table locked. */
 static void wrong_with_a_handler(void *argument)
 {
 	const struct sigaction action = {.sa_handler = lock_and_leave};
@@ -234,7 +233,7 @@ static void wrong_with_a_handler(void *argument)
 	(void)argument;
 }
 
-/* The last user of a lock may free it while it holds it: the next lock there is another one. */
+/* The last user of a lock may free it while holding it: the next lock there is another one. */
 static void right_in_freed_memory(void *argument)
 {
 	void *memory = malloc(sizeof(struct cpuslab_pagelock));
@@ -253,7 +252,7 @@ static void right_in_freed_memory(void *argument)
 
 static void right_after_fork(void *argument)
 {
-	/* Held by the thread that forked: its own in the child too, under another thread id. */
+	/* Held by the forking thread: still its own in the child, under another thread id. */
 	(void)argument;
 	cpuslab_pagelock_assert_held(&page);
 	cpuslab_spin_reset(&spin);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What each call promises, one after the other: results, deadlines, flags, errno; and mutual exclusion with
- * more threads than CPUs, where user flags are flipped all the while.
+ * more threads than CPUs, while user flags are flipped.
  */
 #include "check.h"
 
@@ -88,7 +88,7 @@ static void pagelock_alone(void)
 		CHECK(lock.byte == (flags ^ FLAG_A) && cpuslab_pagelock_trylock(&lock));
 		cpuslab_pagelock_unlock(&lock);
 	}
-	/* What is not the user's stays the lock's, whatever the user passes. */
+	/* Bits that are not the user's stay the lock's, whatever the user passes. */
 	cpuslab_pagelock_init(&lock, 0xff);
 	CHECK(lock.byte == CPUSLAB_PAGELOCK_FLAGS);
 	cpuslab_pagelock_clear_flags(&lock, 0xff);
@@ -102,7 +102,7 @@ static void pagelock_alone(void)
 	CHECK(lock.byte == CPUSLAB_PAGELOCK_FLAGS);
 	cpuslab_pagelock_init(&lock, 0);
 
-	/* A free lock is taken whatever the deadline; a held one is refused at once when it is past. */
+	/* A free lock is taken whatever the deadline; a held one is refused at once if it is past. */
 	CHECK(cpuslab_pagelock_timedlock(&lock, &past) == 0);
 	CHECK(cpuslab_pagelock_timedlock(&lock, &past) == ETIMEDOUT && lock.byte == 1);
 	CHECK(cpuslab_pagelock_timedlock(&lock, &before_time) == ETIMEDOUT && lock.byte == 1);
@@ -121,7 +121,10 @@ static void pagelock_alone(void)
 	CHECK(cpuslab_pagelock_wait(&lock, FLAG_A, 0, &soon) == ETIMEDOUT && lock.byte == 0);
 	CHECK(cpuslab_pagelock_wait(&lock, FLAG_A, FLAG_A, NULL) == 0);
 
-	/* Who has the guard of the waiters may be about to take the lock: nobody waits for that. */
+	/*
+	 * The holder of the waiters' guard may be about to take the lock: trylock fails rather than wait for
+	 * it.
+	 */
 	lock.byte = CPUSLAB_PAGELOCK_WAITERS | FLAG_B;
 	cpuslab_spin_lock(pagelock_guard(&lock.byte));
 	CHECK(!cpuslab_pagelock_trylock(&lock) && lock.byte == (CPUSLAB_PAGELOCK_WAITERS | FLAG_B));
@@ -167,7 +170,7 @@ static void watchers(void)
 	struct watch flag = {.mask = FLAG_A};
 	pthread_t threads[3];
 
-	/* An unlock is not missed, even if the lock is taken again at once. */
+	/* An unlock is noticed even if the lock is retaken at once. */
 	cpuslab_pagelock_lock(&watched);
 	threads[0] = check_thread(watch, &unlocked);
 	threads[1] = check_thread(watch, &either);
@@ -179,7 +182,7 @@ static void watchers(void)
 	check_join(threads[1]);
 	CHECK(watched.byte == 1);
 
-	/* Flags: each way of changing them; the unlock of somebody else's lock alone changes nothing. */
+	/* Flags: each way of changing them; another thread's unlock alone changes none. */
 	for (int way = 0; way < 4; way++) {
 		cpuslab_pagelock_init(&watched, way == 1 ? FLAG_A : 0);
 		cpuslab_pagelock_lock(&watched);
@@ -299,7 +302,7 @@ static void crowd(void)
 	CHECK(shared.by_spin == THREADS * rounds, "%lu", shared.by_spin);
 	CHECK(shared.by_page + shared.page_failures == THREADS * rounds, "%lu", shared.by_page);
 	CHECK(shared.by_mcs == THREADS * ((rounds + 15) / 16), "%lu", shared.by_mcs);
-	/* An even number of flips of FLAG_B, and nobody waits any more. */
+	/* FLAG_B was flipped an even number of times, and nobody waits any more. */
 	CHECK((shared.page.byte & ~FLAG_A) == 0, "%#x", shared.page.byte);
 	CHECK(!cpuslab_spin_is_locked(&shared.spin) && !cpuslab_mcs_is_locked(&shared.mcs));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fork while threads contend: the child, alone, has locks whose holders and waiters do not exist there. After
- * a reset they must work, with threads of the child's own contending; a page lock that was merely waited for
- * must work without a reset; and the queues of the parent's waiters must be empty, guards and all.
+ * Fork while threads contend: in the child, which has one thread, holders and waiters of locks do not exist.
+ * After a reset the locks must work, with contending threads of the child's own; a page lock that merely had
+ * waiters must work without a reset; and the queues of the parent's waiters must be empty, guards included.
  */
 #include "check.h"
 
@@ -12,16 +12,16 @@ enum { THREADS = 4, CHILD_THREADS = 2, PAGES = 64 };
 
 static struct cpuslab_spinlock spin;
 static struct cpuslab_mcs mcs;
-/* Many, so that some are in any state at the moment of a fork, and many queues are in use. */
+/* Many, so that at a fork locks are in every state, and many queues are in use. */
 static struct cpuslab_pagelock page[PAGES];
 /* Only the forking thread ever owns this one. */
 static struct cpuslab_pagelock mine;
 static bool stop;
 /*
- * Threads that have come as far as their own code.  No fork before all have: a thread that starts under
- * AddressSanitizer allocates from the sanitizer's heap, whose lock version 12 does not take across a fork.  A
- * child got it held and hung in the first thread that it started (seen in gdb, in SizeClassAllocator64's
- * mutex).
+ * Threads that have reached their own code.  No fork before all have: a thread that starts under
+ * AddressSanitizer allocates from the sanitizer's heap, whose lock version 12 does not handle across a fork.
+ * A child inherited it held and hung in the first thread that it started (seen in gdb, in
+ * SizeClassAllocator64's mutex).
  */
 static unsigned running;
 static unsigned long spin_turns, mcs_turns, page_turns[PAGES];
@@ -85,7 +85,7 @@ static void child(void)
 	pthread_t threads[CHILD_THREADS + 1];
 
 	check_watchdog(60);
-	/* Held by this thread across the fork, waited for by threads that are not here. */
+	/* Held by this thread across the fork, with waiters that do not exist here. */
 	CHECK(cpuslab_pagelock_is_locked(&mine));
 	cpuslab_pagelock_unlock(&mine);
 	CHECK(cpuslab_pagelock_trylock(&mine));

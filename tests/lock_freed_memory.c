@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A page lock inside the memory that it protects: the last of its users frees the memory while it holds the
- * lock, at once after it got it, and the threads before it may still be in unlock.  Unlock must not touch the
- * byte after it is released.
+ * A page lock inside the memory that it protects: its last user frees the memory while holding the lock,
+ * right after acquiring it, while previous owners may still be in unlock.  Unlock must not touch the byte
+ * after releasing it.
  *
  * - unmapped: the memory is a page that is made inaccessible, and stays so for many lives: any touch is a
  *   fault;
- * - reused: the memory becomes another lock in the same place at once, with other waiters in the same queue:
- *   a late waker must neither wake them wrongly nor take away their waiters bit;
- * - freed: the memory goes back to malloc (what a sanitizer's malloc then says of a late touch).
+ * - reused: the memory at once becomes another lock, with other waiters in the same queue: a late waker must
+ *   neither wake them wrongly nor take away their waiters bit;
+ * - freed: the memory goes back to malloc (where a sanitizer reports a late touch).
  */
 #include "check.h"
 
@@ -47,7 +47,7 @@ static void make(void)
 	object->users = THREADS;
 }
 
-/* Each life waits for several threads to get a CPU: on a busy machine they are slow, and no hang. */
+/* Each life waits for several threads to get a CPU: on a busy machine this is slow, but no hang. */
 static void show_progress(unsigned long lives)
 {
 	if (lives % 100 == 0)
@@ -73,7 +73,7 @@ static void *use(void *argument)
 		struct object *mine = object;
 		for (size_t pause = check_below(&random, 200); pause > 0; pause--)
 			__atomic_signal_fence(__ATOMIC_SEQ_CST);
-		/* Deadlines that pass at once leave wakers behind that find nobody. */
+		/* Deadlines that expire at once leave wakers that find nobody. */
 		struct timespec past = {0, 0};
 		while (cpuslab_pagelock_timedlock(&mine->lock, &past) != 0)
 			if (check_below(&random, 4) == 0) {
@@ -81,7 +81,7 @@ static void *use(void *argument)
 				break;
 			}
 		if (check_below(&random, 8) == 0)
-			sched_yield(); /* with the lock, so that the others park */
+			sched_yield(); /* while holding the lock, so that the others park */
 		if (--mine->users > 0) {
 			cpuslab_pagelock_unlock(&mine->lock);
 			continue;
@@ -92,8 +92,9 @@ static void *use(void *argument)
 	return NULL;
 }
 
-/* Two locks take turns in one byte; each life has its own pair of threads, which overlap with the last
- * pair's. */
+/*
+ * Two locks take turns in one byte; each life has its own pair of threads, which overlaps with the last pair.
+ */
 static struct cpuslab_pagelock reused;
 static unsigned long life, done_in_life, in_section;
 
@@ -114,7 +115,7 @@ static void *reuse(void *argument)
 			cpuslab_pagelock_unlock(&reused);
 			continue;
 		}
-		/* The last of its life frees the lock as owner; in its place stands a new one. */
+		/* The last thread of its life frees the lock as owner; a new one takes its place. */
 		done_in_life = 0;
 		show_progress(mine);
 		cpuslab_pagelock_init(&reused, 0);
@@ -135,7 +136,7 @@ static void reused_memory(void)
 	CHECK(life == rounds && reused.byte == 0);
 }
 
-/* What an unlock does after its one instruction, when the memory has gone already. */
+/* What an unlock does after its releasing instruction, when the memory may already be gone. */
 static void late_wakers(void)
 {
 	char *nothing = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

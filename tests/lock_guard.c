@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whoever has a queue's guard, or has interrupted the thread that has it as a signal handler does, may take
- * and release a pagelock of that queue without waiting for anybody: WAITERS is set under the guard alone, so
- * that the unlock finds nobody to wake, however many others have come for the lock meanwhile.  Whoever came
- * gets it.
+ * A thread that holds a queue's guard, or a signal handler that has interrupted such a thread, may take and
+ * release a page lock of that queue without waiting for anybody: WAITERS is set only under the guard, so that
+ * the unlock finds nobody to wake, however many others have come for the lock meanwhile.  Those others get it
+ * later.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ static void *take(void *unused)
 	return NULL;
 }
 
-/* In all of these turns some come to the guard, and some still look for a free lock. */
+/* Over all these turns some threads get as far as the guard, and some still look for a free lock. */
 static void let_others_come(unsigned turn)
 {
 	while (__atomic_load_n(&come, __ATOMIC_ACQUIRE) < THREADS)
@@ -47,7 +47,7 @@ int main(void)
 			CHECK(pthread_create(&threads[i], NULL, take, NULL) == 0);
 		let_others_come(turn);
 		inside--;
-		/* Here one that had to wake somebody would wait for itself. */
+		/* If it had to wake somebody, it would wait for itself here. */
 		cpuslab_pagelock_unlock(&page);
 		cpuslab_spin_unlock(guard);
 		for (unsigned i = 0; i < THREADS; i++)

@@ -40,7 +40,7 @@ int main(void)
 			      byte == (value ^ mask));
 		}
 	}
-	/* The sizes are part of what is promised. */
+	/* The sizes are part of the contract. */
 	CHECK(sizeof(struct cpuslab_pagelock) == 1 && sizeof(struct cpuslab_spinlock) == 4);
 	CHECK(sizeof(struct cpuslab_mcs) == sizeof(void *));
 	return 0;

@@ -93,7 +93,7 @@ int main(void)
 			sched_yield();
 	}
 
-	/* One that can only end by its deadline, and one that can only end by an unlock. */
+	/* One wait that can only end by its deadline, and one that can only end by an unlock. */
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (int i = 0; i < THREADS; i++)
 		check_join(threads[i]);

@@ -2,12 +2,12 @@
 /*
  * No waiter starves: a page lock is handed to a waiter that has lost the agreed number of races.
  *
- * A hog takes the lock again as soon as it has released it; one waiter wants it too.  Each unlock of the hog
- * that happened while the waiters bit was set is one that somebody was owed or woken for: between two turns
- * of the waiter there may be at most one more of them than races may be lost, whatever the scheduler does.
- * The figure printed is how often the hog passed while the waiter waited, in all.
+ * A hog retakes the lock as soon as it has released it; one waiter wants it too.  Each unlock of the hog with
+ * the waiters bit set owes somebody the lock or wakes somebody: between two turns of the waiter there may be
+ * at most one more of them than races may be lost, whatever the scheduler does.  The figure printed is the
+ * total number of times that the hog passed while the waiter waited.
  *
- * With an MCS lock the order of arrival is the order of service.
+ * An MCS lock serves in order of arrival.
  */
 #include "check.h"
 
@@ -17,7 +17,7 @@ enum { CROWD = 8 };
 
 static struct cpuslab_pagelock lock;
 static bool stop;
-static unsigned long waits; /* 1 while the waiter is in lock, written by it alone */
+static unsigned long waits; /* 1 while the waiter is in lock; only the waiter writes it */
 static unsigned long unlocks_owed, unlocks_owed_most, passed, passed_most;
 
 static void *hog(void *argument)
@@ -25,7 +25,7 @@ static void *hog(void *argument)
 	(void)argument;
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		cpuslab_pagelock_lock(&lock);
-		/* Under the lock: nobody but its owner can start an unlock that counts. */
+		/* Under the lock: only its owner can start an unlock that counts. */
 		if (__atomic_load_n(&waits, __ATOMIC_RELAXED))
 			passed++;
 		if (__atomic_load_n(&lock.byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_WAITERS)
@@ -66,7 +66,7 @@ static void against_a_hog(unsigned races)
 	CHECK(unlocks_owed_most <= races + 1, "%lu", unlocks_owed_most);
 }
 
-/* Everybody gets on, with more hogs than CPUs and nobody but hogs. */
+/* All threads make progress, even with more hogs than CPUs and nobody but hogs. */
 static unsigned long target;
 
 static void *crowd_member(void *argument)
@@ -135,7 +135,7 @@ static void in_order(void)
 	}
 }
 
-/* With no race to be lost, page-lock waiters are served in the order in which they queued. */
+/* If no race may be lost, page-lock waiters are served in the order in which they queued. */
 static pid_t newest;
 
 static void *stand_in_page_line(void *argument)

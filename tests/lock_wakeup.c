@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * No lost wakeup: two threads on one lock, the owner holding it for about as long as a waiter spins before it
- * parks, so that unlock meets every step of parking.  A lost wakeup is a hang, and the watchdog ends it.
+ * parks, so that unlock meets every step of parking.  A lost wakeup is a hang, which the watchdog ends.
  *
- * Then the same in a process where the barrier is refused (seccomp), as in some sandboxes: the spinlock's
+ * Then the same in a process where membarrier is refused (seccomp), as in some sandboxes: the spinlock's
  * waiters have to poll.
  */
 #include "check.h"
@@ -26,7 +26,7 @@ static unsigned long rounds, turns;
 
 static void hold(uint64_t *random)
 {
-	/* From nothing to a little more than the time that a waiter spins (some 40 µs). */
+	/* From zero to slightly longer than a waiter spins (some 40 µs). */
 	for (size_t i = check_below(random, check_below(random, 8) ? 6000 : 180000); i > 0; i--)
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }

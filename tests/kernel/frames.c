@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  The head of a frame has a part that is copied as one, and one that programs may see; its
- * bytes lie in memory of kmalloc, all of which is used, or in whole pages, and its clones share them.
+ * See modules.h.  The head of a frame has one part that is copied as a whole, and another that user space may
+ * see; its bytes are in kmalloc memory, all of which is used, or in whole pages, and clones share them.
  */
 #include "modules.h"
 
@@ -18,7 +18,7 @@
 
 #define FRAME_ROOM 128
 
-/* Behind the bytes, as many as there are. */
+/* Behind the bytes, wherever these end. */
 struct frame_tail {
 	refcount_t users;
 	bool paged;
@@ -56,7 +56,7 @@ static struct frame_tail *tail_of(const struct frame *frame)
 	return (struct frame_tail *)(frame->head + frame->room);
 }
 
-/* As many bytes as the memory has beside what lies behind them. */
+/* Rounds up to the size of the memory; *room is what the tail leaves of it. */
 static void *new_head(size_t size, gfp_t gfp, unsigned int *room, bool *paged)
 {
 	size_t tail = ALIGN(sizeof(struct frame_tail), ARCH_SLAB_MINALIGN);
@@ -124,7 +124,7 @@ u8 *frame_append(struct frame *frame, unsigned int bytes)
 	return at;
 }
 
-/* Shares the bytes. */
+/* The clone shares the bytes. */
 struct frame *frame_clone(const struct frame *frame, gfp_t gfp)
 {
 	struct frame *clone = kmem_cache_alloc(frame_cache, gfp);
@@ -149,7 +149,7 @@ static void put_head(struct frame *frame)
 		kfree(frame->head);
 }
 
-/* Bytes of its own, with room for more: what it had shared stays the others'. */
+/* Gives a frame bytes of its own, with room for more; its clones keep the shared ones. */
 int frame_unshare(struct frame *frame, unsigned int more, gfp_t gfp)
 {
 	struct frame own = *frame;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tests/kmem_modules.c drives: code around an allocator as kernel code uses one, written for these tests
- * alone.  It has the kernel's interfaces and ways, and none of its text.
+ * Driven by tests/kmem_modules.c: code that uses an allocator the way kernel code does, written for these
+ * tests alone.  It has the kernel's interfaces and idioms, and none of its text.
  */
 #ifndef TESTS_KERNEL_MODULES_H
 #define TESTS_KERNEL_MODULES_H
 
 #include <linux/types.h>
 
-/* An ordered map whose changes are made under a lock, with nodes that were prefilled. */
+/* An ordered map, modified under a lock with preallocated nodes. */
 struct range_tree;
 int range_tree_init(void);
 void range_tree_exit(void);
@@ -17,7 +17,7 @@ void range_tree_destroy(struct range_tree *tree);
 int range_tree_store(struct range_tree *tree, unsigned long index, void *entry, gfp_t gfp);
 void *range_tree_load(struct range_tree *tree, unsigned long index);
 
-/* Names in a table, of which those that nobody uses stay until the table is shrunk. */
+/* Names in a table; unused ones stay until the table is shrunk. */
 struct name;
 int names_init(void);
 void names_exit(void);
@@ -26,7 +26,7 @@ void name_put(struct name *name);
 const char *name_text(const struct name *name);
 unsigned long names_shrink(unsigned long count);
 
-/* Packets, which come and go in bulk, with payloads that they share. */
+/* Packets, allocated and freed in bulk, with shared payloads. */
 struct packet;
 int packets_init(void);
 void packets_exit(void);
@@ -38,7 +38,7 @@ void packet_drop(struct packet *packet);
 u8 *packet_bytes(struct packet *packet);
 unsigned int packet_room(const struct packet *packet);
 
-/* Transfers of pages out of memory pools, which always make progress. */
+/* Transfers of pages from memory pools, which always make progress. */
 struct transfer;
 int transfers_init(void);
 void transfers_exit(void);
@@ -47,7 +47,7 @@ int transfer_fill(struct transfer *transfer);
 void transfer_visit(struct transfer *transfer, void (*visit)(struct page *page));
 void transfer_put(struct transfer *transfer);
 
-/* Sessions with numbers and references, which undo what they began where a scope ends. */
+/* Sessions with numbers and references, which undo partial work at the end of a scope. */
 struct session;
 int sessions_init(void);
 void sessions_exit(void);
@@ -60,7 +60,7 @@ bool session_knows(struct session *session, const void *secret, size_t length);
 int session_note(struct session *session, const char *text);
 size_t session_notes(struct session *session);
 
-/* Requests that are served while memory is refused. */
+/* Requests that are served even when memory is refused. */
 struct request;
 int requests_init(unsigned int reserve);
 void requests_exit(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  A short text lies in its name, a long one in memory of its own.  One lock is for the table,
- * the counts and the list of those that nobody uses; memory comes and goes without it.
+ * See modules.h.  A short text is stored in its name, a long one in memory of its own.  One lock protects the
+ * table, the counts and the list of unused names; memory is allocated and freed without it.
  */
 #include "modules.h"
 
@@ -21,7 +21,7 @@
 #define CHAINS  BIT(10)
 #define PORTION 50ul
 
-/* What a name stands for; it is freed as construct_subject() leaves it. */
+/* What a name stands for; freed in the state that construct_subject() creates. */
 struct subject {
 	spinlock_t lock;
 	struct list_head names;
@@ -32,7 +32,7 @@ struct name {
 	struct subject *subject;
 	unsigned long users;
 	struct hlist_node in_chain;
-	struct list_head unused; /* in the list of them, the longest unused first */
+	struct list_head unused; /* link in the list of unused names, least recently used first */
 	char within[30];
 };
 
@@ -71,7 +71,7 @@ static struct hlist_head *chain_of(const char *text)
 	return &chains[(sum ^ sum >> 16) & (CHAINS - 1)];
 }
 
-/* Also of one that came to be in part. */
+/* Also frees a partly built name. */
 static void __cold free_name(struct name *name)
 {
 	if (name->text != name->within)
@@ -110,7 +110,7 @@ static struct name *new_name(const char *text)
 	return NULL;
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static struct name *find_and_use(const char *text)
 {
 	struct name *name;
@@ -126,7 +126,7 @@ static struct name *find_and_use(const char *text)
 	return NULL;
 }
 
-/* Whoever came first with a name of this text has put it there: with `made`, if there is none. */
+/* Returns the name that is in the table by now, adding `made` if there is none. */
 static struct name *find_or_add(const char *text, struct name *made)
 {
 	struct name *name;
@@ -173,7 +173,7 @@ const char *name_text(const struct name *name)
 }
 EXPORT_SYMBOL(name_text);
 
-/* Takes up to so many unused names out of the table, and into the list. */
+/* Moves up to `most` unused names from the table to the list. */
 static void take_unused(struct list_head *taken, unsigned long most)
 {
 	struct name *name;
@@ -189,7 +189,7 @@ static void take_unused(struct list_head *taken, unsigned long most)
 	spin_unlock(&names_lock);
 }
 
-/* By portions, for nobody should wait long for the lock. */
+/* In portions, so that nobody waits long for the lock. */
 unsigned long names_shrink(unsigned long count)
 {
 	struct name *name, *ahead;

@@ -28,7 +28,7 @@ struct packet {
 static struct kmem_cache *packet_cache __ro_after_init;
 static struct kmem_cache *small_payload_cache __ro_after_init;
 
-/* They come from the cache and go there by portions. */
+/* Exchanged with the cache in batches. */
 static _Thread_local struct {
 	unsigned int filled;
 	void *packets[RESERVE];
@@ -60,7 +60,7 @@ static void leave_packet(struct packet *packet)
 	reserve.packets[reserve.filled++] = packet;
 }
 
-/* Of a cache or of kmalloc, as kfree() finds out; how many bytes of it are the packet's is in *room. */
+/* From a cache or from kmalloc, which kfree() tells apart; *room is the number of bytes for the packet. */
 static struct payload *new_payload(unsigned int length, unsigned int *room, gfp_t gfp)
 {
 	size_t bytes = struct_size_t(struct payload, bytes, L1_CACHE_ALIGN(length));
@@ -79,7 +79,7 @@ static struct payload *new_payload(unsigned int length, unsigned int *room, gfp_
 	return payload;
 }
 
-/* A packet that has taken over one share of the payload. */
+/* A packet that takes over one reference to the payload. */
 static struct packet *with_payload(struct packet *packet, struct payload *payload, unsigned int length,
 				   unsigned int room)
 {
@@ -147,7 +147,7 @@ unsigned int packet_room(const struct packet *packet)
 }
 EXPORT_SYMBOL(packet_room);
 
-/* What a thread has in reserve when it ends. */
+/* Frees a thread's reserve when it ends. */
 void packets_flush(void)
 {
 	kmem_cache_free_bulk(packet_cache, reserve.filled, reserve.packets);

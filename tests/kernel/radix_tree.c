@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See radix_tree.h.  A node is found in three states, and the cache keeps the first: as the constructor made
- * it, all slots NULL (so that an insertion writes only what it needs); in a tree; and unlinked, but still
- * whole until every reader that may have found it has gone.  Then it is put back as the constructor made it.
+ * See radix_tree.h.  A node has three states: as constructed, all slots NULL (the state the cache keeps, so
+ * that an insertion writes only what it needs); in a tree; and unlinked, but intact until every reader that
+ * may have found it has gone.  Then it is restored to the constructed state.
  */
 #include "radix_tree.h"
 
@@ -20,7 +20,7 @@ struct radix_node {
 	u8 offset; /* in its parent */
 	u16 count;
 	struct radix_node *parent;
-	/* What a reader checks: whose node it is, and for which part of the indexes. */
+	/* Checked by readers: the tree of the node, and its part of the index range. */
 	struct radix_root *owner;
 	unsigned long base;
 	struct rcu_head rcu;
@@ -112,7 +112,9 @@ static void free_when_unseen(struct radix_node *node)
 	call_rcu(&node->rcu, free_unseen_node);
 }
 
-/* A node that a reader has found must be of this tree and on the way to the index, whatever writers do. */
+/*
+ * A node that a reader finds must belong to this tree and be on the path to the index, whatever writers do.
+ */
 static void check_node(struct radix_root *root, struct radix_node *node, unsigned long index)
 {
 	BUG_ON(READ_ONCE(node->owner) != root);
@@ -142,10 +144,10 @@ static void clear_tag_upwards(struct radix_node *node, unsigned int tag, unsigne
 	}
 }
 
-/* ---- ways down ----------------------------------------------------------------------------------------- */
+/* ---- descent ------------------------------------------------------------------------------------------ */
 
 /*
- * The lowest node on the way to an index, and in *offset the slot there; NULL when the tree has no such
+ * The lowest node on the path to an index, and in *offset the slot there; NULL when the tree has no such
  * node.
  */
 static struct radix_node *find_lowest(struct radix_root *root, unsigned long index, unsigned long *offset)
@@ -176,7 +178,7 @@ void *radix_lookup(struct radix_root *root, unsigned long index)
 
 /* ---- insertion ----------------------------------------------------------------------------------------- */
 
-/* Nodes on top until the tree reaches the index. */
+/* Adds nodes on top until the tree covers the index. */
 static int reach(struct radix_root *root, unsigned long index)
 {
 	struct radix_node *top = node_of(root->entry), *node;
@@ -249,7 +251,7 @@ int radix_insert(struct radix_root *root, unsigned long index, void *item)
 
 /* ---- deletion ------------------------------------------------------------------------------------------ */
 
-/* Takes a top that leads to its first slot alone off the tree. */
+/* Removes root nodes whose only child is in slot 0. */
 static void lower_top(struct radix_root *root)
 {
 	struct radix_node *top = node_of(root->entry), *child;
@@ -258,13 +260,13 @@ static void lower_top(struct radix_root *root)
 		child = node_of(top->slots[0]);
 		child->parent = NULL;
 		rcu_assign_pointer(root->entry, link_to(child));
-		/* A reader that is in `top` still finds the child there. */
+		/* A reader in `top` still finds the child there. */
 		free_when_unseen(top);
 		top = child;
 	}
 }
 
-/* Takes nodes without entries off the tree, from one on upwards. */
+/* Removes empty nodes from the tree, from `node` upwards. */
 static void unlink_empty(struct radix_root *root, struct radix_node *node)
 {
 	struct radix_node *parent;
@@ -347,7 +349,10 @@ bool radix_tag_get(struct radix_root *root, unsigned long index, unsigned int ta
 
 /* ---- in order ------------------------------------------------------------------------------------------ */
 
-/* Items below one node from *index on.  *index is where to go on; true when the node has no more. */
+/*
+ * Collects the items below a node from *index on.  *index is where to continue; true when the node has no
+ * more.
+ */
 static bool collect_below(struct radix_root *root, struct radix_node *node, unsigned long *index,
 			  void **items, unsigned int *found, unsigned int max, int tag)
 {
@@ -358,7 +363,7 @@ static bool collect_below(struct radix_root *root, struct radix_node *node, unsi
 		void *entry = rcu_dereference(node->slots[offset]);
 		bool wanted = entry && (tag < 0 || tag_is_set(node, (unsigned int)tag, offset));
 
-		/* Where this slot's indexes start, unless the search starts in the midst of them. */
+		/* The first index of this slot, unless the search starts inside it. */
 		if ((*index >> node->shift & RADIX_MASK) != offset)
 			*index = node->base | offset << node->shift;
 		if (wanted && node->shift) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A radix tree as kernel code would have it: pointers by unsigned long index, with two tags for each, readers
- * under RCU without a lock, writers under the caller's lock.  It includes nothing but linux/ headers.
+ * A radix tree as kernel code would have it: pointers by unsigned long index, with two tags for each,
+ * lock-free readers under RCU, writers under the caller's lock.  It includes nothing but linux/ headers.
  */
 #ifndef RADIX_TREE_H
 #define RADIX_TREE_H
@@ -26,13 +26,13 @@ struct radix_root {
 		.gfp = (mask), .entry = NULL                                                                 \
 	}
 
-/* Before any tree is used, and after all are empty. */
+/* Called before any tree is used, and after all are empty. */
 int __init radix_tree_init(void);
 void radix_tree_exit(void);
 
 /* Under the caller's lock.  0, -EEXIST or -ENOMEM; items are aligned to 2. */
 int radix_insert(struct radix_root *root, unsigned long index, void *item);
-/* The item, or NULL for none. */
+/* Returns the item, or NULL if there is none. */
 void *radix_delete(struct radix_root *root, unsigned long index);
 void *radix_replace(struct radix_root *root, unsigned long index, void *item);
 void radix_tag_set(struct radix_root *root, unsigned long index, unsigned int tag);
@@ -41,7 +41,7 @@ void radix_tag_clear(struct radix_root *root, unsigned long index, unsigned int 
 /* Under the caller's lock, or rcu_read_lock(). */
 void *radix_lookup(struct radix_root *root, unsigned long index);
 bool radix_tag_get(struct radix_root *root, unsigned long index, unsigned int tag);
-/* Up to `max` items from an index on, in order; `tag` < 0: all, else those with the tag. */
+/* Returns up to `max` items from an index on, in order; `tag` < 0: all, else those with the tag. */
 unsigned int radix_gang_lookup(struct radix_root *root, void **items, unsigned long first, unsigned int max,
 			       int tag);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  A B+ tree: before the lock is taken a sheaf is filled with as many nodes as the change may
- * need, so that under it nothing can fail.
+ * See modules.h.  A B+ tree: before taking the lock, the writer fills a sheaf with as many nodes as the
+ * change may need, so that nothing can fail under the lock.
  */
 #include "modules.h"
 
@@ -80,7 +80,7 @@ void range_tree_destroy(struct range_tree *tree)
 }
 EXPORT_SYMBOL_GPL(range_tree_destroy);
 
-/* The last slot whose start is no larger; the first where all are. */
+/* The last slot whose start is not larger; the first if all are larger. */
 static unsigned int slot_of(const struct range_node *node, unsigned long index)
 {
 	unsigned int slot = node->used;
@@ -102,7 +102,7 @@ static void insert_at(struct range_node *node, unsigned int slot, unsigned long 
 	node->used++;
 }
 
-/* The upper half of a full node in a new one. */
+/* Moves the upper half of a full node to a new one. */
 static noinline struct range_node *split(struct range_node *node, struct slab_sheaf *sheaf)
 {
 	struct range_node *upper =
@@ -118,7 +118,9 @@ static noinline struct range_node *split(struct range_node *node, struct slab_sh
 	return upper;
 }
 
-/* What the caller has to put behind `node` in its parent, where that was full. */
+/*
+ * Returns the node that the caller must insert behind `node` in its parent, if that was full and was split.
+ */
 static struct range_node *store_below(struct range_node *node, unsigned long index, void *entry,
 				      struct slab_sheaf *sheaf)
 {
@@ -171,7 +173,7 @@ int range_tree_store(struct range_tree *tree, unsigned long index, void *entry, 
 	if (!sheaf)
 		return -ENOMEM;
 	spin_lock(&tree->lock);
-	/* It may have grown before we had the lock. */
+	/* The tree may have grown before we got the lock. */
 	while (unlikely(tree->height + 1 > needed)) {
 		needed = tree->height + 1;
 		spin_unlock(&tree->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  A request is served whatever happens to memory: it and its buffer come out of pools, whose
- * allocators fail while there is pressure.  What is not needed for progress is done without where it is not
- * to be had.  A request waits in a list until a batch of them is served.
+ * See modules.h.  A request is served whatever happens to memory: it and its buffer come from pools whose
+ * allocators fail under memory pressure, and anything not needed for progress is omitted if unavailable.
+ * Requests are queued, and served in batches.
  */
 #include "modules.h"
 
@@ -36,7 +36,7 @@ static LIST_HEAD(queue);
 
 static bool is_refused(gfp_t gfp)
 {
-	/* A pool asks first without waiting, and never for more than it may have. */
+	/* A pool first tries without waiting, and never passes __GFP_NOFAIL on. */
 	WARN_ON_ONCE(gfp & __GFP_NOFAIL);
 	if (!READ_ONCE(pressure))
 		return false;
@@ -96,7 +96,7 @@ int requests_reserve(unsigned int reserve)
 	return error ? error : mempool_resize(&buffer_pool, reserve);
 }
 
-/* Always: the caller serves, or has others serve, what is queued. */
+/* Never fails: the caller serves what is queued, or has others serve it. */
 struct request *request_new(u64 sector)
 {
 	unsigned int saved = memalloc_noio_save();
@@ -120,7 +120,7 @@ u8 *request_buffer(struct request *request, size_t *bytes)
 static void free_request(struct request *request)
 {
 	kfree(request->label);
-	/* A buffer that stays in the reserve is to be as clean as a new one. */
+	/* A buffer returned to the reserve must be as clean as a new one. */
 	memzero_explicit(request->buffer, BUFFER);
 	mempool_free(request->buffer, &buffer_pool);
 	mempool_free(request, request_pool);

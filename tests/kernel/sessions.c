@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  A session is known by its number, the place that it has in a table which grows; whoever
- * looks it up holds a reference.  One lock is for the table.  Mistakes are undone where scopes end, and not
- * by gotos.
+ * See modules.h.  A session is known by its number, its index in a table that grows; a lookup takes a
+ * reference.  One lock protects the table.  Errors are undone at the end of scopes, without gotos.
  */
 #include "modules.h"
 
@@ -21,10 +20,10 @@
 #define LONGEST_SECRET 4096
 
 struct session {
-	/* What the constructor makes, and is there again when a session is freed. */
+	/* Constructed once, and restored when a session is freed. */
 	spinlock_t lock;
 	struct list_head notes;
-	/* All from here on is zero at first. */
+	/* All fields from here on start as zero. */
 	struct kref users;
 	unsigned int number;
 	size_t length;
@@ -82,7 +81,7 @@ static void release_session(struct kref *users)
 	free_session(container_of(users, struct session, users));
 }
 
-/* Room for as many again; with the lock, which must not be held while there is waiting for memory. */
+/* Doubles the table; called with the lock, so `gfp` must not allow waiting for memory. */
 static bool grow_table(gfp_t gfp)
 {
 	unsigned int room = table_room ? 2 * table_room : 4;
@@ -130,7 +129,7 @@ struct session *session_open(const void *secret, size_t length)
 	for (int tries = 0; put_into_table(session); tries++) {
 		if (tries == 1000)
 			return ERR_PTR(-ENOMEM);
-		/* Without the lock there may be waiting for whoever has the pages now. */
+		/* Without the lock, it may wait for pages that others hold. */
 		kvfree(kvmalloc(1 << 20, GFP_KERNEL));
 	}
 	return_ptr(session);

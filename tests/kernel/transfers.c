@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See modules.h.  Three kinds of memory, each with a pool: the transfer, its segments where they are many,
- * and the pages.  All take them in this order, so what one has who waits is never what another waits for: a
- * transfer that has its pages waits for nothing, and gives all three back.
+ * See modules.h.  Three kinds of memory, each with a pool: the transfer, its segments if there are many, and
+ * the pages.  Everybody allocates them in this order, so no two transfers wait for each other: one that has
+ * its pages waits for nothing, and returns all three.
  */
 #include "modules.h"
 
@@ -24,7 +24,7 @@ struct segment {
 	unsigned int bytes;
 };
 
-/* Arrays of segments, all of one length. */
+/* Arrays of segments, all of the same length. */
 struct store {
 	const char *name;
 	unsigned int length;
@@ -35,7 +35,7 @@ struct store {
 struct transfer {
 	atomic_t holders;
 	unsigned int room, filled;
-	struct store *store; /* of the segments; NULL where they are its own */
+	struct store *store; /* origin of the segments; NULL if they are embedded */
 	struct segment *segments;
 	struct segment own[];
 };
@@ -117,7 +117,7 @@ struct transfer *transfer_new(unsigned int segments, gfp_t gfp)
 }
 EXPORT_SYMBOL(transfer_new);
 
-/* A page for each segment: all at once, so that of two that wait none has a part of what the other needs. */
+/* Allocates a page for each segment, all at once, so that no waiter holds some pages that another needs. */
 int transfer_fill(struct transfer *transfer)
 {
 	void *pages[MOST_SEGMENTS] = {NULL};
@@ -140,7 +140,7 @@ void transfer_visit(struct transfer *transfer, void (*visit)(struct page *page))
 }
 EXPORT_SYMBOL(transfer_visit);
 
-/* The reserve first; what it has no room for goes to the system. */
+/* The reserve first; surplus pages go to the system. */
 static void give_pages_back(struct transfer *transfer)
 {
 	void *pages[MOST_SEGMENTS];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* An allocator for the tests of the benchmark: glibc's, which ends where it runs on a CPU that it was not
- * given. */
+/*
+ * An allocator for the benchmark's own tests: glibc's, which ends the process when it runs on a CPU that it
+ * was not assigned.
+ */
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An allocator for the tests of the benchmark: glibc's, on a system with more CPUs than a cpu_set_t holds. */
+/* An allocator for the benchmark's own tests: glibc's, on a system with more CPUs than a cpu_set_t holds. */
 #include <errno.h>
 #include <sched.h>
 #include <stddef.h>

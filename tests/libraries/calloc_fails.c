@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calloc_fails: for the cpuslab command, which the system refuses memory: the allocation of the number in
- * FAILS_AT, counted in each process from when it accepts a client, fails, and so do all that follow where
- * FAILS_ON is set.
+ * calloc_fails: refuses memory to the cpuslab command.  Allocation number FAILS_AT fails, counted in each
+ * process from when it accepts a client, and so do all that follow if FAILS_ON is set.
  */
 #include <dlfcn.h>
 #include <errno.h>

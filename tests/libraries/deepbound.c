@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* deepbound: a plugin that allocates in its constructor, and shows which malloc it has. */
+/* deepbound: a plugin that allocates in its constructor, and shows which malloc it got. */
 #include "deepbound.h"
 
 #include <stdlib.h>

@@ -4,15 +4,17 @@
 
 #include <stddef.h>
 
-/* What the plugin offers, under the name `deepbound`. */
+/* The plugin's interface, exported as `deepbound`. */
 struct deepbound {
 	void *(*allocate)(size_t);
 	void (*release)(void *);
 	void *early; /* allocated by its constructor */
 };
 
-/* Opens the plugin by its bare name, from a library whose RUNPATH is the only one to lead there; NULL: not
- * found. */
+/*
+ * Opens the plugin by its bare name, from a library whose RUNPATH is the only one that leads to it; NULL if
+ * it is not found.
+ */
 void *deepbound_open(int mode);
 
 #endif

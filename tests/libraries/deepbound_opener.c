@@ -7,8 +7,7 @@ void *deepbound_open(int mode)
 {
 	void *plugin = dlopen("libdeepbound.so", mode);
 
-	/* Not the last thing that this function does, or the plugin would be looked for where its caller
-	 * looks. */
+	/* Prevents a tail call, after which the plugin would be searched with the caller's RUNPATH. */
 	__asm__ volatile("" : : : "memory");
 	return plugin;
 }

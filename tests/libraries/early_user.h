@@ -2,10 +2,10 @@
 #ifndef CPUSLAB_TESTS_EARLY_USER_H
 #define CPUSLAB_TESTS_EARLY_USER_H
 
-/* Frees what the last use left, verifying it, and allocates anew. */
+/* Verifies and frees what the last use left, and allocates anew. */
 void early_user_use(void);
 
-/* How many uses there were. */
+/* Number of uses so far. */
 unsigned early_user_calls(void);
 
 #endif

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reader_stops: for the cpuslab command, which loses its CPU, by this, in the middle of what it reads of
- * another process; meanwhile that process does a piece of its work.  READER_ASK and READER_DONE are pipes: a
- * byte into the first asks for it, and a byte out of the second says that it is done.  READER_STOPS says
- * where:
+ * reader_stops: makes the cpuslab command lose its CPU in the middle of reading another process, while that
+ * process does some of its work.  READER_ASK and READER_DONE are pipes: a byte into the first requests the
+ * work, and a byte out of the second says that it is done.  READER_STOPS says where to stop:
  *
- *   table    once, behind the first page that is not zero in what is read in one piece of more than a MiB
+ *   table    once, behind the first non-zero page of a single read of more than a MiB
  *   every    in the middle of every call that reads several pieces
- *   NUMBER   once, before so many pieces
+ *   NUMBER   once, before that many pieces
  *
- * READER_NEVER names processes whose memory never comes, as where a page of it has to come from somebody who
- * does not send it; READER_NEVER_AFTER, a file: from when on there is that.  READER_SLOW: so many calls take
- * a second each, as on a machine that does much else.
+ * READER_NEVER names processes whose memory never arrives, as if a page had to come from somebody who does
+ * not send it; READER_NEVER_AFTER names a file from whose creation on this applies.  READER_SLOW: that many
+ * calls take a second each, as on a busy machine.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -71,7 +70,7 @@ static ssize_t read_by_pages(pid_t pid, struct iovec to, struct iovec from)
 	return (ssize_t)done;
 }
 
-/* As many bytes as both halves are, where the first came whole. */
+/* Returns the total of both halves, if the first was read completely. */
 static ssize_t read_halves(pid_t pid, const struct iovec *local, const struct iovec *remote,
 			   unsigned long count, unsigned long first)
 {
@@ -87,7 +86,7 @@ static ssize_t read_halves(pid_t pid, const struct iovec *local, const struct io
 	return rest < 0 ? (first ? got : -1) : got + rest;
 }
 
-/* As the kernel waits for such a page: only what ends this process ends it. */
+/* As the kernel waits for such a page: only a signal that ends this process ends the wait. */
 static void wait_for_ever(void)
 {
 	sigset_t handled;
