@@ -2,17 +2,17 @@
 /*
  * The kernel's allocation flags and pages (linux/gfp.h) in user space, for kernel sources; see kmem.h.
  *
- * Three of the flags mean something here:
+ * Three of the flags have an effect:
  *
- *   __GFP_ZERO            the memory is all zero: of kmalloc and its like up to what ksize() says, of an
- * object of a cache up to the cache's size
+ *   __GFP_ZERO            the memory is all zero: for kmalloc and its like up to what ksize() says, for an
+ *                         object of a cache up to the cache's size
  *   __GFP_DIRECT_RECLAIM  the call may wait.  Without it (GFP_NOWAIT, GFP_ATOMIC, 0) it waits for no other
  *                         thread: locks are tried, not waited for, and NULL can mean that one was taken
- *                         (cpuslab_aligned_alloc_nowait in cpuslab.h says what is left that can take time)
+ *                         (cpuslab_aligned_alloc_nowait in cpuslab.h says what can still take time)
  *   __GFP_NOFAIL          with __GFP_DIRECT_RECLAIM: the call tries until there is memory, unless it is for
  *                         more bytes than the machine has or the process may have (RLIMIT_AS)
  *
- * The others are accepted and do nothing: there are no zones, no I/O to avoid, no emergency reserves, and the
+ * All others are accepted and ignored: there are no zones, no I/O to avoid, no emergency reserves, and the
  * system chooses the node.
  */
 #ifndef CPUSLAB_GFP_H
@@ -71,15 +71,15 @@ typedef unsigned int gfp_t;
 #define NUMA_NO_NODE (-1)
 #endif
 
-/* Whether a call with these flags may wait. */
+/* Returns whether a call with these flags may wait. */
 static inline int gfpflags_allow_blocking(gfp_t flags)
 {
 	return (flags & __GFP_DIRECT_RECLAIM) != 0;
 }
 
 /*
- * What the functions of gfp.h, kmem.h and mempool.h share: memory of free()'s, aligned to a power of two, by
- * these flags.  Not for programs.
+ * Allocates for the functions of gfp.h, kmem.h and mempool.h: memory for free(), aligned to a power of two,
+ * as the flags say.  Not for programs.
  */
 CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags);
 
@@ -87,8 +87,7 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 
 /*
  * A `struct page *` is the address of the page's first byte: page_address() and virt_to_page() only change
- * the type.  There is nothing in a struct page; its members (flags, mapping, reference count) are the
- * kernel's.
+ * the type.  A struct page has no members; its flags, mapping and reference count exist only in the kernel.
  */
 struct page;
 
@@ -115,7 +114,7 @@ static inline struct page *virt_to_page(const void *address)
 	return (struct page *)((uintptr_t)address & PAGE_MASK);
 }
 
-/* The smallest order whose pages hold so many bytes; of 0, as of ULONG_MAX, 52. */
+/* Returns the smallest order whose pages hold `size` bytes; 52 for 0, as for ULONG_MAX. */
 static inline int get_order(unsigned long size)
 {
 	unsigned long above = (size - 1) >> PAGE_SHIFT;
@@ -123,7 +122,9 @@ static inline int get_order(unsigned long size)
 	return above ? 64 - __builtin_clzl(above) : 0;
 }
 
-/* 2^order pages, aligned to their length; NULL above MAX_PAGE_ORDER, or without memory. */
+/*
+ * Allocates 2^order pages, aligned to their total length; NULL above MAX_PAGE_ORDER, or when memory is short.
+ */
 static inline struct page *alloc_pages(gfp_t flags, unsigned int order)
 {
 	size_t bytes = PAGE_SIZE << (order & 31);
@@ -142,7 +143,7 @@ static inline struct page *alloc_page(gfp_t flags)
 	return alloc_pages(flags, 0);
 }
 
-/* 0 where alloc_pages gives NULL. */
+/* Returns 0 where alloc_pages returns NULL. */
 static inline unsigned long __get_free_pages(gfp_t flags, unsigned int order)
 {
 	return (unsigned long)(uintptr_t)alloc_pages(flags, order);
@@ -180,7 +181,9 @@ static inline void free_page(unsigned long address)
 	free((void *)(uintptr_t)address);
 }
 
-/* As many pages as so many bytes take, and no more; NULL of none, above 2^MAX_PAGE_ORDER, or without memory.
+/*
+ * Allocates as many pages as `size` bytes take, and no more; NULL for 0 bytes, above 2^MAX_PAGE_ORDER pages,
+ * or when memory is short.
  */
 static inline void *alloc_pages_exact(size_t size, gfp_t flags)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's own spelling of slab allocation (linux/slab.h), so that kernel sources compile in user space
+ * Slab allocation in the kernel's own spelling (linux/slab.h), so that kernel sources compile in user space
  * unchanged: kmalloc and its family, kmem_cache_*, kfree_rcu; with gfp.h and mempool.h.  The folder that
- * `pkg-config --variable=kernel cpuslab` names has <linux/slab.h> and a few of its neighbours on top of them.
- * docs/kmem.md tells what differs from the kernel.
+ * `pkg-config --variable=kernel cpuslab` prints has <linux/slab.h> and a few of its neighbours on top of
+ * them. docs/kmem.md lists the differences from the kernel.
  *
- * Every function does what the kernel's of the same name does, is safe from any thread, and is not
- * async-signal-safe.  Memory of kmalloc is memory of malloc, and either side may free it; free() also frees
- * objects of caches, as kfree() does.  Functions that allocate return NULL when they cannot; freeing may wait
- * for a lock that is held for a few instructions, where the kernel's never does.
+ * Every function does what the kernel's of the same name does, may be called from any thread, and is not
+ * async-signal-safe. kmalloc's memory is malloc's: kfree() and free() both take either's, and the objects of
+ * caches.  Functions that allocate return NULL when they cannot; freeing may wait for a lock that is held for
+ * a few instructions, where the kernel's never does.
  *
- * kfree_rcu and SLAB_TYPESAFE_BY_RCU work on liburcu.  Define CPUSLAB_KMEM_RCU before including this (or with
- * -D) to have them; the program then needs liburcu's headers and its library.  A header of liburcu that is
- * included first chooses the flavour, else <urcu.h> does.  Without it, using either does not compile.
+ * kfree_rcu and SLAB_TYPESAFE_BY_RCU are built on liburcu.  To have them, define CPUSLAB_KMEM_RCU before
+ * including this header (or with -D); the program then needs liburcu's headers and library.  A liburcu header
+ * that is included first chooses the flavour, else <urcu.h> does.  Without CPUSLAB_KMEM_RCU, using either
+ * does not compile.
  */
 #ifndef CPUSLAB_KMEM_H
 #define CPUSLAB_KMEM_H
@@ -37,11 +38,11 @@
 extern "C" {
 #endif
 
-/* The library's functions behind the names below; `most` is the largest size. */
+/* The library's functions behind the names below; `most` is the largest size allowed. */
 CPUSLAB_API void *cpuslab_kmem_alloc(size_t size, size_t most, gfp_t flags);
 CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t most, gfp_t flags);
 
-/* Flags that are most calls': they may wait, and want nothing else. */
+/* Whether the flags are those of most calls: the call may wait, and asks for nothing else. */
 static inline bool cpuslab_kmem_is_plain(gfp_t flags)
 {
 	return (flags & (__GFP_DIRECT_RECLAIM | __GFP_ZERO | __GFP_NOFAIL)) == __GFP_DIRECT_RECLAIM;
@@ -49,7 +50,7 @@ static inline bool cpuslab_kmem_is_plain(gfp_t flags)
 
 /* ---- kmalloc ------------------------------------------------------------------------------------------- */
 
-/* What an allocation of no bytes returns: not NULL, not to be used, fine to free. */
+/* What an allocation of 0 bytes returns: not NULL, must not be accessed, may be freed. */
 #define ZERO_SIZE_PTR            ((void *)16)
 #define ZERO_OR_NULL_PTR(object) ((unsigned long)(object) <= (unsigned long)ZERO_SIZE_PTR)
 
@@ -60,16 +61,15 @@ static inline bool cpuslab_kmem_is_plain(gfp_t flags)
 #define ARCH_SLAB_MINALIGN     8
 
 /*
- * `size` bytes up to KMALLOC_MAX_SIZE, aligned to 8 and to the largest power of two that divides the size.
- * ZERO_SIZE_PTR for none.
+ * Allocates `size` bytes, up to KMALLOC_MAX_SIZE, aligned to 8 and to the largest power of two that divides
+ * the size.  Returns ZERO_SIZE_PTR for 0 bytes.
  */
 static inline void *kmalloc(size_t size, gfp_t flags)
 {
 	if (size - 1 < PAGE_SIZE && cpuslab_kmem_is_plain(flags)) {
 		void *object = malloc(size);
 
-		/* An object is aligned like this by itself, but not where a canary (hardened) makes it
-		 * larger. */
+		/* malloc's objects have this alignment, unless a canary (hardened) makes them larger. */
 		if (!((uintptr_t)object & ((size & -size) - 1)))
 			return object;
 		free(object);
@@ -82,7 +82,7 @@ static inline void *kzalloc(size_t size, gfp_t flags)
 	return kmalloc(size, flags | __GFP_ZERO);
 }
 
-/* NULL when count * size is no size_t. */
+/* Returns NULL when count * size overflows. */
 static inline void *kmalloc_array(size_t count, size_t size, gfp_t flags)
 {
 	size_t bytes;
@@ -117,7 +117,7 @@ static inline void *kcalloc_node(size_t count, size_t size, gfp_t flags, int nod
 	return kmalloc_array_node(count, size, flags | __GFP_ZERO, node);
 }
 
-/* Owners (CPUSLAB_DEBUG=U) and heap profiles have all callers anyway: these two are kmalloc(). */
+/* Owners (CPUSLAB_DEBUG=U) and heap profiles record all callers anyway, so these two are plain kmalloc(). */
 static inline void *kmalloc_track_caller(size_t size, gfp_t flags)
 {
 	return kmalloc(size, flags);
@@ -128,22 +128,22 @@ static inline void *kmalloc_node_track_caller(size_t size, gfp_t flags, int node
 	return kmalloc_node(size, flags, node);
 }
 
-/* Of memory of kmalloc, kvmalloc, vmalloc or any cache. */
+/* Takes memory of kmalloc, kvmalloc, vmalloc or any cache. */
 static inline void kfree(const void *object)
 {
 	if (!ZERO_OR_NULL_PTR(object))
 		free((void *)(uintptr_t)object);
 }
 
-/* The bytes that an object has, at least what was asked for; 0 for NULL and ZERO_SIZE_PTR. */
+/* Returns the usable size of an object, at least what was asked for; 0 for NULL and ZERO_SIZE_PTR. */
 static inline size_t ksize(const void *object)
 {
 	return ZERO_OR_NULL_PTR(object) ? 0 : malloc_usable_size((void *)(uintptr_t)object);
 }
 
 /*
- * What ksize() would say of kmalloc(size) at least, unless the option guard picks that very object; sizes
- * that kmalloc refuses come back as they are.
+ * Returns a lower bound of what ksize() reports for kmalloc(size), except of an object that the option guard
+ * picks; sizes that kmalloc refuses come back unchanged.
  */
 static inline size_t kmalloc_size_roundup(size_t size)
 {
@@ -151,9 +151,9 @@ static inline size_t kmalloc_size_roundup(size_t size)
 }
 
 /*
- * A block of `size` bytes with what was in the old one; the old one itself if it is large enough.  NULL, and
- * the old one stays, without memory.  Size 0 frees.  With __GFP_ZERO in every call for a block, its new bytes
- * are zero.
+ * Returns a block of `size` bytes with the old block's content; the old block itself if it is large enough.
+ * When memory is short, returns NULL and the old block stays.  Size 0 frees.  With __GFP_ZERO in every call
+ * for a block, its new bytes are zero.
  */
 static inline void *krealloc(const void *object, size_t size, gfp_t flags)
 {
@@ -168,8 +168,8 @@ static inline void *krealloc_array(void *object, size_t count, size_t size, gfp_
 }
 
 /*
- * Aligned to a power of two up to a page as well, whether it moves or not.  The rounded size is what a block
- * that moves is aligned by.
+ * As krealloc, and the result is aligned to a power of two up to a page, whether the block moves or not.  A
+ * block that moves gets the rounded size, which gives it the alignment.
  */
 static inline void *cpuslab_kmem_realloc_aligned(const void *object, size_t size, size_t align, size_t most,
 						 gfp_t flags)
@@ -203,14 +203,14 @@ static inline void *krealloc_node(const void *object, size_t size, gfp_t flags, 
 	return krealloc(object, size, flags);
 }
 
-/* memset that the compiler does not remove. */
+/* As memset to zero, but the compiler does not remove it. */
 static inline void memzero_explicit(void *object, size_t size)
 {
 	memset(object, 0, size);
 	__asm__ __volatile__("" : : "r"(object) : "memory");
 }
 
-/* Clears all of the object first. */
+/* Clears the whole object before freeing it. */
 static inline void kfree_sensitive(const void *object)
 {
 	if (ksize(object))
@@ -219,8 +219,8 @@ static inline void kfree_sensitive(const void *object)
 }
 
 /*
- * Since Linux 6.18: never waits, whatever the flags, of which __GFP_ZERO alone counts; up to
- * KMALLOC_MAX_CACHE_SIZE bytes.  Here kfree_nolock() is kfree(): not for signal handlers.
+ * Since Linux 6.18: never waits, whatever the flags, of which only __GFP_ZERO counts; up to
+ * KMALLOC_MAX_CACHE_SIZE bytes.  kfree_nolock() is kfree() here: not for signal handlers.
  */
 static inline void *kmalloc_nolock(size_t size, gfp_t flags, int node)
 {
@@ -317,7 +317,7 @@ static inline void kvfree_sensitive(const void *object, size_t size)
 
 /* ---- vmalloc: whole pages, as many as there is memory for ---------------------------------------------- */
 
-/* NULL of no bytes. */
+/* Returns NULL for 0 bytes. */
 static inline void *__vmalloc(size_t size, gfp_t flags)
 {
 	size_t most = ~(size_t)0 >> 1;
@@ -371,7 +371,7 @@ static inline void *vmalloc_huge(size_t size, gfp_t flags)
 	return __vmalloc(size, flags);
 }
 
-/* Zeros, for the kernel's may be mapped by programs. */
+/* Zeroed, since the kernel's may be mapped by programs. */
 static inline void *vmalloc_user(size_t size)
 {
 	return vzalloc(size);
@@ -387,7 +387,10 @@ static inline void vfree(const void *object)
 	kfree(object);
 }
 
-/* Whole pages again; without memory NULL, and the old ones stay.  Size 0 frees, and is NULL. */
+/*
+ * Whole pages again.  When memory is short, returns NULL and the old ones stay.  Size 0 frees, and returns
+ * NULL.
+ */
 static inline void *vrealloc(const void *object, size_t size, gfp_t flags)
 {
 	size_t most = ~(size_t)0 >> 1;
@@ -400,7 +403,7 @@ static inline void *vrealloc(const void *object, size_t size, gfp_t flags)
 	return NULL;
 }
 
-/* Whether only vfree() may have it: kfree() may have all. */
+/* Whether only vfree() may take it: never here, since kfree() takes everything. */
 static inline bool is_vmalloc_addr(const void *object)
 {
 	(void)object;
@@ -410,8 +413,9 @@ static inline bool is_vmalloc_addr(const void *object)
 /* ---- buckets, since Linux 6.11 ------------------------------------------------------------------------- */
 
 /*
- * kmalloc's caches over again, for objects whose sizes come from outside.  Here, as in a kernel that is built
- * without them, creating makes none, is not NULL, and what is allocated from them is kmalloc's.
+ * A second set of kmalloc's caches, for objects whose sizes come from outside.  As in a kernel that is built
+ * without them, creating one makes nothing and does not return NULL, and what is allocated from it is
+ * kmalloc's.
  */
 typedef struct kmem_cache *kmem_buckets[1];
 
@@ -442,9 +446,9 @@ static inline void *kmem_buckets_valloc(kmem_buckets *buckets, size_t size, gfp_
 /* ---- by type, since Linux 7.0 -------------------------------------------------------------------------- */
 
 /*
- * kmalloc_obj(type), kmalloc_objs(type, count) and kmalloc_flex(type, member, count), a struct with `count`
- * elements of its last member, where a variable may stand for its type: each returns a pointer to the type,
- * and takes flags as one more argument (else GFP_KERNEL).
+ * kmalloc_obj(type), kmalloc_objs(type, count), and kmalloc_flex(type, member, count) for a struct with
+ * `count` elements of its last member; a variable may stand for its type.  Each returns a pointer to the
+ * type, and takes flags as an optional last argument (default GFP_KERNEL).
  */
 #define kmalloc_obj(...)   CPUSLAB_KMEM_OBJ(kmalloc, __VA_ARGS__, GFP_KERNEL, )
 #define kzalloc_obj(...)   CPUSLAB_KMEM_OBJ(kzalloc, __VA_ARGS__, GFP_KERNEL, )
@@ -468,7 +472,7 @@ static inline void *kmem_buckets_valloc(kmem_buckets *buckets, size_t size, gfp_
 							      sizeof(*((__typeof__(type) *)0)->member)),     \
 				      flags))
 
-/* SIZE_MAX, which no allocator has, where the sum is no size_t. */
+/* Returns SIZE_MAX, which no allocator has, when the sum overflows. */
 static inline size_t cpuslab_kmem_flex_bytes(size_t base, size_t count, size_t size)
 {
 	size_t bytes;
@@ -501,7 +505,7 @@ static inline void *kvmemdup(const void *source, size_t size, gfp_t flags)
 	return copy && size ? memcpy(copy, source, size) : copy;
 }
 
-/* `length` bytes and a null character. */
+/* Copies `length` bytes and adds a null character. */
 static inline char *kmemdup_nul(const char *source, size_t length, gfp_t flags)
 {
 	char *copy = source ? (char *)kmalloc(length + 1, flags) : NULL;
@@ -513,13 +517,13 @@ static inline char *kmemdup_nul(const char *source, size_t length, gfp_t flags)
 	return copy;
 }
 
-/* NULL of NULL. */
+/* Returns NULL for NULL. */
 static inline char *kstrdup(const char *string, gfp_t flags)
 {
 	return string ? (char *)kmemdup(string, strlen(string) + 1, flags) : NULL;
 }
 
-/* At most `most` characters of the string. */
+/* Copies at most `most` characters of the string. */
 static inline char *kstrndup(const char *string, size_t most, gfp_t flags)
 {
 	const char *end = string ? (const char *)memchr(string, 0, most) : NULL;
@@ -531,7 +535,7 @@ static inline char *kstrndup(const char *string, size_t most, gfp_t flags)
 
 #ifdef CPUSLAB_KMEM_RCU
 
-/* The object is found from the head inside it. */
+/* Finds the object from the head inside it. */
 static inline void cpuslab_kmem_free_rcu(struct rcu_head *head)
 {
 	kvfree(cpuslab_object_of(head));
@@ -550,8 +554,10 @@ static inline void cpuslab_kmem_free_deferred(struct rcu_head *head)
 	kfree(deferred);
 }
 
-/* Frees an object without an rcu_head after a grace period; waits for one where there is no memory to defer
- * it. */
+/*
+ * Frees an object that has no rcu_head after a grace period; waits for one itself if there is no memory to
+ * defer the free.
+ */
 static inline void kfree_rcu_mightsleep(const void *object)
 {
 	struct cpuslab_kmem_deferred *deferred;
@@ -568,13 +574,15 @@ static inline void kfree_rcu_mightsleep(const void *object)
 	}
 }
 
-/* Waits until all that was deferred is free; not to be called by a reader. */
+/* Waits until everything deferred has been freed; must not be called by a reader. */
 static inline void kvfree_rcu_barrier(void)
 {
 	rcu_barrier();
 }
 
-/* kfree_rcu(object, member): `member` is its struct rcu_head, in the first 4096 bytes.  NULL is ignored. */
+/*
+ * kfree_rcu(object, member): `member` is its struct rcu_head, within the first 4096 bytes.  NULL is ignored.
+ */
 #define CPUSLAB_KFREE_RCU_MEMBER(object, member)                                                             \
 	do {                                                                                                 \
 		__typeof__(object) cpuslab_object = (object);                                                \
@@ -613,12 +621,12 @@ static inline void kvfree_rcu_barrier(void)
 	(__VA_ARGS__)
 #define kvfree_rcu(...)               kfree_rcu(__VA_ARGS__)
 #define kvfree_rcu_mightsleep(object) kfree_rcu_mightsleep(object)
-/* Of one cache's objects; here, of all. */
+/* In the kernel, for one cache's objects; here, for all. */
 #define kvfree_rcu_barrier_on_cache(cache) ((void)(cache), kvfree_rcu_barrier())
 
 /* ---- caches -------------------------------------------------------------------------------------------- */
 
-struct kmem_cache; /* cpuslab's, by another name */
+struct kmem_cache; /* struct cpuslab_cache by another name */
 
 typedef unsigned int slab_flags_t;
 
@@ -634,7 +642,7 @@ typedef unsigned int slab_flags_t;
 #define SLAB_ACCOUNT            ((slab_flags_t)CPUSLAB_CACHE_ACCOUNT)
 #define SLAB_RECLAIM_ACCOUNT    ((slab_flags_t)CPUSLAB_CACHE_RECLAIM_ACCOUNT)
 #define SLAB_TEMPORARY          SLAB_RECLAIM_ACCOUNT
-/* As in a kernel that is built without what they ask for. */
+/* Zero, as in a kernel that is built without what they ask for. */
 #define SLAB_CACHE_DMA     ((slab_flags_t)0)
 #define SLAB_CACHE_DMA32   ((slab_flags_t)0)
 #define SLAB_MEM_SPREAD    ((slab_flags_t)0)
@@ -644,8 +652,8 @@ typedef unsigned int slab_flags_t;
 #define SLAB_SKIP_KFENCE   ((slab_flags_t)0)
 #define SLAB_NO_USER_FLAGS ((slab_flags_t)0)
 /*
- * Memory of the cache stays memory of objects of its type until it is destroyed, and kmem_cache_destroy waits
- * for readers to finish.
+ * Memory of the cache stays memory of objects of its type until the cache is destroyed, and
+ * kmem_cache_destroy waits for readers to finish.
  */
 #ifdef CPUSLAB_KMEM_RCU
 #define SLAB_TYPESAFE_BY_RCU ((slab_flags_t)CPUSLAB_CACHE_TYPESAFE_BY_RCU)
@@ -660,7 +668,7 @@ struct kmem_cache_args {
 	unsigned int freeptr_offset;
 	bool use_freeptr_offset;
 	void (*ctor)(void *object);
-	unsigned int sheaf_capacity; /* objects in a CPU's array; 0: by the size */
+	unsigned int sheaf_capacity; /* objects in a CPU's array; 0: chosen by the size */
 };
 
 CPUSLAB_API void *cpuslab_kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags);
@@ -717,9 +725,9 @@ static inline struct kmem_cache *__kmem_cache_create(const char *name, unsigned 
 }
 
 /*
- * Two forms: kmem_cache_create(name, size, align, flags, ctor), and since Linux 6.12
- * kmem_cache_create(name, size, args, flags) with a struct kmem_cache_args, or NULL for none.
- * NULL when it cannot, or with SLAB_PANIC a message and abort().
+ * Two forms: kmem_cache_create(name, size, align, flags, ctor), and since Linux 6.12 kmem_cache_create(name,
+ * size, args, flags) with a struct kmem_cache_args, or NULL for none.  Returns NULL on failure; with
+ * SLAB_PANIC, prints a message and aborts.
  */
 #ifndef __cplusplus
 #define kmem_cache_create(name, size, args, ...)                                                             \
@@ -729,7 +737,9 @@ static inline struct kmem_cache *__kmem_cache_create(const char *name, unsigned 
 		default: __kmem_cache_create)(name, size, args, __VA_ARGS__)
 #endif
 
-/* A cache for a struct, aligned and named as it is.  _USERCOPY: a member of it is the part for user space. */
+/*
+ * A cache named after a struct, with its size and alignment. _USERCOPY: `member` is the part for user space.
+ */
 #define KMEM_CACHE(type, flags)                                                                              \
 	__kmem_cache_create(#type, sizeof(struct type), __alignof__(struct type), flags, NULL)
 #define KMEM_CACHE_USERCOPY(type, flags, member)                                                             \
@@ -737,9 +747,9 @@ static inline struct kmem_cache *__kmem_cache_create(const char *name, unsigned 
 				   offsetof(struct type, member), sizeof(((struct type *)0)->member), NULL)
 
 /*
- * Objects that are still allocated are reported, and the cache then stays: the kernel's does as well.  With
- * RCU it waits for what kfree_rcu has deferred, and for the readers of a cache with SLAB_TYPESAFE_BY_RCU; not
- * to be called by a reader.
+ * If objects are still allocated, they are reported and the cache stays, as in the kernel.  With RCU it waits
+ * for what kfree_rcu has deferred, and for the readers of a cache with SLAB_TYPESAFE_BY_RCU; must not be
+ * called by a reader.
  */
 static inline void kmem_cache_destroy(struct kmem_cache *cache)
 {
@@ -759,7 +769,7 @@ static inline void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 	return cpuslab_kmem_cache_alloc(cache, flags);
 }
 
-/* Not for a cache with a constructor: the zeros replace what it made. */
+/* Not for a cache with a constructor: the zeros overwrite what it made. */
 static inline void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t flags)
 {
 	return kmem_cache_alloc(cache, flags | __GFP_ZERO);
@@ -773,14 +783,14 @@ static inline void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t flags,
 
 struct list_lru;
 
-/* The list is for the kernel's accounting. */
+/* The list serves the kernel's accounting; ignored here. */
 static inline void *kmem_cache_alloc_lru(struct kmem_cache *cache, struct list_lru *lru, gfp_t flags)
 {
 	(void)lru;
 	return kmem_cache_alloc(cache, flags);
 }
 
-/* `count` objects, or none: returns `count` or 0. */
+/* Allocates `count` objects, or none: returns `count` or 0. */
 static inline int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, size_t count, void **objects)
 {
 	return cpuslab_kmem_cache_alloc_bulk(cache, flags, count, objects);
@@ -791,7 +801,7 @@ static inline void kmem_cache_free(struct kmem_cache *cache, void *object)
 	cpuslab_cache_free((struct cpuslab_cache *)(void *)cache, object);
 }
 
-/* Without a cache: objects of any. */
+/* Without a cache, frees objects of any cache. */
 static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, void **objects)
 {
 	if (cache)
@@ -801,8 +811,8 @@ static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, 
 }
 
 /*
- * Since Linux 6.18: a sheaf is objects that are allocated beforehand, so that taking them later cannot fail.
- * It is one thread's at a time.
+ * Since Linux 6.18: a sheaf holds objects that are allocated in advance, so that taking them later cannot
+ * fail.  Only one thread may use it at a time.
  */
 struct slab_sheaf;
 
@@ -814,7 +824,7 @@ CPUSLAB_API void cpuslab_kmem_sheaf_return(struct kmem_cache *cache, struct slab
 CPUSLAB_API void *cpuslab_kmem_sheaf_take(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf);
 CPUSLAB_API unsigned int cpuslab_kmem_sheaf_size(const struct slab_sheaf *sheaf);
 
-/* With `count` objects at least; NULL without memory. */
+/* Returns a sheaf with at least `count` objects; NULL when memory is short. */
 static inline struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t flags,
 							  unsigned int count)
 {
@@ -822,8 +832,8 @@ static inline struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cac
 }
 
 /*
- * `count` objects at least again: 0, and `*sheaf` may be another one; or -ENOMEM, and all is as it was.
- * -EINVAL where there is no sheaf.
+ * Fills the sheaf to at least `count` objects.  Returns 0, and `*sheaf` may be another one; -ENOMEM, with
+ * everything as it was; or -EINVAL if there is no sheaf.
  */
 static inline int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf **sheaf,
 					  unsigned int count)
@@ -831,27 +841,29 @@ static inline int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t flags,
 	return cpuslab_kmem_sheaf_refill(cache, flags, sheaf, count);
 }
 
-/* The objects that are left go back to the cache.  It never waits for memory, whatever the flags. */
+/* Returns the remaining objects to the cache.  Never waits for memory, whatever the flags. */
 static inline void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t flags, struct slab_sheaf *sheaf)
 {
 	(void)flags;
 	cpuslab_kmem_sheaf_return(cache, sheaf);
 }
 
-/* NULL of an empty one: the cache is not asked.  Of the flags __GFP_ZERO counts, here and not before. */
+/*
+ * Returns NULL if the sheaf is empty, without asking the cache. __GFP_ZERO counts here, and not at prefill.
+ */
 static inline void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t flags,
 						struct slab_sheaf *sheaf)
 {
 	return cpuslab_kmem_sheaf_take(cache, flags, sheaf);
 }
 
-/* The objects in it. */
+/* Returns the number of objects in it. */
 static inline unsigned int kmem_cache_sheaf_size(struct slab_sheaf *sheaf)
 {
 	return cpuslab_kmem_sheaf_size(sheaf);
 }
 
-/* 0 if no slabs are left. */
+/* Returns 0 if no slabs are left. */
 static inline int kmem_cache_shrink(struct kmem_cache *cache)
 {
 	return cpuslab_cache_shrink((struct cpuslab_cache *)(void *)cache);
@@ -862,7 +874,7 @@ static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
 	return (unsigned int)cpuslab_cache_size((struct cpuslab_cache *)(void *)cache);
 }
 
-/* The accounting of an object that was allocated without: it always succeeds. */
+/* Charges an object that was allocated without accounting; always succeeds here. */
 static inline bool kmem_cache_charge(void *object, gfp_t flags)
 {
 	(void)object, (void)flags;
@@ -870,9 +882,9 @@ static inline bool kmem_cache_charge(void *object, gfp_t flags)
 }
 
 /*
- * Says on standard error, where the line that stands there goes on, which object an address lies in, as
- * cpuslab_object_of() tells: its start, how far behind that the address is, its bytes.  False, and says
- * nothing, of other addresses.
+ * Prints on standard error, continuing the current line, which object an address lies in, as
+ * cpuslab_object_of() finds it: its start, the offset of the address in it, and its size.  For any other
+ * address prints nothing and returns false.
  */
 static inline bool kmem_dump_obj(void *address)
 {

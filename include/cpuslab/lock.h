@@ -3,13 +3,13 @@
  * cpuslab locks: tiny, process-private, and usable before and without any allocation.
  *
  *   spinlock   32 bits; the cheapest lock and unlock; no order among waiters
- *   pagelock   one byte, two bits of it the lock's and six the user's; a waiter that has lost a few races is
- *              handed the lock; may live inside the memory that its next owner frees
- *   mcs        one pointer and a node for each holder or waiter; strictly first come, first served
+ *   pagelock   one byte: two bits for the lock, six for the user; a waiter that has lost a few races is
+ * handed the lock; may live inside the memory that its next owner frees mcs        one pointer, and a node
+ * for each holder or waiter; strictly first come, first served
  *
- * All three spin briefly and then sleep on a futex.  Nothing here allocates, and nothing changes errno.  The
- * locks are for the threads of one process; they are neither robust nor recursive, and none may be taken by
- * a signal handler that can interrupt its own holder.  All zero is unlocked, for each of them.
+ * All three spin briefly and then sleep on a futex.  Nothing here allocates or changes errno.  The locks
+ * serve the threads of one process; they are neither robust nor recursive, and a signal handler that can
+ * interrupt a lock's holder must not take that lock.  All zero is unlocked, for each of them.
  *
  * With CPUSLAB_DEBUG_LOCKS defined (for the whole program), every call is checked: see the end of the file.
  */
@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <time.h>
 
-struct timespec; /* strict C99 has no such type; it can still include this file */
+struct timespec; /* strict C99 does not declare it; such code can still include this file */
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,13 +45,13 @@ extern "C" {
 #define CPUSLAB_RELEASE(...)                CPUSLAB_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 #define CPUSLAB_TRY_ACQUIRE(...)            CPUSLAB_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define CPUSLAB_ASSERT_CAPABILITY(lock)     CPUSLAB_THREAD_ATTRIBUTE(assert_capability(lock))
-/* On the functions that are the locks. */
+/* For the functions that implement the locks. */
 #define CPUSLAB_IS_A_LOCK CPUSLAB_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 /* ---- what the checks hang on --------------------------------------------------------------------------- */
 
 enum cpuslab_lock_kind {
-	CPUSLAB_LOCK_SPIN, /* its holder must not wait for anything but another spinlock */
+	CPUSLAB_LOCK_SPIN, /* the holder must wait for nothing but another spinlock */
 	CPUSLAB_LOCK_PAGE,
 	CPUSLAB_LOCK_MCS,
 };
@@ -72,9 +72,9 @@ void cpuslab_debug_may_sleep(const char *what);
 /* ---- bits of a byte ------------------------------------------------------------------------------------ */
 
 /*
- * Hides a constant from the optimizer, without an instruction.  Clang up to at least 16 compiles "atomic
- * and, or, xor with a constant, is the result negative?" to a compare-exchange loop, and the same with a
- * mask in a register to one locked instruction and its sign flag.  gcc finds the sign flag either way.
+ * Hides a constant from the optimizer without emitting an instruction.  Clang up to at least 16 compiles
+ * "atomic and, or, xor with a constant, is the result negative?" to a compare-exchange loop, but with the
+ * mask in a register to one locked instruction and its sign flag. gcc uses the sign flag either way.
  */
 static inline int8_t cpuslab_bit_mask(uint8_t mask)
 {
@@ -87,9 +87,9 @@ static inline int8_t cpuslab_bit_mask(uint8_t mask)
 }
 
 /*
- * Clears bit 0 to 6 with release order, and tells whether bit 7 is set in the very value that was stored.
- * On x86-64: `lock andb` and the sign flag.  Reading the byte again instead would stall on the store, and
- * would read memory that is no longer the caller's.
+ * Clears a bit (0 to 6) with release order, and returns whether bit 7 is set in the very value that was
+ * stored.  On x86-64: `lock andb` and the sign flag.  Reading the byte again would stall on the store, and
+ * would read memory that may no longer be the caller's.
  */
 static inline bool cpuslab_clear_bit_unlock_is_negative_byte(unsigned bit, uint8_t *byte)
 {
@@ -98,7 +98,7 @@ static inline bool cpuslab_clear_bit_unlock_is_negative_byte(unsigned bit, uint8
 }
 
 /*
- * Flips the bits of `mask` (not bit 7) with release order, and tells whether bit 7 is set in what was
+ * Flips the bits of `mask` (not bit 7) with release order, and returns whether bit 7 is set in the value
  * stored.
  */
 static inline bool cpuslab_xor_unlock_is_negative_byte(uint8_t mask, uint8_t *byte)
@@ -107,7 +107,7 @@ static inline bool cpuslab_xor_unlock_is_negative_byte(uint8_t mask, uint8_t *by
 }
 
 /*
- * Sets a bit with acquire order if it was clear; returns what it was, so that false means: the caller set
+ * Sets a bit with acquire order if it was clear.  Returns its old value: false means that the caller has set
  * it.
  */
 static inline bool cpuslab_test_and_set_bit_lock(unsigned bit, uint8_t *byte)
@@ -122,7 +122,7 @@ static inline bool cpuslab_test_and_set_bit_lock(unsigned bit, uint8_t *byte)
 	return false;
 }
 
-/* Fully ordered; each returns what the bit was. */
+/* Fully ordered; each returns the bit's old value. */
 static inline bool cpuslab_test_and_set_bit(unsigned bit, uint8_t *byte)
 {
 	uint8_t mask = (uint8_t)(1u << bit);
@@ -168,13 +168,13 @@ static inline bool cpuslab_test_bit_acquire(unsigned bit, const uint8_t *byte)
 /*
  * One 32-bit word.
  *
- *   locked     1 while held.  Taken by an exchange, given back by a plain store.
- *   attention  what the holder must do after it has given the lock back: somebody is parked, or the cache
- *              line is to be given away as well.  Zero in the common case.
+ *   locked     1 while held.  Taken by an exchange, released by a plain store.
+ *   attention  what the holder must do after releasing the lock: wake a parked waiter, or give the cache line
+ *              away as well.  Zero in the common case.
  *
- * A waiter spins for a bounded time and then sleeps: in user space the holder may have lost its CPU.
- * The lock must outlive every unlock call on it (unlock looks at `attention` after the lock is free); a
- * lock that lives inside what it protects, and may be freed by its next owner, must be a pagelock.
+ * A waiter spins for a bounded time and then sleeps: in user space the holder may have been preempted.  The
+ * lock must outlive every unlock call on it (unlock reads `attention` after the lock is free); a lock that
+ * lives inside what it protects, and may be freed by its next owner, must be a pagelock.
  */
 struct CPUSLAB_CAPABILITY("spinlock") cpuslab_spinlock {
 	uint8_t locked;
@@ -200,7 +200,7 @@ enum {
 void cpuslab_spin_lock_slow(struct cpuslab_spinlock *lock);
 void cpuslab_spin_unlock_slow(struct cpuslab_spinlock *lock);
 
-/* Takes the lock if it is free. */
+/* Takes the lock if it is free; returns whether it did. */
 static inline bool cpuslab_spin_trylock(struct cpuslab_spinlock *lock)
 	CPUSLAB_TRY_ACQUIRE(true, lock) CPUSLAB_IS_A_LOCK
 {
@@ -211,7 +211,7 @@ static inline bool cpuslab_spin_trylock(struct cpuslab_spinlock *lock)
 	return taken;
 }
 
-/* Takes the lock; spins, then sleeps, while another thread has it. */
+/* Takes the lock; spins, then sleeps, while another thread holds it. */
 static inline void cpuslab_spin_lock(struct cpuslab_spinlock *lock) CPUSLAB_ACQUIRE(lock) CPUSLAB_IS_A_LOCK
 {
 	CPUSLAB_CHECK_LOCK(lock_wanted(lock, CPUSLAB_LOCK_SPIN));
@@ -221,8 +221,8 @@ static inline void cpuslab_spin_lock(struct cpuslab_spinlock *lock) CPUSLAB_ACQU
 }
 
 /*
- * Gives the lock back.  The processor may delay the store past the load of `attention`; the waiter that
- * sets `attention` answers for that race (docs/locks.md).
+ * Releases the lock.  The processor may delay the store past the load of `attention`; the waiter that sets
+ * `attention` closes that race (docs/locks.md).
  */
 static inline void cpuslab_spin_unlock(struct cpuslab_spinlock *lock) CPUSLAB_RELEASE(lock) CPUSLAB_IS_A_LOCK
 {
@@ -233,13 +233,13 @@ static inline void cpuslab_spin_unlock(struct cpuslab_spinlock *lock) CPUSLAB_RE
 		cpuslab_spin_unlock_slow(lock);
 }
 
-/* True while any thread has the lock; stale as soon as it is returned. */
+/* True while any thread holds the lock; stale as soon as it is returned. */
 static inline bool cpuslab_spin_is_locked(const struct cpuslab_spinlock *lock)
 {
 	return __atomic_load_n(&lock->locked, __ATOMIC_RELAXED) != 0;
 }
 
-/* Aborts if nobody holds the lock; with the checks, if the caller does not. */
+/* Aborts if no thread holds the lock; with the checks, if the caller does not. */
 static inline void cpuslab_spin_assert_held(const struct cpuslab_spinlock *lock)
 	CPUSLAB_ASSERT_CAPABILITY(lock) CPUSLAB_IS_A_LOCK
 {
@@ -256,8 +256,8 @@ static inline void cpuslab_spin_init(struct cpuslab_spinlock *lock, unsigned fla
 }
 
 /*
- * In a forked child: frees a lock whose holder, and whose waiters, do not exist there.  Keeps the flags.  A
- * lock that is free is not written to, so that its page stays shared with the parent.
+ * In a forked child: frees a lock whose holder and waiters do not exist there.  Keeps the flags.  Does not
+ * write to a free lock, so that its page stays shared with the parent.
  */
 static inline void cpuslab_spin_reset(struct cpuslab_spinlock *lock)
 {
@@ -271,11 +271,11 @@ static inline void cpuslab_spin_reset(struct cpuslab_spinlock *lock)
 /* ---- pagelock ------------------------------------------------------------------------------------------ */
 
 /*
- * One byte.  Bit 0: locked.  Bit 7: somebody waits.  Bits 1 to 6 belong to the user, are preserved by every
- * lock operation, and may be changed at any time by the functions below, by anyone.
+ * One byte.  Bit 0: locked.  Bit 7: there are waiters.  Bits 1 to 6 belong to the user: every lock operation
+ * preserves them, and any thread may change them at any time by the functions below.
  *
- * No operation looks at the byte after the instruction that released it: the next owner may free the memory
- * that the lock lies in at once, as long as nobody else waits for the lock or uses it.
+ * No operation reads the byte after the instruction that releases it: the next owner may at once free the
+ * memory that contains the lock, as long as no other thread waits for the lock or uses it.
  */
 struct CPUSLAB_CAPABILITY("pagelock") cpuslab_pagelock {
 	uint8_t byte;
@@ -296,14 +296,14 @@ enum {
 void cpuslab_pagelock_lock_slow(struct cpuslab_pagelock *lock);
 bool cpuslab_pagelock_trylock_slow(struct cpuslab_pagelock *lock);
 int cpuslab_pagelock_timedlock_slow(struct cpuslab_pagelock *lock, const struct timespec *deadline);
-/* These take an address, not a lock: the memory may be another's by now. */
+/* These take an address, not a lock: the memory may have another owner by now. */
 void cpuslab_pagelock_wake_unlocked(const uint8_t *address);
 void cpuslab_pagelock_wake_flags(const uint8_t *address);
 
 /*
- * Takes the lock if it is free, nobody is owed it, and the byte holds no flags but perhaps `expected_flags`.
- * The guess saves the load in front of the compare-and-exchange, which would fetch the line twice: once to
- * read it, once to own it.
+ * Takes the lock if it is free, no waiter is owed it, and no flags are set except perhaps `expected_flags`;
+ * returns whether it did.  The guess saves a load before the compare-and-exchange, which would fetch the
+ * cache line twice: once shared, once exclusive.
  */
 static inline bool cpuslab_pagelock_lock_fast(struct cpuslab_pagelock *lock, uint8_t expected_flags)
 {
@@ -319,7 +319,7 @@ static inline bool cpuslab_pagelock_lock_fast(struct cpuslab_pagelock *lock, uin
 }
 
 /*
- * Takes the lock.  `expected_flags` is the caller's guess of the user flags; a wrong guess costs one more
+ * Takes the lock.  `expected_flags` is the caller's guess at the user flags; a wrong guess costs one more
  * atomic operation and nothing else.
  */
 static inline void cpuslab_pagelock_lock_expecting(struct cpuslab_pagelock *lock, uint8_t expected_flags)
@@ -331,7 +331,7 @@ static inline void cpuslab_pagelock_lock_expecting(struct cpuslab_pagelock *lock
 	CPUSLAB_CHECK_LOCK(lock_taken(lock, CPUSLAB_LOCK_PAGE));
 }
 
-/* Takes the lock; waits while another thread has it. */
+/* Takes the lock; waits while another thread holds it. */
 static inline void cpuslab_pagelock_lock(struct cpuslab_pagelock *lock)
 	CPUSLAB_ACQUIRE(lock) CPUSLAB_IS_A_LOCK
 {
@@ -339,8 +339,8 @@ static inline void cpuslab_pagelock_lock(struct cpuslab_pagelock *lock)
 }
 
 /*
- * Takes the lock if it is free and no waiter is owed it; with a guess of the user flags.  Waits for nobody:
- * of a free lock for which others wait it may be false while one of them is being served.
+ * Takes the lock if it is free and no waiter is owed it; takes a guess at the user flags.  Never waits: it
+ * may return false for a free lock that has waiters, while one of them is being served.
  */
 static inline bool cpuslab_pagelock_trylock_expecting(struct cpuslab_pagelock *lock, uint8_t expected_flags)
 	CPUSLAB_TRY_ACQUIRE(true, lock) CPUSLAB_IS_A_LOCK
@@ -360,8 +360,8 @@ static inline bool cpuslab_pagelock_trylock(struct cpuslab_pagelock *lock)
 }
 
 /*
- * Takes the lock, or returns ETIMEDOUT once CLOCK_MONOTONIC has reached `deadline`, or EINVAL if its
- * nanoseconds are out of range.  As in POSIX, a lock that is free is taken whatever the deadline says.
+ * Takes the lock; or returns ETIMEDOUT once CLOCK_MONOTONIC has reached `deadline`, or EINVAL if its
+ * nanoseconds are out of range.  As in POSIX, a free lock is taken whatever the deadline says.
  */
 static inline int cpuslab_pagelock_timedlock(struct cpuslab_pagelock *lock, const struct timespec *deadline)
 	CPUSLAB_TRY_ACQUIRE(0, lock) CPUSLAB_IS_A_LOCK
@@ -384,7 +384,7 @@ static inline void cpuslab_pagelock_unlock(struct cpuslab_pagelock *lock)
 		cpuslab_pagelock_wake_unlocked(&lock->byte);
 }
 
-/* Unlocks and flips the user flags of `flags`, in one instruction: nobody sees the one without the other. */
+/* Unlocks and flips the user flags of `flags` in one instruction: no thread sees one without the other. */
 static inline void cpuslab_pagelock_unlock_flip(struct cpuslab_pagelock *lock, uint8_t flags)
 	CPUSLAB_RELEASE(lock) CPUSLAB_IS_A_LOCK
 {
@@ -396,7 +396,7 @@ static inline void cpuslab_pagelock_unlock_flip(struct cpuslab_pagelock *lock, u
 		cpuslab_pagelock_wake_unlocked(&lock->byte);
 }
 
-/* Change user flags, with release order, whoever holds the lock.  The lock must not be freed meanwhile. */
+/* Change user flags with release order, whoever holds the lock.  The lock must not be freed meanwhile. */
 static inline void cpuslab_pagelock_set_flags(struct cpuslab_pagelock *lock, uint8_t flags)
 {
 	if (__builtin_expect(__atomic_or_fetch((int8_t *)&lock->byte,
@@ -424,19 +424,19 @@ static inline void cpuslab_pagelock_flip_flags(struct cpuslab_pagelock *lock, ui
 		cpuslab_pagelock_wake_flags(&lock->byte);
 }
 
-/* The user flags, with acquire order. */
+/* Returns the user flags, with acquire order. */
 static inline uint8_t cpuslab_pagelock_flags(const struct cpuslab_pagelock *lock)
 {
 	return __atomic_load_n(&lock->byte, __ATOMIC_ACQUIRE) & CPUSLAB_PAGELOCK_FLAGS;
 }
 
-/* True while any thread has the lock; stale as soon as it is returned. */
+/* True while any thread holds the lock; stale as soon as it is returned. */
 static inline bool cpuslab_pagelock_is_locked(const struct cpuslab_pagelock *lock)
 {
 	return (__atomic_load_n(&lock->byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_LOCKED) != 0;
 }
 
-/* Aborts if nobody holds the lock; with the checks, if the caller does not. */
+/* Aborts if no thread holds the lock; with the checks, if the caller does not. */
 static inline void cpuslab_pagelock_assert_held(const struct cpuslab_pagelock *lock)
 	CPUSLAB_ASSERT_CAPABILITY(lock) CPUSLAB_IS_A_LOCK
 {
@@ -446,18 +446,18 @@ static inline void cpuslab_pagelock_assert_held(const struct cpuslab_pagelock *l
 }
 
 /*
- * Waits, without taking the lock, until a bit of `mask` differs from the same bit of `seen`, which the
- * caller read before.  `mask` may hold user flags and CPUSLAB_PAGELOCK_LOCKED; with the latter in `seen`,
- * every unlock ends the wait, even if the lock is taken again at once.  A user flag that changes back
- * before the waiter was looked at may go unnoticed.  Acquire order.
+ * Waits, without taking the lock, until a bit of `mask` differs from that bit of `seen`, which the caller
+ * read before.  `mask` may contain user flags and CPUSLAB_PAGELOCK_LOCKED; with the latter in `seen`, every
+ * unlock ends the wait, even if the lock is taken again at once.  A user flag that changes and changes back
+ * before the waiter looks may go unnoticed.  Acquire order.
  *
- * Returns 0, or ETIMEDOUT once CLOCK_MONOTONIC has reached `deadline` (NULL: never), or EINVAL for a
- * deadline out of range or an empty mask.
+ * Returns 0; or ETIMEDOUT once CLOCK_MONOTONIC has reached `deadline` (NULL: never), or EINVAL for a deadline
+ * out of range or an empty mask.
  */
 int cpuslab_pagelock_wait(struct cpuslab_pagelock *lock, uint8_t mask, uint8_t seen,
 			  const struct timespec *deadline);
 
-/* Waits until the lock is, or for an instant was, unlocked.  Returns as cpuslab_pagelock_wait does. */
+/* Waits until the lock is unlocked, or was for an instant.  Returns as cpuslab_pagelock_wait does. */
 static inline int cpuslab_pagelock_wait_unlocked(struct cpuslab_pagelock *lock,
 						 const struct timespec *deadline)
 {
@@ -465,19 +465,19 @@ static inline int cpuslab_pagelock_wait_unlocked(struct cpuslab_pagelock *lock,
 }
 
 /*
- * How many times a waiter may be woken for a lock and find it taken again before the lock is handed over to
- * it: 0 makes every pagelock strictly fair, and slow under contention.  For all pagelocks; returns the
- * number in force before.
+ * Sets how many times a waiter may be woken and find the lock taken again before the lock is handed to it; 0
+ * makes every pagelock strictly fair, and slow under contention.  Applies to all pagelocks.  Returns the
+ * previous value.
  */
 unsigned cpuslab_pagelock_set_unfairness(unsigned races);
 
-/* Unlocked, with these user flags. */
+/* Initializes the lock as unlocked, with these user flags. */
 static inline void cpuslab_pagelock_init(struct cpuslab_pagelock *lock, uint8_t flags)
 {
 	__atomic_store_n(&lock->byte, flags & CPUSLAB_PAGELOCK_FLAGS, __ATOMIC_RELEASE);
 }
 
-/* In a forked child: frees a lock whose holder, and whose waiters, do not exist there.  Keeps the flags. */
+/* In a forked child: frees a lock whose holder and waiters do not exist there.  Keeps the flags. */
 static inline void cpuslab_pagelock_reset(struct cpuslab_pagelock *lock)
 {
 	CPUSLAB_CHECK_LOCK(lock_forget(lock));
@@ -487,11 +487,12 @@ static inline void cpuslab_pagelock_reset(struct cpuslab_pagelock *lock)
 /* ---- mcs ---------------------------------------------------------------------------------------------- */
 
 /*
- * A queue of nodes: each waiter watches its own, so a contended lock does not bounce, and the lock goes to
- * whoever came first.  The price is that it also goes to a waiter that has lost its CPU, while others run.
+ * A queue of nodes: each waiter watches its own node, so that a contended lock's cache line does not bounce,
+ * and the lock goes to the waiter that came first.  The price is that it goes to that waiter even if it has
+ * been preempted while others run.
  *
- * A node belongs to the lock from the call of lock until unlock returns, and unlock gets the same one; any
- * thread may call it.  Unlock does not touch the lock after another thread may have it.
+ * A node belongs to the lock from the call of lock until unlock returns; unlock takes the same node, and any
+ * thread may call it.  Unlock does not touch the lock once another thread may hold it.
  */
 struct cpuslab_mcs_node {
 	struct cpuslab_mcs_node *next;
@@ -517,7 +518,7 @@ static inline bool cpuslab_mcs_trylock(struct cpuslab_mcs *lock, struct cpuslab_
 
 	node->next = 0;
 	node->state = 0;
-	/* Release: whoever queues behind this node writes to it, after the two stores above. */
+	/* Release: the thread that queues behind this node writes to it, after the two stores above. */
 	bool taken = __atomic_compare_exchange_n(&lock->tail, &nobody, node, false, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED);
 	if (taken)
@@ -543,7 +544,7 @@ static inline void cpuslab_mcs_unlock(struct cpuslab_mcs *lock, struct cpuslab_m
 	struct cpuslab_mcs_node *last = node;
 
 	CPUSLAB_CHECK_LOCK(lock_released(lock, CPUSLAB_LOCK_MCS));
-	/* A successor that is known already spares the lock's own line. */
+	/* If the successor is known already, the lock's own cache line need not be touched. */
 	if (__builtin_expect(__atomic_load_n(&node->next, __ATOMIC_RELAXED) != 0, 0) ||
 	    __builtin_expect(!__atomic_compare_exchange_n(&lock->tail, &last, (struct cpuslab_mcs_node *)0,
 							  false, __ATOMIC_RELEASE, __ATOMIC_RELAXED),
@@ -556,7 +557,7 @@ static inline bool cpuslab_mcs_is_locked(const struct cpuslab_mcs *lock)
 	return __atomic_load_n(&lock->tail, __ATOMIC_RELAXED) != 0;
 }
 
-/* In a forked child: frees a lock whose holder, and whose waiters, do not exist there. */
+/* In a forked child: frees a lock whose holder and waiters do not exist there. */
 static inline void cpuslab_mcs_reset(struct cpuslab_mcs *lock)
 {
 	CPUSLAB_CHECK_LOCK(lock_forget(lock));
@@ -566,15 +567,16 @@ static inline void cpuslab_mcs_reset(struct cpuslab_mcs *lock)
 /* ---- checks -------------------------------------------------------------------------------------------- */
 
 /*
- * With CPUSLAB_DEBUG_LOCKS defined before this file is included, the process is stopped with one line on
- * standard error that names the lock, the thread and the owner when a thread
+ * With CPUSLAB_DEBUG_LOCKS defined before this file is included, the process is stopped, with one line on
+ * standard error that names the lock, the thread and the owner, when a thread
  *
- *   - takes a lock that it holds already, which would wait for ever,
+ *   - takes a lock that it holds already, which would deadlock,
  *   - unlocks a lock that is not locked, or that another thread has locked,
  *   - takes a pagelock or an mcs lock, or calls cpuslab_may_sleep, while it holds a spinlock.
  *
- * All code that shares a lock must be compiled alike.  Needs no special build of the library.  What a signal
- * handler locks goes unchecked where it interrupts a check, or runs because one has stopped the process.
+ * All code that shares a lock must be compiled alike.  The library itself needs no special build.  What a
+ * signal handler locks goes unchecked where it interrupts a check, or runs because a check has stopped the
+ * process.
  */
 static inline void cpuslab_may_sleep(const char *what)
 {

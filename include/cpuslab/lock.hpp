@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The locks of <cpuslab/lock.h> for C++: spinlock meets Lockable, pagelock meets TimedLockable, so that
-// std::lock_guard, std::unique_lock and std::scoped_lock work.  mcs comes with its own guard, since its
-// holder brings a node along.  Nothing here throws or allocates; all of it is constant-initialized.
+// The locks of <cpuslab/lock.h> for C++: spinlock is Lockable, pagelock is TimedLockable, so that
+// std::lock_guard, std::unique_lock and std::scoped_lock work.  mcs has a guard of its own, since its holder
+// must supply a node.  Nothing here throws or allocates; all of it is constant-initialized.
 #ifndef CPUSLAB_LOCK_HPP
 #define CPUSLAB_LOCK_HPP
 
@@ -57,7 +57,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 {
       public:
 	constexpr pagelock() noexcept = default;
-	// With these user flags set.
+	// Unlocked, with these user flags set.
 	constexpr explicit pagelock(std::uint8_t flags) noexcept
 	    : lock_{static_cast<std::uint8_t>(flags & CPUSLAB_PAGELOCK_FLAGS)}
 	{
@@ -83,7 +83,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &deadline)
 		CPUSLAB_TRY_ACQUIRE(true) CPUSLAB_IS_A_LOCK
 	{
-		// Another clock than the lock's may be set, or run at another pace: looked at again after
+		// A clock other than the lock's may be set, or run at another rate: read it again after
 		// each wait.
 		for (;;) {
 			std::chrono::nanoseconds left = left_until(deadline);
@@ -122,7 +122,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 	{
 		cpuslab_pagelock_flip_flags(&lock_, flags);
 	}
-	// Until a bit of `mask` differs from `seen`; see cpuslab_pagelock_wait.
+	// Waits until a bit of `mask` differs from that of `seen`; see cpuslab_pagelock_wait.
 	void wait(std::uint8_t mask, std::uint8_t seen) noexcept
 	{
 		cpuslab_pagelock_wait(&lock_, mask, seen, nullptr);
@@ -139,12 +139,12 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 
       private:
 	using approximate = std::chrono::duration<double>;
-	// Longer than this is for ever.
+	// Any longer duration counts as for ever.
 	static constexpr std::chrono::hours ever{24 * 365 * 30};
 
-	// Any duration up to `ever`; rounded up, since no wait is to be shorter than was asked for.  Nothing
-	// on the way overflows, of whatever period: durations are compared as floating-point numbers, which
-	// hold any, and whole seconds are taken off before the rest is multiplied.
+	// Returns a duration cut to `ever` and rounded up, since no wait may be shorter than was asked for.
+	// Nothing overflows on the way, whatever the period: durations are compared as floating-point
+	// numbers, which hold any of them, and whole seconds are split off before the rest is multiplied.
 	template <class Rep, class Period>
 	static std::chrono::nanoseconds bounded(const std::chrono::duration<Rep, Period> &duration)
 	{
@@ -159,7 +159,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 		return whole + std::chrono::ceil<nanoseconds>(duration - whole);
 	}
 
-	// What is left until then, by its clock; nothing once it is past.
+	// Returns the time left until the deadline by its own clock; zero once it has passed.
 	template <class Clock, class Duration>
 	static std::chrono::nanoseconds left_until(const std::chrono::time_point<Clock, Duration> &deadline)
 	{
@@ -170,7 +170,7 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 		approximate left = approximate(then) - approximate(now.time_since_epoch());
 		if (left > approximate(ever))
 			return ever;
-		// Far in the past, further away than a duration may be able to hold; or no number.
+		// Further in the past than a duration may be able to hold, or not a number.
 		if (!(left >= -approximate(ever)))
 			return std::chrono::nanoseconds::zero();
 		return bounded(std::chrono::ceil<own>(then) - now.time_since_epoch());
@@ -202,7 +202,7 @@ class CPUSLAB_CAPABILITY("mcs") mcs
 	mcs(const mcs &) = delete;
 	mcs &operator=(const mcs &) = delete;
 
-	// Holds the lock while it lives.
+	// Holds the lock during its lifetime.
 	class CPUSLAB_SCOPED_CAPABILITY guard
 	{
 	      public:

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's memory pools (linux/mempool.h) in user space: an allocator with a reserve in front of it, so
- * that mempool_alloc() with GFP_KERNEL always succeeds as long as elements come back.
+ * The kernel's memory pools (linux/mempool.h) in user space: an allocator backed by a reserve, so that
+ * mempool_alloc() with GFP_KERNEL always succeeds as long as elements come back.
  *
- * A pool asks its allocator first, without waiting; then takes from the reserve; then asks the allocator with
- * all that the flags allow; and then, if it may wait, sleeps until an element is freed, or for five seconds,
- * and starts again.  A freed element fills the reserve before it goes to the allocator.
+ * mempool_alloc() asks the allocator first, without waiting, and then takes from the reserve.  If it may
+ * wait, it goes on with the allocator under the flags given, then the reserve, then sleeps until an element
+ * is freed or five seconds have passed, and repeats this.  A freed element fills the reserve before it goes
+ * to the allocator.
  *
- * mempool_alloc and mempool_free are safe from any thread.  Without __GFP_DIRECT_RECLAIM mempool_alloc waits
- * for no other thread: where the pool's lock is taken, it returns NULL.  Elements of the page pools are
+ * Any thread may call mempool_alloc and mempool_free.  Without __GFP_DIRECT_RECLAIM mempool_alloc waits for
+ * no other thread: if the pool's lock is taken, it returns NULL.  The page pools' elements are of type
  * `struct page *` (gfp.h).
  */
 #ifndef CPUSLAB_MEMPOOL_H
@@ -33,20 +34,20 @@ typedef void(mempool_free_t)(void *element, void *pool_data);
 
 typedef struct mempool {
 	struct cpuslab_spinlock lock;
-	int min_nr;  /* elements that the reserve is to have */
-	int curr_nr; /* that it has */
+	int min_nr;  /* target size of the reserve, in elements */
+	int curr_nr; /* its size now */
 	void **elements;
 	void *pool_data;
 	mempool_alloc_t *alloc;
 	mempool_free_t *free;
-	unsigned waiting;             /* threads that sleep */
-	unsigned waiting_for_several; /* those of them that one element may not be enough for */
-	uint32_t freed;               /* changes when they are to wake */
+	unsigned waiting;             /* sleeping threads */
+	unsigned waiting_for_several; /* those of them for which one element may not be enough */
+	uint32_t freed;               /* the futex they sleep on: changes when they are to wake */
 } mempool_t;
 
 /*
- * The library's functions behind the names below.  cpuslab_mempool_init returns 0 or -ENOMEM; `min_nr`
- * elements are allocated at once.  cpuslab_mempool_resize returns 0 or -ENOMEM, and must not run beside
+ * The library's functions behind the names below.  cpuslab_mempool_init allocates `min_nr` elements at once,
+ * and returns 0 or -ENOMEM.  cpuslab_mempool_resize returns 0 or -ENOMEM, and must not run concurrently with
  * another resize.
  */
 CPUSLAB_API int cpuslab_mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
@@ -59,7 +60,7 @@ CPUSLAB_API void cpuslab_mempool_alloc_bulk(mempool_t *pool, void **elements, un
 CPUSLAB_API void cpuslab_mempool_free(void *element, mempool_t *pool);
 CPUSLAB_API unsigned int cpuslab_mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count);
 
-/* A pool in memory of the caller's.  0 or -ENOMEM. */
+/* Initializes a pool in the caller's memory.  Returns 0 or -ENOMEM. */
 static inline int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc,
 				    mempool_free_t *release, void *pool_data, gfp_t flags, int node)
 {
@@ -73,7 +74,7 @@ static inline int mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *all
 	return cpuslab_mempool_init(pool, min_nr, alloc, release, pool_data, GFP_KERNEL);
 }
 
-/* Frees the reserve.  Fine on a pool of zeros, and twice. */
+/* Frees the reserve.  Harmless on a pool of zeros, and when called twice. */
 static inline void mempool_exit(mempool_t *pool)
 {
 	cpuslab_mempool_exit(pool);
@@ -90,7 +91,7 @@ static inline bool mempool_is_saturated(mempool_t *pool)
 	       __atomic_load_n(&pool->min_nr, __ATOMIC_RELAXED);
 }
 
-/* A pool in memory of its own; NULL without memory. */
+/* Allocates and initializes a pool; NULL when memory is short. */
 static inline mempool_t *mempool_create_node(int min_nr, mempool_alloc_t *alloc, mempool_free_t *release,
 					     void *pool_data, gfp_t flags, int node)
 {
@@ -116,28 +117,28 @@ static inline void mempool_destroy(mempool_t *pool)
 	free(pool);
 }
 
-/* Changes the size of the reserve while the pool is in use: 0 or -ENOMEM. */
+/* Changes the size of the reserve while the pool is in use.  Returns 0 or -ENOMEM. */
 static inline int mempool_resize(mempool_t *pool, int min_nr)
 {
 	return cpuslab_mempool_resize(pool, min_nr);
 }
 
-/* Never NULL with __GFP_DIRECT_RECLAIM.  Not with __GFP_ZERO: elements of the reserve are not zeroed. */
+/* Never NULL with __GFP_DIRECT_RECLAIM.  Not for __GFP_ZERO: elements of the reserve are not zeroed. */
 static inline void *mempool_alloc(mempool_t *pool, gfp_t flags)
 {
 	return cpuslab_mempool_alloc(pool, flags);
 }
 
-/* From the reserve alone; NULL when it is empty. */
+/* Takes an element from the reserve alone; NULL when it is empty. */
 static inline void *mempool_alloc_preallocated(mempool_t *pool)
 {
 	return cpuslab_mempool_take(pool);
 }
 
 /*
- * Since Linux 6.19: an element for each of `count` slots that is NULL, whatever `allocated` says of how many
- * are not.  It always succeeds, and returns 0: it may wait as with GFP_KERNEL, holding nothing of the
- * reserve, which has to be `count` elements large.
+ * Since Linux 6.19: allocates an element for each NULL slot among the `count`, whatever `allocated` says of
+ * how many are filled.  Always succeeds, and returns 0: it may wait as with GFP_KERNEL, and meanwhile holds
+ * nothing of the reserve, which must be `count` elements large.
  */
 static inline int mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count,
 				     unsigned int allocated)
@@ -148,8 +149,8 @@ static inline int mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned 
 }
 
 /*
- * As many of the first elements as the reserve has room for go there, and their slots become NULL.  Returns
- * how many: the others are the caller's to free.
+ * Moves the first elements into the reserve, as many as it has room for, and sets their slots to NULL.
+ * Returns their number; the caller must free the others.
  */
 static inline unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count)
 {
@@ -171,7 +172,7 @@ CPUSLAB_API void cpuslab_mempool_kfree(void *element, void *pool_data);
 CPUSLAB_API void *cpuslab_mempool_alloc_pages(gfp_t flags, void *pool_data);
 CPUSLAB_API void cpuslab_mempool_free_pages(void *element, void *pool_data);
 
-/* Functions of the library, so that each has one address. */
+/* Functions in the library, so that each has one address. */
 #define mempool_alloc_slab  cpuslab_mempool_alloc_slab
 #define mempool_free_slab   cpuslab_mempool_free_slab
 #define mempool_kmalloc     cpuslab_mempool_kmalloc

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: numbers that several threads change.  As in the kernel, what returns a
- * value orders all around it, unless its name says _relaxed, _acquire or _release; what returns none orders
- * nothing.
+ * For kernel sources in user space: numbers that several threads change.  As in the kernel, an operation that
+ * returns a value is fully ordered, unless its name says _relaxed, _acquire or _release; one that returns
+ * nothing is unordered.
  */
 #ifndef CPUSLAB_LINUX_ATOMIC_H
 #define CPUSLAB_LINUX_ATOMIC_H
@@ -11,8 +11,8 @@
 #include <linux/types.h>
 
 /*
- * C's order leaves plain accesses beside a read-modify-write free to pass each other through it, where that
- * is no single instruction; on x86-64 it is a locked one, which nothing passes.
+ * C's memory order lets plain accesses around a read-modify-write pass each other through it, where it is not
+ * a single instruction; on x86-64 it is one locked instruction, which nothing passes.
  */
 #ifdef __x86_64__
 #define CPUSLAB_FULL_ORDER() barrier()
@@ -98,7 +98,7 @@
 	{                                                                                                    \
 		return name##_sub_return(1, v);                                                              \
 	}                                                                                                    \
-	/* Whether it is 0 now. */                                                                           \
+	/* Returns whether it is 0 now. */                                                                   \
 	static inline bool name##_dec_and_test(type *v)                                                      \
 	{                                                                                                    \
 		return name##_dec_return(v) == 0;                                                            \
@@ -112,7 +112,7 @@
 		CPUSLAB_FULL_ORDER();                                                                        \
 		return result;                                                                               \
 	}                                                                                                    \
-	/* What it was. */                                                                                   \
+	/* Returns the old value. */                                                                         \
 	static inline number name##_cmpxchg(type *v, number expected, number value)                          \
 	{                                                                                                    \
 		CPUSLAB_FULL_ORDER();                                                                        \
@@ -121,7 +121,7 @@
 		CPUSLAB_FULL_ORDER();                                                                        \
 		return expected;                                                                             \
 	}                                                                                                    \
-	/* Whether it was not `unless`, to which nothing is added. */                                        \
+	/* Adds unless the value is `unless`; returns whether it added. */                                   \
 	static inline bool name##_add_unless(type *v, number value, number unless)                           \
 	{                                                                                                    \
 		number was = name##_read(v);                                                                 \

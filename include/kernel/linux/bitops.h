@@ -12,7 +12,7 @@
 #define BIT_WORD(n)         ((n) / BITS_PER_LONG)
 #define BITS_PER_TYPE(type) (sizeof(type) * BITS_PER_BYTE)
 
-/* From 1 for the lowest bit; 0 of 0. */
+/* Counts from 1 for the lowest bit; returns 0 for 0. */
 static inline int fls(unsigned int x)
 {
 	return x ? 32 - __builtin_clz(x) : 0;
@@ -23,7 +23,7 @@ static inline int fls64(u64 x)
 	return x ? 64 - __builtin_clzll(x) : 0;
 }
 
-/* From 0; not of 0. */
+/* Counts from 0; undefined for 0. */
 static inline unsigned long __fls(unsigned long x)
 {
 	return (unsigned long)(BITS_PER_LONG - 1 - __builtin_clzl(x));
@@ -34,7 +34,7 @@ static inline unsigned long __ffs(unsigned long x)
 	return (unsigned long)__builtin_ctzl(x);
 }
 
-/* The lowest bit that is not set; there is one. */
+/* Finds the lowest clear bit; there must be one. */
 static inline unsigned long ffz(unsigned long x)
 {
 	return __ffs(~x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: BUG stops the program, WARN says one line, and is its condition. */
+/* For kernel sources in user space: BUG stops the program; WARN prints one line and returns its condition. */
 #ifndef CPUSLAB_LINUX_BUG_H
 #define CPUSLAB_LINUX_BUG_H
 
@@ -27,7 +27,7 @@
 			say;                                                                                 \
 		cpuslab_warned;                                                                              \
 	})
-/* The first time at this place in the program. */
+/* Warns the first time only at each place in the program. */
 #define CPUSLAB_WARN_ONCE(condition, say)                                                                    \
 	({                                                                                                   \
 		static int cpuslab_said;                                                                     \
@@ -36,7 +36,7 @@
 
 #define WARN_ON(condition)      CPUSLAB_WARN(condition, CPUSLAB_WARN_PLACE())
 #define WARN_ON_ONCE(condition) CPUSLAB_WARN_ONCE(condition, CPUSLAB_WARN_PLACE())
-/* With a text as printk() takes it, on a line of its own. */
+/* With a text as for printk(), on a line of its own. */
 #define WARN(condition, ...) CPUSLAB_WARN(condition, (CPUSLAB_WARN_PLACE(), fprintf(stderr, __VA_ARGS__)))
 #define WARN_ONCE(condition, ...)                                                                            \
 	CPUSLAB_WARN_ONCE(condition, (CPUSLAB_WARN_PLACE(), fprintf(stderr, __VA_ARGS__)))

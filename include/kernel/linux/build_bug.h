@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: what is checked while the program is compiled. */
+/* For kernel sources in user space: checks at compile time. */
 #ifndef CPUSLAB_LINUX_BUILD_BUG_H
 #define CPUSLAB_LINUX_BUILD_BUG_H
 
 #ifndef __cplusplus
 #undef static_assert
-/* With or without a text. */
+/* With or without a message. */
 #define static_assert(...)                           CPUSLAB_STATIC_ASSERT_TEXT(__VA_ARGS__, "not so: " #__VA_ARGS__, )
 #define CPUSLAB_STATIC_ASSERT_TEXT(holds, text, ...) _Static_assert(holds, text)
 #endif
 
 /*
- * A statement.  The compiler refuses to call a function of this kind, unless it has found that the call is
- * never made: so the condition may be one that only the optimizer sees to be constant.  Without optimization,
- * nothing but constant expressions are looked at.
+ * A statement.  The compiler rejects a call to a function with this attribute unless it has found that the
+ * call is never made; so the condition may be one that only the optimizer sees to be constant.  Without
+ * optimization, only constant expressions are checked.
  */
 #ifdef __OPTIMIZE__
 #define CPUSLAB_KNOWN(condition) (condition)

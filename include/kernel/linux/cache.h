@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: lines of 64 bytes, as SLAB_HWCACHE_ALIGN has them. */
+/* For kernel sources in user space: cache lines of 64 bytes, as for SLAB_HWCACHE_ALIGN. */
 #ifndef CPUSLAB_LINUX_CACHE_H
 #define CPUSLAB_LINUX_CACHE_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: what is freed, or given back, where its scope ends. */
+/* For kernel sources in user space: frees and unlocks at the end of a scope. */
 #ifndef CPUSLAB_LINUX_CLEANUP_H
 #define CPUSLAB_LINUX_CLEANUP_H
 
 #include <linux/compiler.h>
 
-/* Its end is a use, which clang does not count. */
+/* The cleanup counts as a use, but not to clang. */
 #define __cleanup(function) __attribute__((cleanup(function), unused))
 
-/* `release` is a statement about _T, the variable's value at the end. */
+/* `release` is a statement on _T, the variable's final value. */
 #define DEFINE_FREE(name, type, release)                                                                     \
 	static inline __maybe_unused void __free_##name(void *place)                                         \
 	{                                                                                                    \
@@ -17,7 +17,7 @@
 	}
 #define __free(name) __cleanup(__free_##name)
 
-/* The variable's value, which is not freed. */
+/* Returns the variable's value, which is then not freed. */
 #define no_free_ptr(pointer)                                                                                 \
 	({                                                                                                   \
 		__typeof__(pointer) *cpuslab_place = &(pointer), cpuslab_kept = *cpuslab_place;              \
@@ -25,12 +25,12 @@
 		cpuslab_kept;                                                                                \
 	})
 #define return_ptr(pointer) return no_free_ptr(pointer)
-/* Another has it now, and the variable nothing, so that it is not freed. */
+/* Passes ownership on: clears the variable, so that its value is not freed. */
 #define retain_and_null_ptr(pointer) ((void)no_free_ptr(pointer))
 
 /*
- * CLASS(name, variable)(arguments) is a variable of a class: `begin` is the value that it has at first, made
- * of the arguments, and `end` a statement about _T, its value when its scope ends.
+ * CLASS(name, variable)(arguments) defines a variable of a class: `begin` computes its initial value from the
+ * arguments, and `end` is a statement on _T, its value when its scope ends.
  */
 #define DEFINE_CLASS(name, type, end, begin, ...)                                                            \
 	typedef type class_##name##_t;                                                                       \
@@ -46,7 +46,7 @@
 #define CLASS(name, variable)                                                                                \
 	class_##name##_t variable __cleanup(class_##name##_destructor) = class_##name##_constructor
 
-/* A class whose variables are only held: _T is what is locked, by its address. */
+/* A class whose variables are only held: _T points to what is locked. */
 #define DEFINE_GUARD(name, type, lock, unlock)                                                               \
 	DEFINE_CLASS(                                                                                        \
 		name, type, if (_T) { unlock; }, ({                                                          \
@@ -55,7 +55,7 @@
 		}),                                                                                          \
 		type _T)
 
-/* The same for a lock that is given back with more than itself: _T->lock, and the members named here. */
+/* The same for a lock that is released with more than itself: _T->lock, and the members named here. */
 #define DEFINE_LOCK_GUARD_1(name, type, lock_it, unlock_it, ...)                                             \
 	struct cpuslab_guard_##name {                                                                        \
 		type *lock;                                                                                  \
@@ -77,7 +77,7 @@
 	DEFINE_CLASS(name, struct cpuslab_guard_##name, cpuslab_guard_##name##_end(&_T),                     \
 		     cpuslab_guard_##name##_of(lock), type *lock)
 
-/* And for what is no object at all. */
+/* The same for a lock that is not an object. */
 #define DEFINE_LOCK_GUARD_0(name, lock_it, unlock_it)                                                        \
 	DEFINE_CLASS(name, int, unlock_it, ({                                                                \
 			     lock_it;                                                                        \
@@ -88,11 +88,11 @@
 #define CPUSLAB_GUARD_NAME(number)  CPUSLAB_GUARD_NAME_(number)
 #define CPUSLAB_GUARD_NAME_(number) cpuslab_guarded_##number
 
-/* guard(name)(lock): until the scope ends. */
+/* guard(name)(lock): holds the lock to the end of the scope. */
 #define guard(name) CLASS(name, CPUSLAB_GUARD_NAME(__COUNTER__))
 /*
- * scoped_guard(name, lock) statement: while that runs; `break` leaves it.  It ends by a jump, and not by a
- * condition, so that the compiler sees that it runs, and runs once.
+ * scoped_guard(name, lock) statement: holds the lock during the statement, which `break` leaves.  The loop
+ * ends by a jump, not by a condition, so that the compiler sees that the statement runs exactly once.
  */
 #define scoped_guard(name, ...)              CPUSLAB_SCOPED_GUARD(name, CPUSLAB_GUARD_NAME(__COUNTER__), __VA_ARGS__)
 #define CPUSLAB_SCOPED_GUARD(name, end, ...) CPUSLAB_SCOPED_GUARD_(name, end, __VA_ARGS__)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: what the kernel tells its compiler. */
+/* For kernel sources in user space: attributes and hints for the compiler. */
 #ifndef CPUSLAB_LINUX_COMPILER_H
 #define CPUSLAB_LINUX_COMPILER_H
 
@@ -19,7 +19,7 @@
 #define smp_load_acquire(address)         __atomic_load_n(address, __ATOMIC_ACQUIRE)
 #define smp_store_release(address, value) __atomic_store_n(address, value, __ATOMIC_RELEASE)
 
-/* For the kernel's checkers. */
+/* For the kernel's static checkers. */
 #define __rcu
 #define __user
 #define __force
@@ -30,7 +30,7 @@
 #define __must_hold(lock)
 #define __counted_by(member)
 
-/* The C library has some of these for itself. */
+/* The C library defines some of these itself. */
 #ifndef __always_inline
 #define __always_inline inline __attribute__((__always_inline__))
 #endif
@@ -46,14 +46,14 @@
 #define __maybe_unused       __attribute__((unused))
 #define __always_unused      __attribute__((unused))
 #define __printf(at, values) __attribute__((format(printf, at, values)))
-/* What the kernel keeps together in its image, or gives back once it runs. */
+/* Sections that the kernel keeps together in its image, or frees after boot. */
 #define __read_mostly
 #define __ro_after_init
 #define __init
 #define __initdata
 #define __initconst
 #define __exit
-/* Lines, and what CPUs of different nodes do not share, are 64 bytes: linux/cache.h. */
+/* Cache lines, and the unit that CPUs of different nodes do not share, are 64 bytes: linux/cache.h. */
 #define ____cacheline_aligned                 __attribute__((aligned(64)))
 #define ____cacheline_aligned_in_smp          ____cacheline_aligned
 #define ____cacheline_internodealigned_in_smp ____cacheline_aligned

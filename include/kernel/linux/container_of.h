@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: from a member to what it is in. */
+/* For kernel sources in user space: from a member to the struct that contains it. */
 #ifndef CPUSLAB_LINUX_CONTAINER_OF_H
 #define CPUSLAB_LINUX_CONTAINER_OF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: errors in pointers. */
+/* For kernel sources in user space: errors encoded in pointers. */
 #ifndef CPUSLAB_LINUX_ERR_H
 #define CPUSLAB_LINUX_ERR_H
 
@@ -30,7 +30,7 @@ static inline bool IS_ERR_OR_NULL(const void *pointer)
 	return !pointer || IS_ERR(pointer);
 }
 
-/* The error of one pointer as another type's. */
+/* Returns one pointer's error as a pointer of another type. */
 static inline void *ERR_CAST(const void *pointer)
 {
 	return (void *)(uintptr_t)pointer;

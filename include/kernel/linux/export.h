@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: a program's symbols are exported by its linker. */
+/* For kernel sources in user space: the linker exports a program's symbols. */
 #ifndef CPUSLAB_LINUX_EXPORT_H
 #define CPUSLAB_LINUX_EXPORT_H
 
-/* Each says once more what must have been declared. */
+/* Each only repeats a declaration, which must exist. */
 #define EXPORT_SYMBOL(symbol)                      extern __typeof__(symbol) symbol
 #define EXPORT_SYMBOL_GPL(symbol)                  EXPORT_SYMBOL(symbol)
 #define EXPORT_SYMBOL_NS(symbol, space)            EXPORT_SYMBOL(symbol)

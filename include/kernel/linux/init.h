@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: functions of the start are functions, which the program calls. */
+/* For kernel sources in user space: init functions are plain functions, which the program calls. */
 #ifndef CPUSLAB_LINUX_INIT_H
 #define CPUSLAB_LINUX_INIT_H
 

@@ -20,11 +20,11 @@
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A place where the kernel may sleep, and so checks that it may. */
+/* Marks a place that may sleep, where the kernel checks that it may. */
 #define might_sleep()         ((void)0)
 #define might_sleep_if(maybe) ((void)(maybe))
 
-/* A string as large as what it says; NULL when there is no memory. */
+/* Allocates a string as large as the formatted text; NULL when memory is short. */
 static inline __attribute__((format(printf, 2, 0))) char *kvasprintf(gfp_t flags, const char *format,
 								     va_list arguments)
 {

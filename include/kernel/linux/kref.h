@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: how many use an object, and what is done when nobody does any more. */
+/* For kernel sources in user space: reference counts with a release function. */
 #ifndef CPUSLAB_LINUX_KREF_H
 #define CPUSLAB_LINUX_KREF_H
 
@@ -34,7 +34,7 @@ static inline __must_check int kref_get_unless_zero(struct kref *kref)
 	return refcount_inc_not_zero(&kref->refcount);
 }
 
-/* 1 if it was the last: `release` has been called then. */
+/* Returns 1 if this was the last reference; `release` has then been called. */
 static inline int kref_put(struct kref *kref, void (*release)(struct kref *kref))
 {
 	if (!refcount_dec_and_test(&kref->refcount))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: lists through members of their entries.  list_head is a ring with the
- * list's head in it; hlist has a head of one pointer, for tables of many.  What each function and loop does
- * is told in the kernel's documentation (core-api/kernel-api).  No locks are in here.
+ * For kernel sources in user space: lists linked through members of their entries.  list_head is a ring that
+ * contains the list's head; hlist has a head of one pointer, for hash tables.  The kernel's documentation
+ * (core-api/kernel-api) describes each function and loop.  Nothing here takes a lock.
  */
 #ifndef CPUSLAB_LINUX_LIST_H
 #define CPUSLAB_LINUX_LIST_H
@@ -11,7 +11,7 @@
 #include <linux/container_of.h>
 #include <linux/types.h>
 
-/* Where the pointers of what was deleted lead: nothing is there. */
+/* The values of a deleted entry's pointers: nothing is mapped there. */
 #define LIST_POISON1 ((void *)0x100)
 #define LIST_POISON2 ((void *)0x122)
 
@@ -22,7 +22,7 @@
 /* clang-format on */
 #define LIST_HEAD(name) struct list_head name = LIST_HEAD_INIT(name)
 
-/* Some ask without a lock whether a list is empty: what they read is written as a whole. */
+/* Written as a whole, since some callers ask without a lock whether a list is empty. */
 static inline void cpuslab_list_tie(struct list_head *before, struct list_head *after)
 {
 	after->prev = before;
@@ -34,7 +34,7 @@ static inline void INIT_LIST_HEAD(struct list_head *list)
 	cpuslab_list_tie(list, list);
 }
 
-/* Behind the head: a stack.  Before it: a queue. */
+/* After the head: a stack.  Before it: a queue. */
 static inline void list_add(struct list_head *entry, struct list_head *head)
 {
 	struct list_head *after = head->next;
@@ -48,7 +48,7 @@ static inline void list_add_tail(struct list_head *entry, struct list_head *head
 	list_add(entry, head->prev);
 }
 
-/* The entry's own pointers stay. */
+/* Leaves the entry's own pointers alone. */
 static inline void __list_del_entry(struct list_head *entry)
 {
 	cpuslab_list_tie(entry->prev, entry->next);
@@ -67,7 +67,7 @@ static inline void list_del_init(struct list_head *entry)
 	INIT_LIST_HEAD(entry);
 }
 
-/* `by` takes the place of `old`, whose own pointers stay. */
+/* Puts `by` in the place of `old`, whose own pointers stay. */
 static inline void list_replace(struct list_head *old, struct list_head *by)
 {
 	cpuslab_list_tie(by, old->next);
@@ -92,7 +92,7 @@ static inline void list_move_tail(struct list_head *entry, struct list_head *hea
 	list_add_tail(entry, head);
 }
 
-/* Each gets the other's place: neighbours, too, since a third keeps one of them. */
+/* Exchanges the places of two entries, even neighbours: a third entry keeps the place of one. */
 static inline void list_swap(struct list_head *a, struct list_head *b)
 {
 	struct list_head kept;
@@ -102,7 +102,7 @@ static inline void list_swap(struct list_head *a, struct list_head *b)
 	list_replace(&kept, b);
 }
 
-/* From `first` to `last`, which are of one list. */
+/* Moves `first` to `last`, which belong to one list. */
 static inline void list_bulk_move_tail(struct list_head *head, struct list_head *first,
 				       struct list_head *last)
 {
@@ -120,8 +120,8 @@ static inline int list_empty(const struct list_head *head)
 }
 
 /*
- * Beside one list_del_init_careful() without a lock: once it is empty, all that was done to the entry before
- * is seen.
+ * Pairs with a list_empty_careful() without a lock: once that sees the entry empty, it also sees all that was
+ * done to the entry before.
  */
 static inline void list_del_init_careful(struct list_head *entry)
 {
@@ -166,20 +166,20 @@ static inline size_t list_count_nodes(struct list_head *head)
 	return count;
 }
 
-/* The first becomes the last. */
+/* Makes the first entry the last. */
 static inline void list_rotate_left(struct list_head *head)
 {
 	if (!list_empty(head))
 		list_move_tail(head->next, head);
 }
 
-/* `entry` becomes the first, what was before it the last. */
+/* Makes `entry` the first, and what was before it the last. */
 static inline void list_rotate_to_front(struct list_head *entry, struct list_head *head)
 {
 	list_move_tail(head, entry);
 }
 
-/* All of `list`, whose head is left as it is, between two that are neighbours. */
+/* Inserts all of `list`, whose head is left as it is, between two neighbours. */
 static inline void cpuslab_list_insert_all(const struct list_head *list, struct list_head *before,
 					   struct list_head *after)
 {
@@ -213,7 +213,7 @@ static inline void list_splice_tail_init(struct list_head *list, struct list_hea
 	INIT_LIST_HEAD(list);
 }
 
-/* The part before `entry` becomes `list`, whatever that was; and with `entry` itself. */
+/* Moves the part before `entry` to `list`, which it overwrites; list_cut_position moves `entry`, too. */
 static inline void list_cut_before(struct list_head *list, struct list_head *head, struct list_head *entry)
 {
 	struct list_head *first = head->next, *last = entry->prev;
@@ -247,7 +247,7 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 	})
 #define list_first_entry_or_null(head, type, member) CPUSLAB_LIST_OR_NULL(head, next, type, member)
 #define list_last_entry_or_null(head, type, member)  CPUSLAB_LIST_OR_NULL(head, prev, type, member)
-/* Round the head. */
+/* These wrap around, past the head. */
 #define list_next_entry_circular(entry, head, member)                                                        \
 	(list_is_last(&(entry)->member, head) ? list_first_entry(head, __typeof__(*(entry)), member)         \
 					      : list_next_entry(entry, member))
@@ -255,7 +255,7 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 	(list_is_first(&(entry)->member, head) ? list_last_entry(head, __typeof__(*(entry)), member)         \
 					       : list_prev_entry(entry, member))
 
-/* The loops: from where, which way (next or prev), and whether the one they are at may be deleted. */
+/* The loops: start, direction (next or prev), and whether the current entry may be deleted. */
 #define CPUSLAB_LIST_WALK(node, from, way, head) for (node = (from); node != (head); node = node->way)
 #define CPUSLAB_LIST_WALK_SAFE(node, ahead, from, way, head)                                                 \
 	for (node = (from), ahead = node->way; node != (head); node = ahead, ahead = node->way)
@@ -281,7 +281,7 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 #define list_for_each_entry_reverse(entry, head, member)                                                     \
 	CPUSLAB_LIST_WALK_ENTRIES(entry, CPUSLAB_LIST_ENTRY_OF(entry, (head)->prev, member), prev, head,     \
 				  member)
-/* A place to continue from: that of NULL is the head's. */
+/* Returns a place to continue from: for NULL, the head. */
 #define list_prepare_entry(entry, head, member) ((entry) ?: CPUSLAB_LIST_ENTRY_OF(entry, head, member))
 #define list_for_each_entry_continue(entry, head, member)                                                    \
 	CPUSLAB_LIST_WALK_ENTRIES(entry, list_next_entry(entry, member), next, head, member)
@@ -301,7 +301,7 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 	CPUSLAB_LIST_WALK_ENTRIES_SAFE(entry, ahead, list_next_entry(entry, member), next, head, member)
 #define list_for_each_entry_safe_from(entry, ahead, head, member)                                            \
 	CPUSLAB_LIST_WALK_ENTRIES_SAFE(entry, ahead, entry, next, head, member)
-/* After the lock was given up in such a loop: what is ahead now. */
+/* After such a loop gave up the lock: reads again what is ahead. */
 #define list_safe_reset_next(entry, ahead, member) ahead = list_next_entry(entry, member)
 
 /* ---- with a head of one pointer ------------------------------------------------------------------------ */
@@ -334,7 +334,7 @@ static inline int hlist_empty(const struct hlist_head *head)
 	return !READ_ONCE(head->first);
 }
 
-/* Where `*place` was, with what was there behind it. */
+/* Puts the node at `*place`, before the one that was there. */
 static inline void cpuslab_hlist_put(struct hlist_node *node, struct hlist_node **place)
 {
 	node->next = *place;
@@ -359,7 +359,7 @@ static inline void hlist_add_behind(struct hlist_node *node, struct hlist_node *
 	cpuslab_hlist_put(node, &before->next);
 }
 
-/* The node's own pointers stay. */
+/* Leaves the node's own pointers alone. */
 static inline void __hlist_del(struct hlist_node *node)
 {
 	WRITE_ONCE(*node->pprev, node->next);
@@ -382,7 +382,7 @@ static inline void hlist_del_init(struct hlist_node *node)
 	INIT_HLIST_NODE(node);
 }
 
-/* In no list, but hlist_del works. */
+/* Makes hlist_del work on a node that is in no list. */
 static inline void hlist_add_fake(struct hlist_node *node)
 {
 	node->pprev = &node->next;
@@ -398,7 +398,7 @@ static inline bool hlist_is_singular_node(struct hlist_node *node, struct hlist_
 	return !node->next && node->pprev == &head->first;
 }
 
-/* All of it, to a head whose own is lost. */
+/* Moves all of it to another head, whose own entries are lost. */
 static inline void hlist_move_list(struct hlist_head *from, struct hlist_head *to)
 {
 	to->first = from->first;
@@ -407,7 +407,7 @@ static inline void hlist_move_list(struct hlist_head *from, struct hlist_head *t
 	from->first = NULL;
 }
 
-/* All of it, of which `last` is the last, before what `to` has. */
+/* Moves all of it, up to `last`, in front of the entries of `to`. */
 static inline void hlist_splice_init(struct hlist_head *from, struct hlist_node *last, struct hlist_head *to)
 {
 	last->next = to->first;
@@ -426,7 +426,7 @@ static inline size_t hlist_count_nodes(struct hlist_head *head)
 }
 
 #define hlist_entry(node, type, member) container_of(node, type, member)
-/* NULL of NULL. */
+/* Returns NULL for NULL. */
 #define hlist_entry_safe(node, type, member)                                                                 \
 	({                                                                                                   \
 		__typeof__(node) cpuslab_node = (node);                                                      \

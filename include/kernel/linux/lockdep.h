@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: the kernel's checker of locks.  Who must hold a spinlock is checked. */
+/* For kernel sources in user space: the kernel's lock checker.  Assertions on spinlocks are checked. */
 #ifndef CPUSLAB_LINUX_LOCKDEP_H
 #define CPUSLAB_LINUX_LOCKDEP_H
 

@@ -11,7 +11,7 @@ static inline bool is_power_of_2(unsigned long n)
 	return n && !(n & (n - 1));
 }
 
-/* The exponent of the largest power of two that is no larger; a constant of constants.  Not of 0. */
+/* The exponent of the largest power of two <= n; constant for a constant.  Not for 0. */
 #define ilog2(n) (63 - __builtin_clzll(n))
 
 static inline int cpuslab_order_base_2(unsigned long n)
@@ -19,12 +19,11 @@ static inline int cpuslab_order_base_2(unsigned long n)
 	return n > 1 ? fls64(n - 1) : 0;
 }
 
-/* The exponent of the smallest power of two that is no smaller; 0 of 0.  These, too, are constants of
- * constants. */
+/* The exponent of the smallest power of two >= n; 0 for 0.  These, too, are constant for a constant. */
 #define order_base_2(n)                                                                                      \
 	(__builtin_constant_p(n) ? ((n) > 1 ? ilog2((unsigned long)(n)-1) + 1 : 0) : cpuslab_order_base_2(n))
 
-/* Not of 0. */
+/* Not for 0. */
 #define roundup_pow_of_two(n)   (1ul << order_base_2(n))
 #define rounddown_pow_of_two(n) (1ul << ilog2(n))
 

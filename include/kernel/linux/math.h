@@ -12,7 +12,7 @@
 #ifndef DIV_ROUND_UP
 #define DIV_ROUND_UP(x, unit) (((x) + (unit)-1) / (unit))
 #endif
-/* To any unit; <sys/param.h> has it, too. */
+/* To any multiple; <sys/param.h> defines it, too. */
 #ifndef roundup
 #define roundup(x, unit) (((x) + ((unit)-1)) / (unit) * (unit))
 #endif

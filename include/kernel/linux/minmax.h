@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: the smaller and the larger.  The names in small letters that take no
- * type are C's alone: in C++ they would be in the way of the standard library's.
+ * For kernel sources in user space: minima and maxima.  The lower-case names without a type are for C only:
+ * in C++ they would clash with the standard library's.
  */
 #ifndef CPUSLAB_LINUX_MINMAX_H
 #define CPUSLAB_LINUX_MINMAX_H
 
 /* clang-format off */
-/* One of two by a comparison, each evaluated once; the number keeps names apart where one is in another. */
+/*
+ * Picks one of two by a comparison, each evaluated once; the number makes names unique when one is nested in
+ * another.
+ */
 #define CPUSLAB_PICK(type_of_a, a, comparison, type_of_b, b, number)                                         \
 	({                                                                                                   \
 		type_of_a CPUSLAB_PASTE(cpuslab_pick_a_, number) = (type_of_a)(a);                                   \
@@ -27,7 +30,7 @@
 #define clamp_t(type, x, low, high) min_t(type, max_t(type, x, low), high)
 #define clamp_val(x, low, high)     clamp_t(__typeof__(x), x, low, high)
 
-/* Constants, and types by C's own rules; <sys/param.h> has them, too. */
+/* For constants, with C's own conversions; <sys/param.h> defines them, too. */
 #ifndef MIN
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #endif
@@ -37,15 +40,15 @@
 
 #ifndef __cplusplus
 /*
- * Each in its own type: the comparison finds one for both, as in the kernel since 6.7.  That one refuses
- * signed numbers with unsigned ones; here they compile, and compare as unsigned ones.
+ * Each operand keeps its type, and the comparison converts them, as in the kernel since 6.7.  The kernel
+ * refuses to mix signed and unsigned numbers; here that compiles, and compares them as unsigned.
  */
 #define min(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, <, __typeof__(b), b, __COUNTER__)
 #define max(a, b)           CPUSLAB_PICK_NUMBERED(__typeof__(a), a, >, __typeof__(b), b, __COUNTER__)
 #define min3(a, b, c)       min(min(a, b), c)
 #define max3(a, b, c)       max(max(a, b), c)
 #define clamp(x, low, high) min(max(x, low), high)
-/* The smaller one that is not 0; 0 of two of them. */
+/* Returns the smaller one that is not 0; 0 if both are. */
 #define min_not_zero(a, b)                                                                                   \
 	({                                                                                                   \
 		__typeof__(a) cpuslab_some_a = (a);                                                          \

@@ -11,7 +11,7 @@
 #define PAGE_ALIGN(address)     (((address) + PAGE_SIZE - 1) & PAGE_MASK)
 #define offset_in_page(address) ((unsigned long)(address) & ~PAGE_MASK)
 
-/* Says what an address is, where the line that stands there goes on. */
+/* Describes an address, continuing the current line. */
 static inline void mem_dump_obj(void *address)
 {
 	if (kmem_dump_obj(address))

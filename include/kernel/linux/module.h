@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: what a module says of itself is said to nobody.  There is no
+ * For kernel sources in user space: what a module declares about itself is ignored.  There is no
  * module_init(): the program calls the function itself.
  */
 #ifndef CPUSLAB_LINUX_MODULE_H

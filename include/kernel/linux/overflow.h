@@ -24,7 +24,7 @@ static inline size_t size_add(size_t a, size_t b)
 	return __builtin_add_overflow(a, b, &bytes) ? SIZE_MAX : bytes;
 }
 
-/* What is not a size any more stays none. */
+/* A size that has overflowed stays so. */
 static inline size_t size_sub(size_t a, size_t b)
 {
 	return a == SIZE_MAX || b == SIZE_MAX || b > a ? SIZE_MAX : a - b;
@@ -32,7 +32,7 @@ static inline size_t size_sub(size_t a, size_t b)
 
 #define array3_size(a, b, size) size_mul(size_mul(a, b), size)
 #define array_size(count, size) size_mul(count, size)
-/* Of a struct with `count` elements of its last member, and of these alone. */
+/* The size of `count` elements of the last member alone, and of the struct with them. */
 #define flex_array_size(pointer, member, count) size_mul(count, sizeof(*(pointer)->member))
 #define struct_size(pointer, member, count)                                                                  \
 	size_add(sizeof(*(pointer)), flex_array_size(pointer, member, count))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: RCU on liburcu, which has rcu_read_lock, rcu_dereference,
- * rcu_assign_pointer, call_rcu, synchronize_rcu and rcu_barrier under the kernel's names.  Threads that read
+ * For kernel sources in user space: RCU by liburcu, which has rcu_read_lock, rcu_dereference,
+ * rcu_assign_pointer, call_rcu, synchronize_rcu and rcu_barrier under the kernel's names.  Reader threads
  * must be registered with it (rcu_register_thread), except in its flavour urcu-bp.
  */
 #ifndef CPUSLAB_LINUX_RCUPDATE_H
@@ -21,7 +21,7 @@
 #define rcu_dereference_check(pointer, condition)     rcu_dereference(pointer)
 #define rcu_dereference_protected(pointer, condition) (pointer)
 
-/* What it was; nobody else changes it meanwhile. */
+/* Returns the old value; no other thread may change it meanwhile. */
 #define rcu_replace_pointer(pointer, value, condition)                                                       \
 	({                                                                                                   \
 		__typeof__(pointer) cpuslab_was = rcu_dereference_protected(pointer, condition);             \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: how many use an object.  As the kernel's, a count that goes wrong warns,
- * once of each kind of fault in a source, and stays where it cannot come to 0 again: the object is leaked
- * rather than freed in use.
+ * For kernel sources in user space: reference counts.  As in the kernel, a count that goes wrong warns, once
+ * for each kind of fault in a source file, and saturates, so that it cannot reach 0 again: the object is
+ * leaked rather than freed in use.
  */
 #ifndef CPUSLAB_LINUX_REFCOUNT_H
 #define CPUSLAB_LINUX_REFCOUNT_H
@@ -31,7 +31,7 @@ static inline unsigned int refcount_read(const refcount_t *count)
 	return (unsigned int)atomic_read(&count->refs);
 }
 
-/* Each kind of fault is said by a function of its own, so that none keeps another from being said. */
+/* Each kind of fault has a function of its own, so that reporting one does not silence another. */
 #define CPUSLAB_REFCOUNT_FAULT(kind, text)                                                                   \
 	static inline __cold void cpuslab_refcount_##kind(refcount_t *count)                                 \
 	{                                                                                                    \
@@ -52,7 +52,7 @@ static inline void refcount_inc(refcount_t *count)
 		cpuslab_refcount_saturated(count);
 }
 
-/* For an object that may be found while it is freed. */
+/* For an object that may be found while it is being freed. */
 static inline __must_check bool refcount_inc_not_zero(refcount_t *count)
 {
 	int was = atomic_read(&count->refs);
@@ -67,7 +67,7 @@ static inline __must_check bool refcount_inc_not_zero(refcount_t *count)
 	return true;
 }
 
-/* Whether this was the last: then all that the others did to the object has been done. */
+/* Returns whether this was the last; then all that the other users did to the object is visible. */
 static inline __must_check bool refcount_dec_and_test(refcount_t *count)
 {
 	int was = __atomic_fetch_sub(&count->refs.counter, 1, __ATOMIC_RELEASE);

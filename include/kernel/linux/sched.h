@@ -5,7 +5,7 @@
 
 #include_next <linux/sched.h>
 
-/* Whether it gave the CPU away: it need not. */
+/* Returns whether it gave up the CPU, which it need not do. */
 static inline int cond_resched(void)
 {
 	return 0;

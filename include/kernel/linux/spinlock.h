@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: spinlock_t on cpuslab's spinlock, which sleeps when its holder has lost
- * its CPU.  There are no interrupts to turn off.
+ * For kernel sources in user space: spinlock_t is cpuslab's spinlock, whose waiters sleep when the holder has
+ * been preempted.  There are no interrupts to disable.
  */
 #ifndef CPUSLAB_LINUX_SPINLOCK_H
 #define CPUSLAB_LINUX_SPINLOCK_H
@@ -23,7 +23,7 @@ typedef struct cpuslab_spinlock spinlock_t;
 #define spin_is_locked(lock) cpuslab_spin_is_locked(lock)
 
 #define assert_spin_locked(lock) cpuslab_spin_assert_held(lock)
-/* The order of two locks of a kind is for the kernel's checker. */
+/* The subclass is for the kernel's lock checker. */
 #define spin_lock_nested(lock, subclass) spin_lock(lock)
 
 #define spin_lock_bh(lock)    spin_lock(lock)
@@ -42,7 +42,7 @@ typedef struct cpuslab_spinlock spinlock_t;
 	} while (0)
 #define spin_trylock_irqsave(lock, flags) ((flags) = 0, spin_trylock(lock))
 
-/* What the kernel never lets sleep is the same here. */
+/* The kernel's raw spinlocks never sleep; here they are the same lock. */
 typedef struct cpuslab_spinlock raw_spinlock_t;
 
 #define __RAW_SPIN_LOCK_UNLOCKED(name)          __SPIN_LOCK_UNLOCKED(name)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: members' sizes and ends. */
+/* For kernel sources in user space: sizes and ends of members. */
 #ifndef CPUSLAB_LINUX_STDDEF_H
 #define CPUSLAB_LINUX_STDDEF_H
 
@@ -9,10 +9,10 @@
 #include <stddef.h>
 
 #define sizeof_field(type, member) sizeof(((type *)0)->member)
-/* The first byte behind it. */
+/* The offset of the first byte after the member. */
 #define offsetofend(type, member) (offsetof(type, member) + sizeof_field(type, member))
 
-/* Members that can be named as one as well, so that a copy of them all has a size that the compiler knows. */
+/* Members that can also be named as one, so that the compiler knows the size of a copy of them all. */
 #define struct_group(name, ...)                  struct_group_attr(name, , __VA_ARGS__)
 #define struct_group_attr(name, attributes, ...) struct_group_tagged_attr(, name, attributes, __VA_ARGS__)
 #define struct_group_tagged(tag, name, ...)      struct_group_tagged_attr(tag, name, , __VA_ARGS__)
@@ -26,7 +26,7 @@
 		} attributes name;                                                                           \
 	} attributes
 
-/* A flexible array where C wants a member before it: in a union, or alone in a struct. */
+/* A flexible array where C demands a member before it: in a union, or alone in a struct. */
 #ifdef __cplusplus
 #define DECLARE_FLEX_ARRAY(type, name) type name[0]
 #else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For kernel sources in user space: the C library's, and the copies that are allocated. */
+/* For kernel sources in user space: the C library's functions, and copies in allocated memory. */
 #ifndef CPUSLAB_LINUX_STRING_H
 #define CPUSLAB_LINUX_STRING_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* The kernel does not copy what its own image holds; here each is a copy. */
+/* The kernel does not copy strings of its own image; here every string is copied. */
 static inline const char *kstrdup_const(const char *string, gfp_t flags)
 {
 	return kstrdup(string, flags);
@@ -20,7 +20,7 @@ static inline void kfree_const(const void *string)
 	kfree(string);
 }
 
-/* The first byte that is another; NULL where there is none. */
+/* Returns the first byte that differs from `value`; NULL if none does. */
 static inline void *memchr_inv(const void *start, int value, size_t size)
 {
 	const unsigned char *bytes = (const unsigned char *)start;
@@ -31,7 +31,7 @@ static inline void *memchr_inv(const void *start, int value, size_t size)
 	return NULL;
 }
 
-/* An object from a member on, and from the first byte behind one. */
+/* Sets an object from a member on, or from the first byte after one. */
 #define memset_startat(object, value, member)                                                                \
 	memset((char *)(object) + offsetof(__typeof__(*(object)), member), value,                            \
 	       sizeof(*(object)) - offsetof(__typeof__(*(object)), member))
@@ -39,7 +39,7 @@ static inline void *memchr_inv(const void *start, int value, size_t size)
 	memset((char *)(object) + offsetofend(__typeof__(*(object)), member), value,                         \
 	       sizeof(*(object)) - offsetofend(__typeof__(*(object)), member))
 
-/* As much of `from` as fits in `size` bytes with its end; its length, or -E2BIG where not all of it did. */
+/* Copies what fits in `size` bytes with its terminator; returns its length, or -E2BIG if it was cut. */
 static inline ssize_t strscpy(char *to, const char *from, size_t size)
 {
 	size_t length = strnlen(from, size);
@@ -55,7 +55,7 @@ static inline ssize_t strscpy(char *to, const char *from, size_t size)
 	return -E2BIG;
 }
 
-/* Two arguments will do where the first is an array. */
+/* Two arguments are enough if the first is an array. */
 #ifdef __cplusplus
 #define CPUSLAB_MUST_BE_ARRAY(array) 0
 #else

@@ -26,7 +26,7 @@ struct list_head {
 };
 
 struct hlist_node {
-	struct hlist_node *next, **pprev; /* where the pointer to this node is */
+	struct hlist_node *next, **pprev; /* points at the pointer to this node */
 };
 
 struct hlist_head {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For kernel sources in user space: what a thread may do to find memory.  There is no I/O to avoid and there
- * are no reserves, so that nothing differs between the two calls of a pair.
+ * For kernel sources in user space: limits on how a thread finds memory.  There is no I/O to avoid and there
+ * are no reserves, so the two calls of a pair change nothing.
  */
 #ifndef CPUSLAB_LINUX_SCHED_MM_H
 #define CPUSLAB_LINUX_SCHED_MM_H
@@ -28,7 +28,7 @@ static inline gfp_t current_gfp_context(gfp_t flags)
 	return flags;
 }
 
-/* A place that may allocate, which the kernel checks. */
+/* Marks a place that may allocate, which the kernel checks. */
 static inline void might_alloc(gfp_t flags)
 {
 	(void)flags;
