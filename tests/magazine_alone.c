@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_alone: when a program's threads have ended but for one, what they left goes back though that makes
- * no calls but a few which magazines would serve, on whichever vCPU it runs: also what destructors of a
- * thread's own values free, and where a thread has made its first calls as late as in its last destructors.
- * While two live nothing becomes void for it, and seldom where one after the other comes and goes in a
- * program that works on.
+ * magazine_alone: once all but one of a program's threads have ended, what they left goes back even though
+ * the remaining thread makes few calls, all of which magazines could serve, on whichever vCPU it runs.  This
+ * includes what destructors of thread-specific data free, even if a thread makes its first calls in its last
+ * destructors.  While two threads live nothing becomes void for this, and it seldom does where threads come
+ * and go one after the other in a program that works on.
  */
 #include "check.h"
 
@@ -19,10 +19,11 @@ enum { THREADS = 4, OBJECTS = 1500, SIZES = 40, STEP = 10, REST = 2000, TURNS = 
 
 static cpu_set_t cpus;
 static pthread_key_t key;
-static pthread_key_t before_key, behind_key; /* of the library's own: destructors come in that order */
+static pthread_key_t before_key,
+	behind_key; /* relative to the library's own key: destructors run in that order */
 static pthread_barrier_t all_work;
 
-/* What objects, magazines, depots and slabs hold, and what waits to go back. */
+/* Bytes in objects, magazines, depots and slabs, and those that wait to go back. */
 static size_t held(void)
 {
 	struct page_statistics now;
@@ -71,7 +72,7 @@ static void give(void *taken)
 	free(objects);
 }
 
-/* Each frees, or leaves to its value's destructor, what it took. */
+/* Each thread frees what it took, or leaves that to its value's destructor. */
 static void *work(void *number)
 {
 	pin((unsigned)(uintptr_t)number);
@@ -120,7 +121,7 @@ static void test_rest(unsigned cpu)
 	heap_walk();
 }
 
-/* Ends as it may, which brings what that needs, so that a forked child's end need not. */
+/* Ends normally, which allocates what that needs, so that a forked child's end need not. */
 static void *serve(void *unused)
 {
 	give(take());
@@ -144,7 +145,7 @@ static void *live(void *unused)
 	return unused;
 }
 
-/* A thread for each request, while others live; of which a forked child has none. */
+/* A thread for each request, while others live; a forked child has none of those. */
 static void test_others_live(void)
 {
 	pthread_t others[2];
@@ -156,8 +157,10 @@ static void test_others_live(void)
 	uint64_t before = fences();
 	for (unsigned i = 0; i < TURNS; i++)
 		one_thread();
-	/* As pages are taken there may be one; in a time that stands still four ends would each have had
-	 * theirs. */
+	/*
+	 * There may be one as pages are taken; with a clock that stands still, each of four ends could
+	 * otherwise have had its own.
+	 */
 	CHECK(fences() - before <= 2, "%llu", (unsigned long long)(fences() - before));
 	pid_t child = fork();
 	CHECK(child >= 0);
@@ -180,7 +183,7 @@ static void *walk(void *unused)
 	return unused;
 }
 
-/* A child of a fork beside a walk whose only thread ends before it has come to a slow path. */
+/* A fork during a walk: the child's only thread ends before it has reached a slow path. */
 static void test_fork_in_walk(void)
 {
 	pthread_t walker;
@@ -199,7 +202,7 @@ static void test_fork_in_walk(void)
 	CHECK(pthread_join(walker, NULL) == 0);
 }
 
-/* One after the other in a program that works on: words become void now and then. */
+/* Threads one after the other in a program that works on: words become void only now and then. */
 static void test_goes_on(void)
 {
 	uint64_t before = fences(), missed = 0;
@@ -214,7 +217,7 @@ static void test_goes_on(void)
 	CHECK(missed <= TURNS, "%llu", (unsigned long long)missed);
 }
 
-/* A thread's values: its only calls come in a destructor of the given round. */
+/* A thread's values: it makes its only calls in a destructor of the given round. */
 struct late {
 	pthread_key_t key;
 	unsigned round, rounds;
@@ -236,8 +239,8 @@ static void *come_late_only(void *late)
 }
 
 /*
- * In the last round as well, as long as the library's own destructor is still to come; but a slot that a
- * thread takes then is lost, with what its magazines have.
+ * In the last round as well, as long as the library's own destructor is still to come; a slot that a thread
+ * takes after that is lost, with what its magazines hold.
  */
 static void test_late(void)
 {
@@ -261,7 +264,7 @@ int main(void)
 	CHECK(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
 	CHECK(pthread_key_create(&key, give) == 0);
 	pthread_barrier_init(&all_work, NULL, THREADS);
-	run_threads(); /* what these need themselves */
+	run_threads(); /* what running threads takes */
 	CHECK(pthread_key_create(&behind_key, come_late) == 0);
 	for (unsigned cpu = 0; cpu < 2; cpu++)
 		test_rest(cpu);

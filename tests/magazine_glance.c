@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_glance: statistics count what lies below words that others use.  By the time such a word is
- * followed its magazine may have been freed and become other metadata, at the very end of what there is:
- * nothing behind that is read, and nowhere that it happens to name.
+ * magazine_glance: statistics count objects below words that other threads use.  By the time such a word is
+ * followed its magazine may have been freed and become other metadata, at the very end of the region: nothing
+ * behind that is read, and no address found there is followed.
  */
 #include "check.h"
 
@@ -11,7 +11,7 @@
 
 static struct cache cache;
 
-/* A page of metadata behind which nothing is mapped. */
+/* A page of metadata with nothing mapped behind it. */
 static uintptr_t *last_page(void)
 {
 	char *page;
@@ -45,7 +45,7 @@ int main(void)
 	CHECK(magazine_create(&cache, &traits, 0, NULL));
 
 	uintptr_t *page = last_page(), *word = some_word();
-	/* Like a magazine's end mark, but for what it leads to. */
+	/* Looks like a magazine's end mark, except for its target. */
 	const uintptr_t beyond = ((uintptr_t)layout.metadata.base + layout.metadata.planned - PAGE_BYTES) | 1;
 	const uintptr_t across = (uintptr_t)(page + SLOTS - 1) | 1;
 	const uintptr_t contents[] = {0, UINTPTR_MAX - 1, beyond, across};

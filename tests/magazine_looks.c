@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * magazine_looks: how often the words of several vCPUs are looked at as the heap grows, each time behind a
- * fence: at each MiB while it is small, then at each fourth of the times that what is hoarded goes back.
+ * fence: at each MiB while the heap is small, then at every fourth occasion on which hoards go back.
  */
 #include "two_vcpus.h"
 
@@ -11,7 +11,8 @@
 enum { MIB = 1 << 20, OBJECT = 2000, SIZES = 16, STEP = 128 << 10, TICK = 100 };
 
 struct fences {
-	uint64_t all, beside_ticks; /* of these at least so many were no tick's, which time alone brings */
+	uint64_t all, beside_ticks; /* at least this many of them were not caused by a tick, which time alone
+				       brings */
 };
 
 /* Grows the heap to so many bytes; returns how many fences that took. */
@@ -23,7 +24,7 @@ static struct fences grow(uintptr_t bytes)
 	while (page_heap_pages() < bytes >> PAGE_SHIFT) {
 		for (unsigned i = 0; i < STEP / OBJECT; i++)
 			CHECK(malloc(OBJECT));
-		/* A word that something is on, and that nobody comes to for a while. */
+		/* A word that is loaded, and not used for a while. */
 		free(malloc(200 + 100 * (size_t)(turn++ % SIZES)));
 	}
 	uint64_t ticks = (os_milliseconds() - start) / TICK + 1;
@@ -42,15 +43,15 @@ int main(void)
 	if (vcpu_areas() < 2)
 		check_skip("one vCPU");
 	struct fences first = grow((uintptr_t)7 * MIB);
-	/* Of some 31 times: eight by each MiB up to 16, then by each 16th. */
+	/* Out of some 31: eight by each MiB up to 16, then by each 16th. */
 	(void)grow((uintptr_t)8 * MIB);
 	struct fences then = grow((uintptr_t)64 * MIB);
 
 	printf("%llu fences to 7 MiB, %llu from 8 to 64 MiB\n", (unsigned long long)first.all,
 	       (unsigned long long)then.all);
 	/*
-	 * On a machine that is slow there may be more, by ticks.  On one that is busy this thread may stay on
-	 * its vCPU: once the other one's words are empty, no look there needs a fence.
+	 * A slow machine may have more, by ticks.  On a busy one this thread may stay on its vCPU: once the
+	 * other one's words are empty, looks there need no fence.
 	 */
 	CHECK(first.all >= 1, "%llu", (unsigned long long)first.all);
 	CHECK(then.all >= 1 && then.beside_ticks <= 12, "%llu, %llu beside ticks",

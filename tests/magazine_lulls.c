@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_lulls: what a program freed last goes back by age though it makes no calls afterwards but a few
- * that magazines would serve, after blocks, after such as stand by, and after a mapping; what waits in depots
- * after many small objects, when blocks are freed behind them, or the first large object of a class; what is
- * freed twice meanwhile is found; and who goes on with many calls has its magazines, as often as large blocks
- * come and go.
+ * magazine_lulls: what a program freed last goes back by age though it then makes few calls, all of which
+ * magazines could serve: after blocks, after blocks that stand by, and after a mapping.  So does what waits
+ * in depots after many small objects, when blocks are freed behind them, or the first large object of a
+ * class; double frees meanwhile are found; and a program that goes on with many calls keeps its magazines,
+ * however often large blocks come and go.
  */
 #include "check.h"
 
@@ -31,7 +31,7 @@ static char *block(size_t bytes)
 	return made;
 }
 
-/* Falls that come back at once: the next ones stay. */
+/* Falls in vain, after which the memory of the next ones stays. */
 static void blocks(unsigned lengths)
 {
 	for (unsigned i = 0; i < FALLS * lengths; i++) {
@@ -43,14 +43,14 @@ static void blocks(unsigned lengths)
 	}
 }
 
-/* Each of these returns what is freed last. */
+/* Each of these returns the object to be freed last. */
 static void *many_lengths(void)
 {
 	blocks(FALLS);
 	return block(20 * MIB);
 }
 
-/* It stands by then. */
+/* Its run stands by once it is freed. */
 static void *one_length(void)
 {
 	for (unsigned i = 0; i < LEARN; i++)
@@ -58,7 +58,9 @@ static void *one_length(void)
 	return block(24 * MIB);
 }
 
-/* A mapping, when nothing of the heap waits: what could not grow for the block behind it. */
+/*
+ * A mapping, with no memory of the heap waiting: the block behind the object kept it from growing in place.
+ */
 static void *vector(void)
 {
 	char *one = block(40 * MIB), *other = block(40 * MIB);
@@ -95,7 +97,7 @@ static void test_rest(void *(*work)(void))
 	heap_walk();
 }
 
-/* And what slabs have, of which depots keep more or less all. */
+/* Also counts the memory of slabs, nearly all of which depots keep. */
 static size_t held(void)
 {
 	struct page_statistics now;
@@ -104,8 +106,8 @@ static size_t held(void)
 }
 
 /*
- * As a program that handles requests does: too few for an ebb, and all come back.  The last ones of each stay
- * on the word.
+ * Like a program that handles requests: too few objects for an ebb, and all of them come back.  The last ones
+ * of each stay on the word.
  */
 static void test_small(size_t last_bytes)
 {
@@ -133,8 +135,8 @@ static void test_small(size_t last_bytes)
 }
 
 /*
- * Many small ones of many sizes, freed before the blocks: too little is left for an ebb when the last of them
- * have come, and there are no calls afterwards.  Once in a fall the blocks bring one.
+ * Many small objects of many sizes, freed before the blocks: when the last of them are back, too little is
+ * left for an ebb, and no calls follow.  Once in a fall the blocks bring one.
  */
 static void test_end(void)
 {
@@ -145,7 +147,7 @@ static void test_end(void)
 	char *first = block(BLOCK), *last = block(BLOCK);
 	for (unsigned i = 0; i < OBJECTS; i++)
 		objects[i] = block(16 + 16 * (i % SIZES));
-	/* Each as far from the one before as can be; 7919 divides nothing here. */
+	/* Each as far as possible from the one before; 7919 is coprime with all numbers here. */
 	for (unsigned i = 0; i < OBJECTS; i++)
 		free(objects[i * 7919 % OBJECTS]);
 	CHECK(held() - least > 2 * BLOCK + MIB / 16, "%zu bytes", held() - least);
@@ -161,7 +163,7 @@ static uint64_t misses(void)
 	return now.alloc_misses + now.free_misses;
 }
 
-/* Many calls at one time. */
+/* Many calls at the same time on the clock. */
 static void test_goes_on(void)
 {
 	free(many_lengths());
@@ -170,7 +172,7 @@ static void test_goes_on(void)
 	small_calls(CALLS);
 	CHECK(misses() - before <= 64, "%llu", (unsigned long long)(misses() - before));
 
-	/* As often as words become void at one time, and no oftener. */
+	/* As often as words become void at one time, and no more often. */
 	before = misses();
 	for (unsigned i = 0; i < CALLS; i++) {
 		char *large = malloc(16 * MIB + i % FALLS * PAGE_BYTES);
@@ -179,11 +181,11 @@ static void test_goes_on(void)
 		small_calls(10);
 	}
 	uint64_t then = misses() - before - 2 * CALLS;
-	/* Idle ones do so, too, as pages are taken: not at each block. */
+	/* Idle words also become void as pages are taken, but not at each block. */
 	CHECK(then <= CALLS / 2, "%llu", (unsigned long long)then);
 }
 
-/* A block that is replaced at each step of the clock. */
+/* A block replaced at each step of the clock. */
 static void test_replaces(void)
 {
 	void *replaced = block(MIB);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * magazine_nowait: allocations that must not wait for another thread return while every lock that they try is
- * held: by objects that need no such lock, or by NULL; and what they made beside a held lock is all found
+ * held: with objects that need no such lock, or with NULL; and what they made beside a held lock is all found
  * later.
  */
 #include "check.h"
@@ -43,7 +43,7 @@ static uint64_t allocated(struct cpuslab_cache *cache)
 	return statistics.allocated;
 }
 
-/* Nothing is there yet: slabs are made without a lock, the first time and again. */
+/* With an empty cache: slabs are made without a lock, at first and again later. */
 static void test_fresh(void (*constructor)(void *))
 {
 	struct cpuslab_cache *cache = create(constructor);
@@ -75,7 +75,7 @@ static void test_held(void (*constructor)(void *))
 	struct depot *depot = &cache->memory->cache.depot;
 	void *first, *second;
 
-	/* One slab too many while the lock is held, and no more. */
+	/* At most one slab is made while the lock is held. */
 	cpuslab_spin_lock(&depot->lock);
 	cpuslab_spin_lock(&depot->slabs.lock);
 	first = cpuslab_cache_alloc_nowait(cache);
@@ -85,7 +85,7 @@ static void test_held(void (*constructor)(void *))
 	CHECK(depot->slabs.slabs == 0);
 	cpuslab_spin_unlock(&depot->slabs.lock);
 
-	/* Whoever has the lock next takes it over. */
+	/* The next holder of the lock adopts it. */
 	second = cpuslab_cache_alloc_nowait(cache);
 	CHECK(second && depot->slabs.slabs == 1 && depot->slabs.allocated == 2);
 	cpuslab_spin_unlock(&depot->lock);
@@ -93,7 +93,7 @@ static void test_held(void (*constructor)(void *))
 	cpuslab_cache_free(cache, second);
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 
-	/* Nobody did before its object came back. */
+	/* Its object comes back before anybody has adopted the slab. */
 	cache = create(constructor);
 	depot = &cache->memory->cache.depot;
 	cpuslab_spin_lock(&depot->slabs.lock);
@@ -115,8 +115,8 @@ static struct slab *partial_slab(struct slab_cache *slabs)
 }
 
 /*
- * A slab's lock is free, but others wait for it, and one of them is being woken by a thread that has the
- * queue's guard, and may have lost its CPU.
+ * A slab's lock is free but has waiters, and a thread that holds the queue's guard is waking one of them, and
+ * may have lost its CPU.
  */
 static void test_guard(void)
 {
@@ -144,7 +144,7 @@ static void test_guard(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* The linked engine's: from the slabs that it has. */
+/* The linked engine: objects come from its existing slabs. */
 static void test_linked(void)
 {
 	struct cpuslab_cache_args args = {.name = "nowait", .size = SIZE, .engine = CPUSLAB_ENGINE_LINKED};
@@ -157,7 +157,7 @@ static void test_linked(void)
 	CHECK(!cpuslab_cache_alloc_nowait(cache) && errno == ENOMEM);
 	for (unsigned i = 0; i < OBJECTS; i++)
 		objects[i] = cpuslab_cache_alloc(cache);
-	/* Of each slab one is free. */
+	/* Frees one object of each slab. */
 	for (unsigned i = 0; i < OBJECTS; i += 40) {
 		cpuslab_cache_free(cache, objects[i]);
 		objects[i] = NULL;
@@ -177,14 +177,14 @@ static void test_linked(void)
 		check_stamp(object, SIZE, got);
 		CHECK(cpuslab_object_of((char *)object + SIZE - 1) == object);
 	}
-	/* All of the slabs' objects, those that were never handed out before included. */
+	/* All of the slabs' objects, including those never handed out before. */
 	CHECK(got >= (OBJECTS + 39) / 40, "%u", got);
 	CHECK(linked->first == NULL);
 	for (unsigned i = 0; i < OBJECTS; i++)
 		cpuslab_cache_free(cache, objects[i]);
 }
 
-/* ---- with threads that wait, and free what these have ---------------------------------------------- */
+/* ---- with threads that wait, and that free others' objects ---------------------------------------- */
 
 enum { THREADS = 4, SHARED = 256 };
 static struct cpuslab_cache *shared;
@@ -208,7 +208,7 @@ static void *allocate_and_free(void *argument)
 		if (!object)
 			continue;
 		CHECK_STAMP(object, SIZE, (uint64_t)(uintptr_t)object);
-		/* Past the magazines, so that the slabs are busy. */
+		/* Bypasses the magazines, so that the slabs are busy. */
 		if (random % 4 == 0)
 			slab_free_batch(&shared->memory->cache.depot.slabs, &object, 1);
 		else
@@ -234,7 +234,7 @@ static void test_threads(void)
 	CHECK(cpuslab_cache_destroy(shared) == 0);
 }
 
-/* Every size of malloc's, and the alignments. */
+/* All of malloc's sizes, and alignments. */
 static void test_malloc(void)
 {
 	for (size_t align = 1; align <= 1 << 20; align *= 2)
@@ -248,7 +248,7 @@ static void test_malloc(void)
 			CHECK_STAMP(object, size, size);
 			free(object);
 		}
-	/* As far as the heap itself is aligned, and not beyond. */
+	/* Up to the heap's own alignment, and not beyond. */
 	for (size_t align = 1 << 21; align <= 1 << 23; align *= 2) {
 		char *object = cpuslab_aligned_alloc_nowait(align, SIZE);
 
@@ -275,7 +275,7 @@ static void test_malloc(void)
 static __thread bool stays;
 static bool held, let_go;
 
-/* The library's as well.  It makes metadata usable by this, with the lock of metadata alone. */
+/* Also called by the library, to make metadata usable, holding nothing but the lock of metadata. */
 int mprotect(void *address, size_t bytes, int access)
 {
 	if (stays) {
@@ -292,14 +292,14 @@ static void *hold_metadata(void *unused)
 	while (!__atomic_load_n(&held, __ATOMIC_RELAXED) && metadata_alloc(VCPU_AREA_BYTES))
 		;
 	stays = false;
-	/* Where there is no more metadata, or it comes by another call, it never was. */
+	/* Never happens where metadata is used up, or grows by another call. */
 	__atomic_store_n(&held, true, __ATOMIC_RELEASE);
 	return unused;
 }
 
 /*
- * Of these, one after another that was filled gets advice on huge pages, which is written down.  To free them
- * may wait.
+ * One after another of these blocks is advised on huge pages after it was filled, which is recorded.  Their
+ * frees may wait.
  */
 static void take_advised(char **blocks, unsigned count)
 {
@@ -312,7 +312,7 @@ static void take_advised(char **blocks, unsigned count)
 	}
 }
 
-/* The heap grows without what it would like to have beside it. */
+/* The heap grows although metadata that it would like to have is missing. */
 static void test_metadata(void)
 {
 	enum { RUN = 1 << 20, MOST = 4096, ADVISED = 4 };
@@ -338,7 +338,7 @@ static void test_metadata(void)
 		free(advised[i]);
 }
 
-/* Large objects count as those that may wait do. */
+/* Large objects allocated this way are counted like those of calls that may wait. */
 static void test_counted(void)
 {
 	enum { CALLS = 10, LARGE = 1 << 20 };

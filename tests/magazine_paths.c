@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_paths: every way through the slow paths, one after the other, each recognised by what it leaves in
- * the word, the spare, the depot and the slabs; and after each step every object is in one place.
+ * magazine_paths: every path through the slow paths, one after the other, each recognised by what it leaves
+ * in the word, the spare, the depot and the slabs; after each step every object is in exactly one place.
  *
  * The caches are the test's own, so that nothing else moves their magazines.
  */
@@ -18,7 +18,7 @@ static const uint32_t sizes[CACHES] = {64, 4096, 262144};
 static const uint16_t capacities[CACHES] = {251, 27, 3};
 static struct cache caches[CACHES];
 
-/* The objects that the test has, of the cache under test. */
+/* The objects that the test holds, of the cache under test. */
 static struct cache *cache;
 static struct object {
 	struct object *self;
@@ -63,7 +63,7 @@ static uint64_t allocated(void)
 	return now.allocated;
 }
 
-/* An object that a slab has given is with the program, in a magazine on some vCPU, or in the depot. */
+/* Every object allocated from a slab is held by the program, in a magazine on some vCPU, or in the depot. */
 static void check_sum(void)
 {
 	uint64_t sum = out_count + loaded_count() + depot().objects;
@@ -162,8 +162,8 @@ static void give_all(void)
 /* ---- the first calls --------------------------------------------------------------------------------- */
 
 /*
- * Nobody has an area for certain: the first slow path sees to it.  Large objects come from the slabs and go
- * there one by one, until they turn out to be wanted often.
+ * Initially no vCPU is sure to have an area: the first slow path creates it.  Large objects are exchanged
+ * with the slabs singly, until they turn out to be needed often.
  */
 static void test_first(void)
 {
@@ -178,7 +178,7 @@ static void test_first(void)
 
 /* ---- the paths ------------------------------------------------------------------------------------- */
 
-/* Leaves the word void, and what was loaded in the depot. */
+/* Leaves the word void, and the loaded magazine in the depot. */
 static void unload(void)
 {
 	unsigned id = arch_id(vcpu_self);
@@ -200,7 +200,7 @@ static void test_paths(void)
 	uint64_t misses = alloc_misses();
 	give_all();
 
-	/* Nothing anywhere: a new magazine is filled from the slabs, and one object of it is the caller's. */
+	/* Everything empty: a new magazine is filled from the slabs, and the caller gets one object of it. */
 	uint64_t refills = depot().refills;
 	CHECK(!take() && depot().refills == refills + 1 && alloc_misses() == misses + 1);
 	CHECK(!is_void() && !spare() && depot().filled == 0 && depot().empty == 0);
@@ -209,7 +209,7 @@ static void test_paths(void)
 	check_sum();
 	CHECK(take_while_hits() == batch - 1 && loaded_count() == 0 && !is_void());
 
-	/* The magazine is empty: the same one is filled again. */
+	/* The magazine is empty: it is filled again. */
 	uintptr_t word = words()[0];
 	CHECK(!take() && depot().refills == refills + 2 && words()[0] == word + 8 * (batch - 1));
 	CHECK(!spare() && depot().empty == 0);
@@ -220,7 +220,7 @@ static void test_paths(void)
 		take();
 	take_while_hits();
 	check_sum();
-	/* How many pages were taken before counts no more: when they are many, what lies idle goes back. */
+	/* Resets the count of pages taken before: after many of them idle memory goes back. */
 	while (!page_wants_hoards()) {
 		bool zeroed;
 		void *run = page_alloc(64, 1, PAGE_SLAB, &zeroed);
@@ -238,14 +238,14 @@ static void test_paths(void)
 	CHECK(depot().filled == 0);
 	check_sum();
 
-	/* Both full: the older one goes to the depot, and an empty one comes. */
+	/* Both full: the older one goes to the depot, in exchange for an empty one. */
 	struct magazine *older = spare();
 	CHECK(give_while_hits() == capacity - 1);
 	CHECK(!give() && spare() && spare() != older && spare()->count == capacity);
 	CHECK(depot().filled == 1 && depot().objects == capacity && loaded_count() == capacity + 1);
 	check_sum();
 
-	/* Empty, with a full spare: the two change places. */
+	/* Empty, with a full spare: the two swap. */
 	struct magazine *full = spare();
 	CHECK(take_while_hits() == 1 && loaded_count() == capacity);
 	refills = depot().refills;
@@ -253,14 +253,14 @@ static void test_paths(void)
 	CHECK(spare() && spare() != full && spare()->count == 0 && depot().filled == 1);
 	check_sum();
 
-	/* Full, with an empty spare: again. */
+	/* Full, with an empty spare: the two swap. */
 	struct magazine *empty = spare();
 	CHECK(give_while_hits() == 1 && !give());
 	CHECK(spare() == full && full->count == capacity && words()[0] == (uintptr_t)&empty->slot[1]);
 	CHECK(depot().filled == 1);
 	check_sum();
 
-	/* Both empty: one goes to the depot for the filled one there. */
+	/* Both empty: one goes to the depot, in exchange for a filled one. */
 	take_while_hits();
 	CHECK(!take() && take_while_hits() == capacity - 1 && loaded_count() == 0);
 	CHECK(!take() && words()[0] == (uintptr_t)&older->slot[capacity - 1]);
@@ -274,13 +274,13 @@ static void test_paths(void)
 	CHECK(!take() && depot().refills == refills + 1 && spare() == stays && depot().empty == 1);
 	check_sum();
 
-	/* No magazine at all, on a free: an empty one is found or made, and nothing goes to the slabs. */
+	/* A free without a magazine: an empty one is found or made, and nothing goes to the slabs. */
 	magazine_trim();
 	CHECK(is_void() && !spare());
 	CHECK(!give() && loaded_count() == 1 && depot().filled == 0);
 	check_sum();
 	uint64_t filled;
-	/* The same with a filled spare: it stays. */
+	/* The same with a filled spare, which stays. */
 	do
 		give();
 	while (!spare());
@@ -303,7 +303,7 @@ static void test_paths(void)
 	give_all();
 }
 
-/* A spare that is counted from outside may be in another hand by then, or other metadata. */
+/* By the time statistics count a spare, another thread may have it, or it may be other metadata. */
 static void test_counted_spare(void)
 {
 	const unsigned capacity = cache->depot.capacity;
@@ -330,7 +330,7 @@ static void test_counted_spare(void)
 	give_all();
 }
 
-/* A closed area: objects come straight from the slabs and go straight back. */
+/* A closed area: objects are exchanged directly with the slabs. */
 static void test_closed(void)
 {
 	struct object *direct;
@@ -356,7 +356,7 @@ static void test_closed(void)
 	give_all();
 }
 
-/* A thread that has no area yet, or is met on a vCPU that has none. */
+/* A thread without an area, or one that migrates to a vCPU without an area. */
 static void *begin_anew(void *unused)
 {
 	cpu_set_t every, one;
@@ -407,8 +407,8 @@ static bool is_waited_for(struct cpuslab_spinlock *lock)
 }
 
 /*
- * The other thread detaches nothing, and is kept from going on by the depot's lock.  Meanwhile a magazine is
- * installed on the vCPU that they share: what the other one brings must go to the depot.
+ * The other thread detaches nothing, and then waits for the depot's lock.  Meanwhile a magazine is installed
+ * on the vCPU that they share: the one that the other thread brings must go to the depot.
  */
 static void test_lost_install(void)
 {
@@ -443,7 +443,7 @@ static void test_lost_install(void)
 		CHECK(depot().filled + depot().empty == 1, "what could not be installed is not in the depot");
 		check_sum();
 	} else {
-		/* Each thread has a vCPU of its own: nobody can be quicker. */
+		/* Each thread has a vCPU of its own, so nobody can install one first. */
 		CHECK(cpuslab_vcpu_mode() != CPUSLAB_VCPU_CPU_ID);
 		depot_put(&cache->depot, ours);
 	}
@@ -460,11 +460,11 @@ static void pass_time(void)
 	magazine_tick();
 }
 
-/* Words that stand still for two looks are emptied into the depot, and that into the slabs. */
+/* Words unused for two looks are emptied into the depot, and the depot into the slabs. */
 static void test_idle(void)
 {
 	give_all();
-	/* Until the depot has forgotten how far its level swung before. */
+	/* Until the depot has forgotten how far its level swung. */
 	pass_time();
 	pass_time();
 	while (out_count < 4u * cache->depot.capacity)
@@ -474,7 +474,7 @@ static void test_idle(void)
 	CHECK(!is_void() && spare());
 	pass_time();
 	uint64_t filled = depot().filled;
-	/* In use between two looks: it stays. */
+	/* Used between two looks: it stays. */
 	take();
 	pass_time();
 	take();
@@ -514,7 +514,7 @@ static void test_errors(void)
 	CHECK(give());
 	CHECK(!magazine_free(&cache->offset, object));
 	check_report(object, "freed just before");
-	/* With no magazine to hide in until it is drained: */
+	/* With no magazine in which it could wait until that is drained: */
 	magazine_trim();
 	check_report(object, "not an allocated object");
 	check_report((char *)out[0] + 16, "not an allocated object");
@@ -546,12 +546,15 @@ static void test_random(void)
 int main(void)
 {
 	check_watchdog(90);
-	/* As if others had so much that no fall of these caches is an ebb: it would change what misses do. */
+	/*
+	 * As if other caches had so much out that no fall of these is an ebb, which would change what misses
+	 * do.
+	 */
 	ebb_count_out(1ull << 40);
 	free(malloc(1));
 	for (unsigned i = 0; i < CACHES; i++) {
 		struct slab_traits traits = {.name = "test", .size = sizes[i]};
-		/* Of one capacity: what each step finds in a magazine is known. */
+		/* One fixed capacity: the content of a magazine is known at each step. */
 		CHECK(magazine_create(&caches[i], &traits, capacities[i], NULL));
 	}
 	check_pin();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_portions: a program that frees all that it has pays for what goes back in portions.  However much
- * its depots hold, no single free gives more than some of it to the slabs, nor makes more than a few system
- * calls; most do neither; and when the last one is done everything has gone back.  One that keeps a few of
- * them, far apart, and never calls again keeps the pages that these lie in, not all that lie between them.
+ * magazine_portions: a program that frees all its objects pays in portions for what goes back.  However much
+ * its depots hold, no single free returns more than a part of it to the slabs, nor makes more than a few
+ * system calls; most do neither; and after the last one everything has gone back.  A program that keeps a few
+ * objects, far apart, and makes no further calls keeps the pages that these lie in, not all pages between
+ * them.
  *
- * The system calls are counted here: madvise and syscall are this program's.
+ * System calls are counted here: madvise and syscall are this program's.
  */
 #include "check.h"
 
@@ -21,9 +22,9 @@
 
 enum { MIB = 1 << 20, OBJECTS = 200000, LARGEST = 512 };
 
-/* The compiler does not expect free to change it. */
+/* Volatile, since the compiler assumes that free does not change it. */
 static volatile unsigned calls;
-static volatile bool refuses; /* as the system does for memory that is locked */
+static volatile bool refuses; /* as the system refuses locked memory */
 
 int madvise(void *address, size_t bytes, int advice)
 {
@@ -57,7 +58,7 @@ static uint64_t allocated(void)
 	return sum;
 }
 
-/* Pages of slabs that keep them, which the system has. */
+/* Pages of live slabs that have gone back to the system. */
 static uint64_t hollow(void)
 {
 	uint64_t sum = 0;
@@ -87,7 +88,7 @@ static void allocate(uint64_t *random, size_t largest)
 	}
 }
 
-/* In random order.  What the costliest call did, and how many did anything. */
+/* Frees all in random order; finds the cost of the costliest call, and how many calls did any such work. */
 static void free_all(uint64_t *random)
 {
 	enum { COSTLY = 16 };
@@ -106,12 +107,12 @@ static void free_all(uint64_t *random)
 	}
 	printf("at most %llu objects and %u system calls by one free; %u of %u did much\n",
 	       (unsigned long long)most, most_calls, costly, (unsigned)OBJECTS);
-	/* A portion, with a 64th of what leaves, half of them at the first fall, and a magazine. */
+	/* A portion, a 64th of what leaves (half of all objects at the first fall), and a magazine. */
 	CHECK(most <= DEPOT_PORTION + OBJECTS / 2 / 64 + DEPOT_CAPACITY_MAX, "%llu objects",
 	      (unsigned long long)most);
 	/*
-	 * Where the system does not take several stretches at once, they are as many calls.  And each huge
-	 * page of the heap may be taken apart, once.
+	 * Where the system does not take several ranges at once, each is a call.  And each huge page of the
+	 * heap may be split, once.
 	 */
 	CHECK(most_calls <= (os_purges_several() ? 10 : 10 + PAGE_PURGE_MOST / PAGE_PURGE_RUN) +
 				    page_heap_pages() / BLOCK_PAGES,
@@ -130,7 +131,7 @@ static size_t resident(void)
 	return count;
 }
 
-/* Objects of which few are to stay. */
+/* Objects of which only a few stay. */
 enum { LARGE = 4096, COUNT = OBJECTS / 10, KEPT = COUNT / 50 };
 
 static void allocate_large(uint64_t *random, size_t least, size_t most)
@@ -164,7 +165,7 @@ static void test_few_stay(uint64_t *random)
 	printf("%zu pages resident of %zu, for %u objects; at most %u system calls and %u such pages by one "
 	       "free\n",
 	       rest, full, (unsigned)KEPT, most, (unsigned)most_hollowed);
-	/* A portion, and a slab's pages. */
+	/* A portion, and the pages of one slab. */
 	CHECK(most_hollowed <= HOLLOWED, "%u pages", (unsigned)most_hollowed);
 	CHECK(rest < full / 4, "%zu pages of %zu stay for one object in fifty", rest, full);
 	for (unsigned i = 0; i < KEPT; i++) {
@@ -173,11 +174,11 @@ static void test_few_stay(uint64_t *random)
 	}
 }
 
-/* Where the system takes no page back, a fall comes to an end all the same. */
+/* Where the system takes no page back, a fall ends all the same. */
 static void test_refused(uint64_t *random)
 {
 	enum { BURST = 6000, BURSTS = 20 };
-	/* Of one class, so that more of its pages are asked for than a portion has. */
+	/* Of one class, so that the system is asked for more of its pages than a portion has. */
 	allocate_large(random, 1000, 1001);
 	for (int i = 0; i < 20 * 64; i++)
 		ebb_forget();
@@ -189,7 +190,7 @@ static void test_refused(uint64_t *random)
 	}
 	CHECK(ebb_is_far());
 	for (unsigned burst = 0; burst < BURSTS; burst++) {
-		/* From the middle on what the fall has left to be done is done. */
+		/* By the second half, the remaining work of the fall is done. */
 		if (burst == BURSTS / 2)
 			calls = 0;
 		for (unsigned i = 0; i < BURST; i++)
@@ -218,7 +219,7 @@ int main(void)
 		CHECK(full > start + 6 * MIB / PAGE_BYTES && end < start + 2 * MIB / PAGE_BYTES,
 		      "%zu pages at the start, %zu with everything allocated, %zu at the end", start, full,
 		      end);
-		/* The next fall would be taken for one in vain. */
+		/* Otherwise the next fall would count as one in vain. */
 		for (int i = 0; i < 20 * 64; i++)
 			ebb_forget();
 	}

@@ -4,8 +4,9 @@
  *
  *   magazine_repair held    the locks of depot and slabs are held at the fork, or the vCPU's area is closed
  *   magazine_repair steps   a fork at each instruction of the slow paths of all rooms: the thread
- * single-steps, and the handler of the trap forks.  The child never goes back to what was interrupted, as if
- * another thread had been there.  With thread slots only: restartable sequences cannot be stepped through.
+ *                           single-steps, and the handler of the trap forks.  The child never returns to the
+ *                           interrupted code, as if another thread had run it.  With thread slots only:
+ *                           restartable sequences cannot be stepped through.
  *
  * What such a thread had in hand may be lost; nothing may be in two places, and every list and count must
  * agree with the marks.
@@ -32,7 +33,7 @@ static struct object {
 } *out[CACHES][MOST];
 static unsigned out_count[CACHES];
 
-/* The same on the other engine: small objects, large ones, and memory that stays typed. */
+/* The linked engine, too: small objects, large ones, and type-stable memory. */
 enum { LINKED = 3, LINKED_MOST = 600, LINKED_ROUND = 150 };
 static const struct linked_traits linked_traits[LINKED] = {
 	{.name = "linked", .size = 200, .alignment = 8, .link = UINT32_MAX},
@@ -54,8 +55,8 @@ static struct run_out {
 } runs[RUNS];
 
 /*
- * Time stands still unless the test lets it pass: single steps are slow, and the library would do little but
- * what it does at each tick.
+ * Time stands still unless the test advances it: single steps are slow, and the library would do little but
+ * the work of ticks.
  */
 static time_t seconds = 1000;
 
@@ -68,9 +69,12 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 
 /* ---- single steps ---------------------------------------------------------------------------------- */
 
-static bool stepping; /* what is under way is to be stepped through */
+static bool stepping; /* the operation under way is to be stepped through */
 
-/* A fork may come between any two stores of the test's own, too: the address counts, and comes last. */
+/*
+ * A fork may fall between any two stores of the test's own, too: the address is what counts, and is stored
+ * last.
+ */
 static void publish_run(unsigned i, char *start, size_t pages)
 {
 	runs[i].pages = pages;
@@ -83,7 +87,7 @@ static void publish_mapping(unsigned i, char *address, size_t bytes)
 	__atomic_store_n(&mappings[i].address, address, __ATOMIC_RELEASE);
 }
 
-/* ---- what is done ---------------------------------------------------------------------------------- */
+/* ---- the operations ------------------------------------------------------------------------------------ */
 
 static void take(unsigned c)
 {
@@ -129,7 +133,7 @@ static void take_linked(unsigned c)
 	__atomic_store_n(&linked_count[c], linked_count[c] + 1, __ATOMIC_RELEASE);
 }
 
-/* The first that was taken: it seldom lies in the slab of the word. */
+/* Frees the first one taken, which is seldom in the word's slab. */
 static void give_linked(unsigned c)
 {
 	struct object *object = linked_out[c][0];
@@ -191,8 +195,10 @@ static void check_cache(unsigned c)
 	slab_statistics(&caches[c].depot.slabs, &slabs);
 	depot_statistics(&caches[c].depot, &depot);
 	uint64_t found = out_count[c] + magazine_objects_loaded(&caches[c]) + depot.objects;
-	/* What is not found the thread that was stopped had in hand: two magazines at most (depot.h), and
-	 * the object that was being freed. */
+	/*
+	 * Missing objects were in the hand of the stopped thread: at most two magazines (depot.h), and the
+	 * object being freed.
+	 */
 	CHECK(slabs.allocated >= found && slabs.allocated - found <= 2u * caches[c].depot.capacity_most + 1,
 	      "cache %u: %llu objects allocated, but %llu found", c, (unsigned long long)slabs.allocated,
 	      (unsigned long long)found);
@@ -209,8 +215,8 @@ static void check_linked(unsigned c)
 }
 
 /*
- * Every slab is in its cache's count, but for one that the thread was making or giving back; of linked
- * caches, each one that there is.
+ * Every slab is in its cache's count, except for one that the thread was making or giving back; slabs of
+ * linked caches are all counted.
  */
 static void check_slab_pages(void)
 {
@@ -257,7 +263,7 @@ static unsigned take_number(void)
 	return number;
 }
 
-/* Two more banks come, one of which may be half made, and each has a table of its own. */
+/* Makes two more banks, one of which may be half made; each has a table of its own. */
 static void survive_banks(void)
 {
 	unsigned number;
@@ -307,7 +313,7 @@ static void survive(void)
 			CHECK(mappings[i].address[0] == 1 && mappings[i].address[mappings[i].bytes - 1] == 1);
 			give_mapping(i);
 		}
-	/* What was kept of freed mappings is as long as it is said to be. */
+	/* Cached mappings are as long as recorded. */
 	for (unsigned i = 0; i < 12; i++) {
 		take_mapping(i, (i % 4 + 1) * UNIT);
 		memset(mappings[i].address, 1, mappings[i].bytes);
@@ -371,7 +377,7 @@ static void check_lists_after_fork(unsigned c)
 static struct linked_cache constructed;
 static pid_t made_in_constructor;
 
-/* Of the first object: meanwhile another thread takes the cache's lock. */
+/* Forks at the first object, while another thread takes the cache's lock. */
 static void fork_in_constructor(void *object)
 {
 	*(char *)object = 1;
@@ -396,8 +402,8 @@ static void *allocate_constructed(void *unused)
 }
 
 /*
- * The thread that forks goes on with its slab in the child, and what it then frees is all that there was; and
- * what another thread was making is nobody's there, whatever becomes of the cache.
+ * In the child the forking thread continues with its slab, and frees everything there was; a slab that
+ * another thread was making belongs to nobody there, whatever becomes of the cache.
  */
 static void test_fork_in_constructor(void)
 {
@@ -496,7 +502,7 @@ static void run_held(void)
 		fork_and_survive();
 		linked_end_census();
 	}
-	/* An area that somebody was draining is open again. */
+	/* An area that was being drained is open again. */
 	unsigned id = arch_id(vcpu_self);
 	CHECK(vcpu_close(id));
 	CHECK(arch_peek(vcpu_self, page_front.map, caches[0].offset) == vcpu_closed);
@@ -543,7 +549,7 @@ static void fill_depots(void)
 	use_magazines(5, MOST);
 }
 
-/* An allocation that waits for nobody, out of a magazine that waits. */
+/* Allocates without waiting, from a waiting magazine. */
 static void take_waiting(void)
 {
 	struct object *object = depot_try_alloc(&caches[0].depot);
@@ -553,7 +559,10 @@ static void take_waiting(void)
 	__atomic_store_n(&out_count[0], out_count[0] + 1, __ATOMIC_RELEASE);
 }
 
-/* The next one that take_waiting() comes to has a mark above its top object; returns how many it has. */
+/*
+ * Puts a mark above the top object of the magazine that take_waiting() takes from next; returns its number of
+ * objects.
+ */
 static unsigned leave_marked(void)
 {
 	struct depot *depot = &caches[0].depot;
@@ -567,7 +576,7 @@ static unsigned leave_marked(void)
 	return objects;
 }
 
-/* A slab that somebody made while the lock was held, which whoever has it next takes over. */
+/* Leaves a slab made while the lock was held, which the next holder of the lock adopts. */
 static void leave_made(void)
 {
 	struct slab_cache *slabs = &caches[0].depot.slabs;
@@ -613,7 +622,7 @@ static void use_runs(void)
 	for (unsigned i = 0; i < RUNS; i += 2)
 		give_run(i);
 	for (unsigned i = 1; i < RUNS; i += 2) {
-		/* While it changes its size, it counts as lost. */
+		/* Counts as lost while its size changes. */
 		struct run_out run = runs[i];
 		runs[i].start = NULL;
 		(void)page_large_resize(run.start, run.pages + 2);
@@ -627,7 +636,7 @@ static void use_runs(void)
 
 static void use_mappings(void)
 {
-	/* Enough for the table to grow, and of sizes that replace each other in the cache. */
+	/* Enough for the table to grow, in sizes that replace each other in the cache. */
 	for (unsigned i = 0; i < MAPPINGS; i++)
 		take_mapping(i, (i % 4 + 1) * UNIT);
 	for (unsigned i = 0; i < 4; i++) {
@@ -654,8 +663,8 @@ static unsigned long steps, forks;
 static unsigned visits_wanted = 1;
 
 /*
- * Whether an instruction writes memory other than the stack: what cannot have changed anything needs no fork
- * behind it.  It knows the stores that compilers use.
+ * Whether an instruction writes memory other than the stack: behind one that cannot have changed anything no
+ * fork is needed.  Recognises the stores that compilers use.
  */
 static bool is_store(const uint8_t *code)
 {
@@ -718,13 +727,13 @@ static void on_step(int signal_number, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-/* From here on, stores that were looked at before count again. */
+/* From here on, stores already visited count again. */
 static void forget_visits(void)
 {
 	memset(visits, 0, sizeof visits);
 }
 
-/* A choice of what is watched walks over the heap and empties all magazines. */
+/* A new choice of what to watch walks over the heap and empties all magazines. */
 static void turn_profile(void)
 {
 	__atomic_store_n(&profile.wanted, 64 << 10, __ATOMIC_RELEASE);
@@ -733,7 +742,7 @@ static void turn_profile(void)
 	magazine_settle_profile();
 }
 
-/* As in a child whose parent's other threads had all these locks, and had just begun a slab. */
+/* As in a child whose parent's other threads held all these locks, and had just begun a slab. */
 static void repair(void)
 {
 	bool zeroed;
@@ -759,7 +768,7 @@ static void step_through(const char *name, void (*function)(void))
 {
 	unsigned long before = forks, steps_before = steps;
 	stepping = true;
-	/* Hits are not worth a step: objects turn stepping on when they miss. */
+	/* Hits are not worth stepping: objects turn stepping on when they miss. */
 	if (function != use_objects && function != use_linked)
 		step_from_here();
 	function();
@@ -780,7 +789,7 @@ static void run_steps(void)
 	step_through("linked objects", use_linked);
 	step_through("runs", use_runs);
 	step_through("mappings", use_mappings);
-	/* The first tick looks at the words, and the second finds them as they were. */
+	/* The first tick looks at the words, and the second finds them unchanged. */
 	fill_depots();
 	use_linked();
 	use_mappings();
@@ -838,7 +847,7 @@ int main(int argc, char **argv)
 	bool in_steps = strcmp(variant, "steps") == 0;
 	CHECK(in_steps || strcmp(variant, "held") == 0, "no variant '%s'", variant);
 	free(malloc(1));
-	/* Nothing goes back to the system by the clock. */
+	/* Nothing goes back to the system by age. */
 	options.decay = 1000000;
 	for (unsigned i = 0; i < CACHES; i++) {
 		struct slab_traits traits = {.name = "test", .size = sizes[i]};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * magazine_schedules: a size class that comes into being as it is first needed (size_class_make), stopped at
- * each instruction while another thread on the same CPU needs it as well, or the process forks (schedules.h).
+ * magazine_schedules: stops size_class_make(), which makes a size class when it is first needed, at each
+ * instruction, while another thread on the same CPU needs the class as well, or the process forks
+ * (schedules.h).
  *
- * After each such schedule there is one cache of that class, whoever made it: all objects are of its slabs,
- * none is another's, and its count of them is what the program has.
+ * After each such schedule the class has one cache, whoever made it: all objects come from its slabs, none
+ * from others, and its count of them is what the program has.
  */
 #include "check.h"
 
@@ -69,7 +70,7 @@ static void check_class(unsigned objects)
 static void check_round(void)
 {
 	if (!size_class_made[index_of_class])
-		return; /* nobody who would not wait has made it */
+		return; /* no caller that may wait has made it */
 	unsigned objects = check_slot(&own);
 	for (size_t i = 0; i < MORE; i++)
 		objects += check_slot(&theirs[i]);
@@ -119,7 +120,7 @@ static void conflict(unsigned kind)
 	}
 }
 
-/* As nothing in the library does it: the class is as if it had never been needed. */
+/* Does what the library never does: makes the class unneeded again. */
 static void unmake(void)
 {
 	struct cache *cache = size_class_made[index_of_class];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_beside: what malloc has from the system beside a full heap costs nobody the magazines of others each
- * time, and no memory of the heap is forgotten for it.
+ * malloc_beside: memory that malloc takes from the system beside a full heap does not cost other vCPUs their
+ * magazines each time, and no memory of the heap is forgotten because of it.
  *
  *   malloc_beside [costs | back | short]     with a small `reserve`; started by malloc_beside itself
  */
@@ -27,14 +27,14 @@ static bool lies_in_heap(const void *object)
 	return (size_t)((const char *)object - origin + HEAP) < 2 * HEAP;
 }
 
-/* Until the next one lies beside the heap. */
+/* Allocates until a block lies beside the heap. */
 static size_t fill_heap(void)
 {
 	for (size_t count = 0;; count++) {
 		struct block *block = malloc(SIZE);
 
 		CHECK(block);
-		/* That stays, lest it be the next one as well. */
+		/* Kept, lest the next one get it as well. */
 		if (!lies_in_heap(block))
 			return count;
 		block->next = blocks;
@@ -50,7 +50,7 @@ static void *take_block(void)
 	return block;
 }
 
-/* They come from slabs that are there, and go back to them when a magazine is emptied. */
+/* They come from existing slabs, and return there when a magazine is emptied. */
 static void use_small_ones(void)
 {
 	void *objects[SMALL_SIZES];
@@ -75,7 +75,7 @@ static void make_slabs(void)
 			free(objects[i][j]);
 }
 
-/* Of so many allocations beside the heap, each with some of other classes. */
+/* The cost of `times` allocations beside the heap, each with some of other classes. */
 static struct cpuslab_counters cost(unsigned times, void **objects)
 {
 	struct cpuslab_counters before = check_counters(), after;
@@ -98,7 +98,7 @@ static void expect_few_trims(void)
 	fill_heap();
 	struct cpuslab_counters still = cost(TIMES, objects);
 
-	/* As time passes, one in a while. */
+	/* One now and then, as time passes. */
 	for (int i = 0; i < TIMES; i++)
 		free(objects[i]);
 	milliseconds += 1000;
@@ -111,7 +111,7 @@ static void expect_few_trims(void)
 	CHECK(still.drains + moved.drains <= 8 * 2 * SMALL_SIZES);
 }
 
-/* What is freed in the heap serves again before anything beside it. */
+/* Blocks freed in the heap are reused before anything beside it. */
 static void expect_back(void)
 {
 	size_t first = fill_heap();
@@ -133,7 +133,7 @@ static void expect_back(void)
 	free(other);
 }
 
-static struct block *to_free; /* by the other thread */
+static struct block *to_free; /* to be freed by the other thread */
 
 static void *free_one(void *unused)
 {
@@ -146,15 +146,15 @@ static void *free_one(void *unused)
 	return unused;
 }
 
-/* Where there is nothing beside the heap an object that is free on another vCPU is found at once. */
+/* Where nothing can be had beside the heap, an object that is free on another vCPU is found at once. */
 static void expect_found(void)
 {
-	/* Before the heap is full: it takes memory itself. */
+	/* Before the heap is full, since the thread itself needs memory. */
 	pthread_t thread = check_thread(free_one, NULL);
 
 	fill_heap();
 	__atomic_store_n(&to_free, take_block(), __ATOMIC_RELEASE);
-	/* Not asleep: then its vCPU might be this one's. */
+	/* Without sleeping: otherwise its vCPU might be this one's. */
 	while (__atomic_load_n(&to_free, __ATOMIC_ACQUIRE))
 		;
 	check_join(thread);
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 		const char *options[] = {"reserve:8M", "reserve:8M,hardened:1", "reserve:8M,vcpu:slot"};
 
 		for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-			/* In hardened mode what small ones go back to is another matter. */
+			/* In hardened mode small objects go back elsewhere. */
 			if (i != 1)
 				check_again(options[i], "costs");
 			check_again(options[i], "back");

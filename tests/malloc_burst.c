@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_burst: threads fill tens of MiB with objects of all sizes, or with large ones, free them in random
- * order, and rest: what stays resident lies under a bound, though nobody calls malloc again, or malloc_trim.
+ * order, and rest: the memory that stays resident is bounded, though nobody calls malloc again, or
+ * malloc_trim.
  */
 #include "check.h"
 
@@ -9,7 +10,7 @@
 
 enum { MIB = 1 << 20, THREADS = 2, BYTES = 16 * MIB, MOST = 1 << 16, BOUND = 3 * MIB };
 
-/* Kept outside the heap, so that the book-keeping is no part of the measurement. */
+/* Outside the heap, so that the bookkeeping is not measured. */
 static struct book {
 	void *objects[MOST];
 	size_t count, full;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_cgroup: in a control group that may have 64 MiB, a program lives that never has more than 28 of them
- * in use, though of other sizes each time: what is freed serves again, or goes back to the system.  A group
- * that wants more than its limit is told nothing: the kernel ends one of its processes.
+ * malloc_cgroup: in a control group limited to 64 MiB, a program survives that never has more than 28 MiB in
+ * use, though of other sizes each time: freed memory is reused, or goes back to the system.  A group that
+ * exceeds its limit gets no error: the kernel kills one of its processes.
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@
 
 enum { MIB = 1 << 20, LIMIT = 64 * MIB, USED = 28 * MIB, PATH = 600 };
 
-/* The names that the two versions of control groups give to the same things. */
+/* The names in the two versions of control groups. */
 static const struct version {
 	const char *controller, *mount, *limit, *swap, *peak;
 } versions[] = {
@@ -39,7 +39,7 @@ static bool get(const char *path, char *text, size_t size)
 	return length > 0;
 }
 
-/* Makes a group in the one that this process is in, with the limit; false where it may not. */
+/* Makes a group inside this process's own, with the limit; false where that is not permitted. */
 static bool make_group(const struct version *version, char group[PATH])
 {
 	char text[4096], bytes[32];
@@ -96,7 +96,7 @@ static void *fill_and_empty_all(void *unused)
 	return unused;
 }
 
-/* In the group: by this thread, by another one, and by this one again. */
+/* Works inside the group: in this thread, in another one, and in this one again. */
 static void live_within(const char *group)
 {
 	check_watchdog(60);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_classes: which sizes there are; and classes come into being as they are first needed: by several
- * threads at once, of which each gets objects of the one class that all have then; and in a child that was
- * forked while they came.
+ * malloc_classes: which sizes there are; and size classes are made when they are first needed: by several
+ * threads at once, all of which then use the same class; and in a child forked while classes were being made.
  */
 #include "check.h"
 
@@ -20,8 +19,10 @@ enum { THREADS = 4, MOST = 256 << 10, OBJECTS = 24 };
 
 static pthread_barrier_t together;
 
-/* A power of two, or three of them: what serves a size up to 1 KiB as long as the program has few objects of
- * it. */
+/*
+ * A power of two, or three times one: serves sizes up to 1 KiB as long as the program has few objects of the
+ * size.
+ */
 static size_t largest_for(size_t size)
 {
 	size_t power = 16;
@@ -32,7 +33,7 @@ static size_t largest_for(size_t size)
 	return power >= 64 && size <= power / 4 * 3 ? power / 4 * 3 : power;
 }
 
-/* What is larger than 128 KiB is as many pages as it needs, not a class's object. */
+/* A request above 128 KiB takes as many pages as it needs, not an object of a class. */
 static void use_pages(void)
 {
 	static const size_t sizes[] = {(128 << 10) + 1, 150000, 200000, MOST - 1, MOST, MOST + 1};
@@ -47,7 +48,7 @@ static void use_pages(void)
 	}
 }
 
-/* From a class to the next, as cpuslab_malloc_size says. */
+/* Steps from class to class, by cpuslab_malloc_size. */
 static void use_each_class(unsigned thread, bool waits)
 {
 	static unsigned char *objects[THREADS][OBJECTS];
@@ -65,8 +66,10 @@ static void use_each_class(unsigned thread, bool waits)
 		for (unsigned i = 0; i < OBJECTS; i++)
 			CHECK(own[i][0] == thread + 1 && own[i][size - 1] == thread + 1,
 			      "%zu bytes that two threads have", size);
-		/* The other threads' too, so that objects come back by whoever made the class and who did
-		 * not. */
+		/*
+		 * Waits for the other threads, so that objects are freed by the maker of the class and by
+		 * others.
+		 */
 		if (waits)
 			pthread_barrier_wait(&together);
 		own = objects[waits ? (thread + 1) % THREADS : thread];
@@ -84,7 +87,7 @@ static void *run(void *thread)
 	return NULL;
 }
 
-/* Children, as long as classes come. */
+/* Forks children as long as classes are being made. */
 static void *fork_on(void *done)
 {
 	while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE)) {
@@ -101,7 +104,7 @@ static void *fork_on(void *done)
 	return NULL;
 }
 
-/* What a class adds to a size, and that a header behind 1, 2 or 4 KiB does not take an eighth. */
+/* The overhead of each class; a header added to 1, 2 or 4 KiB must not cost an eighth. */
 static void check_sizes(void)
 {
 	for (size_t size = 129; size <= MOST; size++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_contract: what C23, POSIX and glibc's manual promise of the malloc family, one function a promise.
+ * malloc_contract: what C23, POSIX and glibc's manual promise of the malloc family, one function for each
+ * promise.
  *
- * Where the peers differ among themselves (waste, mallinfo, malloc_info) the promise is cpuslab's own, and is
- * tested where every function of the family comes from the same object as malloc.
+ * Where other allocators differ among themselves (waste, mallinfo, malloc_info) the promise is cpuslab's own,
+ * and is tested where every function of the family comes from the same object as malloc.
  */
 #include "check.h"
 
@@ -18,7 +19,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 void free_sized(void *, size_t) __attribute__((weak));
 void free_aligned_sized(void *, size_t, size_t) __attribute__((weak));
 
-/* Hidden from the compiler: it would warn of impossible sizes, or answer in place of the library. */
+/* Hidden from the compiler, which would warn of impossible sizes, or fold the call. */
 static volatile size_t too_large = (size_t)PTRDIFF_MAX + 1;
 static volatile size_t hopeless = SIZE_MAX;
 
@@ -31,7 +32,7 @@ static const size_t kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Valgrind's shadow memory makes the largest kinds slow and shows nothing that the others do not. */
+/* Valgrind's shadow memory makes the largest kinds slow, and they show nothing that the others do not. */
 static unsigned kind_count(void)
 {
 	unsigned count = KINDS;
@@ -219,7 +220,7 @@ static void sizes_beyond_ptrdiff_max_are_refused(void)
 	free(large);
 }
 
-/* realloc(p, 0) frees p and returns NULL, as glibc does: what it forgot to free would be seen here. */
+/* realloc(p, 0) frees p and returns NULL, as glibc does: a leak would show here. */
 static void realloc_to_nothing_frees(void)
 {
 	for (unsigned round = 0; round < 2; round++) {
@@ -256,7 +257,7 @@ static void realloc_step(void *object, size_t from, size_t to)
 	free(moved);
 }
 
-/* Each byte counts: CPUSLAB_DEBUG and hardened mode guard what is behind an object's last one. */
+/* Sizes are exact to the byte: CPUSLAB_DEBUG and hardened mode guard what is behind an object's last byte. */
 static bool sizes_are_exact(void)
 {
 	void *object = malloc(17);
@@ -274,7 +275,7 @@ static void realloc_keeps_content_across_borders(void)
 		size_t next = malloc_usable_size(object);
 		free(object);
 		CHECK(next > border);
-		/* Where every byte is a border, or every 16 (glibc), a selection of them is enough. */
+		/* Where every byte is a border, or every 16th (glibc), a selection of them is enough. */
 		border = few ? next : next + next / 256 * 16;
 		realloc_step(malloc(border), border, border + 1);
 		realloc_step(malloc(border + 1), border + 1, border);
@@ -286,7 +287,7 @@ static void realloc_keeps_content_across_borders(void)
 		for (unsigned j = 0; j < kind_count(); j++)
 			if (kinds[i] + kinds[j] <= 12 * MIB || i == j || j == i + 1 || i == j + 1)
 				realloc_step(malloc(kinds[i]), kinds[i], kinds[j]);
-	/* Aligned objects may be handed to realloc; only the content is promised to survive. */
+	/* Aligned objects may be passed to realloc; only the content is promised to survive. */
 	for (size_t alignment = 32; alignment <= MIB; alignment *= 2) {
 		realloc_step(memalign(alignment, 5000), 5000, 6000000);
 		realloc_step(memalign(alignment, 700000), 700000, 10);
@@ -312,7 +313,7 @@ static void realloc_keeps_content_across_borders(void)
 	free(buffer);
 }
 
-/* Many neighbours, so that a large block that grows or moves into somebody else is seen. */
+/* Many neighbours, so that a large block that grows or moves into another one is noticed. */
 static void large_reallocs_respect_neighbours(void)
 {
 	enum { COUNT = 40 };
@@ -360,7 +361,9 @@ static void odd_alignments_are_refused(void)
 		void *object = &mark;
 		CHECK(posix_memalign(&object, alignment, 100) == EINVAL && object == &mark);
 	}
-	/* The largest power of two: no object can have it; as EINVAL (glibc) or ENOMEM. */
+	/*
+	 * The largest power of two: no object can have this alignment; fails with EINVAL (glibc) or ENOMEM.
+	 */
 	errno = 0;
 	void *object = memalign(too_large, 100);
 	CHECK(!object && (errno == EINVAL || errno == ENOMEM));
@@ -409,7 +412,7 @@ static void every_alignment_works(void)
 			for (int j = 0; j < 4; j++)
 				free(objects[j]);
 		}
-	/* Aligned objects of one class side by side, and their memory used again. */
+	/* Aligned objects of one class side by side, and their memory reused. */
 	for (size_t alignment = 32; alignment <= (check_valgrind() ? 8 : 64) * KIB; alignment *= 2) {
 		void *objects[64];
 		for (unsigned round = 0; round < 3; round++) {
@@ -425,7 +428,7 @@ static void every_alignment_works(void)
 			}
 		}
 	}
-	/* And such as are just as large, or nearly. */
+	/* And objects about as large as their alignment. */
 	for (size_t alignment = 4 * KIB; alignment <= 512 * KIB; alignment *= 2) {
 		void *objects[16];
 		for (unsigned i = 0; i < 16; i++) {
@@ -478,7 +481,7 @@ static void free_keeps_errno(void)
 			CHECK(errno == 4321 + j, "free of %zu bytes", kinds[i]);
 		}
 	}
-	if (check_cpuslab()) { /* glibc 2.36 has no such promise for realloc and its kin that succeed */
+	if (check_cpuslab()) { /* glibc 2.36 has no such promise for realloc and its kin when they succeed */
 		errno = 4321;
 		void *object = realloc(malloc(10), 5 * MIB);
 		free(object);
@@ -486,7 +489,7 @@ static void free_keeps_errno(void)
 	}
 }
 
-/* So that a program may look at errno after a call that had nothing to complain of. */
+/* So that a program may look at errno after a call that succeeded. */
 static void success_keeps_errno(void)
 {
 	if (!check_cpuslab())
@@ -542,7 +545,7 @@ static void sized_frees_free(void)
 
 /* ---- statistics and tuning ------------------------------------------------------------------------- */
 
-/* mallinfo and its kin come from the same object as malloc; a peer that lacks them leaves glibc's. */
+/* mallinfo and its kin come from the same object as malloc; an allocator that lacks them leaves glibc's. */
 static bool whole_family(void)
 {
 	Dl_info allocator, other;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_errors: a wrong free stops the process with one line that names the pointer, and for objects of a
- * cache the cache's object size; a right program prints nothing at all.  What a crash reporter does then, in
- * a handler of SIGABRT, works: a backtrace, allocations of all sizes, malloc_trim and malloc_info.
+ * cache the object size; a correct program prints nothing at all.  A crash reporter works in the handler of
+ * SIGABRT then: it can take a backtrace, allocate objects of all sizes, and call malloc_trim and malloc_info.
  */
 #include "check.h"
 
@@ -32,7 +32,7 @@ struct error {
 	} what;
 };
 
-/* Written by the child, read by the parent, which looks for both in what the child printed. */
+/* Written by the child, read by the parent, which looks for both in the child's output. */
 static struct report {
 	void *pointer;
 	size_t usable;
@@ -82,7 +82,7 @@ static void commit(void *argument)
 				free(others[i]);
 		break;
 	case TWICE_TRIMMED:
-		/* With one other between, so that malloc_trim comes upon it. */
+		/* With another one in between, so that malloc_trim finds it. */
 		other = malloc(error->size);
 		free_hidden(object);
 		free_hidden(other);
@@ -110,7 +110,7 @@ static void commit(void *argument)
 		sink = realloc(static_object + 8, 10) == NULL;
 		break;
 	}
-	malloc_trim(0); /* drains every magazine into its slab: the last moment to notice */
+	malloc_trim(0); /* drains every magazine into its slab: the last chance to notice */
 }
 
 /* The same allocations and frees, each once. */
@@ -132,7 +132,7 @@ static void behave(void *argument)
 
 enum { REPORTED = 9 };
 
-/* Whatever the library held when it stopped the program would be taken again here. */
+/* Takes every lock that the library could have held when it stopped the program. */
 static void report_crash(int signal_number)
 {
 	static const size_t sizes[] = {16, 100, 112, 1000, 3000, 5000, 100000, 300000, 5 << 20, 50 << 20};
@@ -203,12 +203,15 @@ static void check_report(const struct error *error, bool stopped, int status, co
 	char pointer[32], size[32];
 	CHECK(stopped, "freeing %s: wait status %#x, stderr '%s'", error->name, (unsigned)status, text);
 	const char *end = strchr(text, '\n');
-	/* What is debugged is reported at length, or its slab has gone with its last object. */
+	/* A debugged object gets a long report, unless its slab has gone with its last object. */
 	bool long_report = check_debugged() && strstr(text, "\nBUG malloc-");
 	CHECK(end && (end[1] == 0 || long_report), "freeing %s: not one line: '%s'", error->name, text);
 	snprintf(pointer, sizeof pointer, "%p", report->pointer);
 	CHECK(strstr(text, pointer), "freeing %s: '%s' does not name %s", error->name, text, pointer);
-	/* Its pages may serve another cache by now, if others came between, or those of a large one none. */
+	/*
+	 * By now its pages may serve another cache, if others came in between; those of a large object may
+	 * serve none.
+	 */
 	if (error->what < FOREIGN_STATIC && error->what != TWICE_APART && error->size < 50000 &&
 	    !check_debugged()) {
 		snprintf(size, sizeof size, "%zu", report->usable);

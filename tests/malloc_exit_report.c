@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_exit_report: what is reported at the end goes to what standard error was at the start, or nowhere,
+ * malloc_exit_report: the report at exit goes to the file that standard error was at the start, or nowhere,
  * but never into a file of the program's own, whatever it has closed and opened since.
  */
 #include "check.h"
@@ -11,8 +11,8 @@ enum { FILES = 200 };
 
 static const struct way {
 	const char *name;
-	int from, to;    /* files that the program closes, and has its own data in then */
-	bool is_written; /* the report, to what standard error was */
+	int from, to;    /* descriptors that the program closes, and reopens for its own data */
+	bool is_written; /* whether the report arrives where standard error was */
 } ways[] = {
 	{"nothing", 0, 0, true},
 	{"error", STDERR_FILENO, STDERR_FILENO + 1, true},
@@ -33,7 +33,7 @@ static int run(const char *name)
 	return 0;
 }
 
-/* What a file holds; it ends there. */
+/* Reads a file from its start to its end. */
 static size_t read_all(int file, char *text, size_t bytes)
 {
 	CHECK(lseek(file, 0, SEEK_SET) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_full: where the heap's reserve has no room for another slab, what has a page at least comes from the
- * system beside the heap, aligned or not; what is smaller is refused.
+ * malloc_full: when the heap's reserve has no room for another slab, requests of at least a page are served
+ * by the system beside the heap, aligned or not; smaller ones are refused.
  */
 #include "check.h"
 
@@ -13,7 +13,7 @@ struct block {
 
 static struct block *blocks;
 
-/* Until nothing more fits. */
+/* Allocates until nothing more fits. */
 static void fill(void)
 {
 	for (struct block *block; (block = malloc(SMALL)); blocks = block)
@@ -40,7 +40,7 @@ static void *by_posix_memalign(size_t alignment, size_t size)
 	return posix_memalign(&object, alignment, size) == 0 ? object : NULL;
 }
 
-/* From an object of the heap. */
+/* Starts from an object of the heap. */
 static void *by_realloc(size_t alignment, size_t size)
 {
 	struct block *block = blocks;

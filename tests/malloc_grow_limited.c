@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * realloc finds room in the heap where the address space has none for another mapping.  What has outgrown a
- * few dozen MiB becomes a mapping of its own, which can grow without a copy; not at the price of no memory.
+ * realloc finds room in the heap where the address space has none for another mapping.  An object that
+ * outgrows a few dozen MiB becomes a mapping of its own, which can grow without a copy; but realloc must not
+ * fail because of that.
  */
 #include "check.h"
 
@@ -20,7 +21,7 @@ static void limit_address_space(void)
 
 int main(void)
 {
-	/* One behind the other in the heap: the object, a neighbour, room for more, and an end. */
+	/* In the heap, in this order: the object, a neighbour, room for more, and an end. */
 	char *object = malloc(SHORT), *neighbour = malloc(MIB), *room = malloc(LONG), *end = malloc(MIB);
 	CHECK(object && neighbour && room && end);
 	memset(object, 1, MIB);

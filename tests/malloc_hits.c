@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_hits: the fast path really serves.  A fast path that never hits is correct in every other test;
- * so its misses are counted against the calls made, for the loops that the benchmarks time.
+ * malloc_hits: the fast path really serves calls.  A fast path that never hits passes every other test; so
+ * this one counts misses against calls, for the loops that the benchmarks time.
  */
 #include "check.h"
 #include "still_clock.h"
@@ -10,8 +10,7 @@ enum { COUNT = 10000, OTHERS = 32 << 20 };
 
 static void *objects[COUNT];
 
-/* Whatever these loops free, the program has more: else that would be an ebb (docs/life-of-an-allocation.md).
- */
+/* Other live objects, so that freeing those of the loops is no ebb (docs/life-of-an-allocation.md). */
 static void have_others(void)
 {
 	for (size_t bytes = 0; bytes < OTHERS; bytes += 1024)
@@ -37,7 +36,7 @@ static void pairs(size_t size)
 	check_share("pairs", size, &before);
 }
 
-/* Alignment beyond a page's takes a class of its own, and no run of pages each time. */
+/* Alignment beyond a page uses a class of its own, not a page run for each object. */
 static void aligned_pairs(size_t size)
 {
 	free(aligned_alloc(size, size));
@@ -78,7 +77,7 @@ static void *measure(void *unused)
 	return NULL;
 }
 
-/* The counters must count, or every share is perfect: these calls cannot be hits. */
+/* If misses were not counted, every hit rate would be perfect: these calls cannot be hits. */
 static void misses_are_counted(void)
 {
 	struct cpuslab_counters before = check_counters();
@@ -103,7 +102,7 @@ int main(void)
 	have_others();
 	misses_are_counted();
 	measure(NULL);
-	/* Threads are served as the first one is, also when they run one after another. */
+	/* Later threads are served like the first one, also when they run one after another. */
 	for (int i = 0; i < 4; i++)
 		check_join(check_thread(measure, NULL));
 	printf("%s: more than 99 %% hits\n", check_mode());

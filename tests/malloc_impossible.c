@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_impossible: a request for more than the process can ever have is refused without a look at what
- * other vCPUs hoard, so that who asks for it over and over pays for no one's magazines.
+ * malloc_impossible: a request for more than the process can ever have is refused without searching what
+ * other vCPUs hoard, so that repeating it costs nobody their magazines.
  */
 #include "check.h"
 

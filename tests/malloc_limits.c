@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_limits: under RLIMIT_AS and RLIMIT_DATA a process starts, gets most of what the limit leaves, is
- * told ENOMEM at the end of it, and goes on as before once it has freed.
+ * told ENOMEM at the end of it, and goes on as before once it has freed memory.
  *
- * The limit must hold from the first instruction on, so each case is this program started anew:
+ * The limit must hold from the first instruction on, so each case starts this program anew:
  *   malloc_limits fill <as|data> <bytes> <kind>
  * `malloc_limits small` stops at limits of 16 MiB.
  */
@@ -49,7 +49,9 @@ static size_t next_size(struct filler *filler)
 	       check_below(&filler->random, bound < filler->largest ? bound : filler->largest);
 }
 
-/* Until nothing more fits: where sizes are mixed, a refusal of a large one leaves room for smaller ones. */
+/*
+ * Fills until nothing more fits: with mixed sizes, the refusal of a large one leaves room for smaller ones.
+ */
 static void *fill(void *argument)
 {
 	struct filler *filler = argument;
@@ -84,7 +86,7 @@ static void empty(struct filler *filler)
 	CHECK(filler->payload == 0);
 }
 
-/* With nothing left, every function says so and leaves what there is alone. */
+/* With nothing left, every function says so and leaves existing objects alone. */
 static void refuse(struct block *block, size_t limit)
 {
 	static char mark;
@@ -101,7 +103,7 @@ static void refuse(struct block *block, size_t limit)
 	CHECK_STAMP(block + 1, head - 1, 3);
 }
 
-/* Threads first, all of them: their stacks come off the limit too. */
+/* All threads first: their stacks count towards the limit too. */
 static size_t fill_all(struct filler *fillers, unsigned threads)
 {
 	if (!threads) {
@@ -137,8 +139,8 @@ static int fill_case(size_t limit, const char *name)
 
 	size_t first = fill_all(fillers, kind->threads);
 	/*
-	 * Below 64 MiB the program's own mappings are a part of the limit that counts; with threads glibc,
-	 * for comparison, gets a fifth.  In mode slot each thread keeps magazines of each class it has had,
+	 * Below 64 MiB the program's own mappings are a considerable part of the limit; with threads glibc,
+	 * for comparison, gets a fifth.  In mode slot each thread keeps magazines of each class it has used,
 	 * which nobody takes from it, and 64 KiB of words: with all sizes little is left of the smallest
 	 * limit.
 	 */
@@ -157,7 +159,9 @@ static int fill_case(size_t limit, const char *name)
 	for (unsigned i = 0; i < count; i++)
 		empty(&fillers[i]);
 	size_t second = fill_all(fillers, kind->threads);
-	/* Small limits leave little beside what threads and size classes keep for themselves: that varies. */
+	/*
+	 * Small limits leave little beside what threads and size classes keep for themselves, which varies.
+	 */
 	if (check_cpuslab() || !kind->threads)
 		CHECK(second >= first / 100 *
 					(limit >= 64 * MIB ? 80
@@ -167,7 +171,7 @@ static int fill_case(size_t limit, const char *name)
 		      second / KIB);
 	for (unsigned i = 0; i < count; i++)
 		empty(&fillers[i]);
-	/* And for other sizes than the one that filled it. */
+	/* Also with other sizes than the one that filled it. */
 	if (limit >= 16 * MIB && (check_cpuslab() || !kind->threads))
 		for (size_t size = 10; size < limit / 8; size *= 3) {
 			void *object = malloc(size);
@@ -212,7 +216,7 @@ int main(int argc, char **argv)
 	for (int data = 0; data < 2; data++)
 		for (size_t i = 0; i < LIMITS && limits[i] <= largest; i++)
 			for (size_t kind = 0; kind < KINDS; kind++) {
-				/* A GiB is touched for a few kinds only: the rest is the same at 256 MiB. */
+				/* A GiB is filled for a few kinds only: the others behave as at 256 MiB. */
 				if (limits[i] > 256 * MIB && !check_soak() && kind != 1 && kind != 4)
 					continue;
 				limited(data ? RLIMIT_DATA : RLIMIT_AS, limits[i], kinds[kind].name);

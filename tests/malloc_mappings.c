@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_mappings: a process with as many mappings as the system lets it have (vm.max_map_count) keeps what
- * it has allocated, frees it, gets more where that needs no mapping, is told ENOMEM where it does, and forks.
- * When it has mappings again, all is as before.
+ * malloc_mappings: a process with as many mappings as the system allows (vm.max_map_count) keeps what it has
+ * allocated, can free it, gets more where that needs no mapping, is told ENOMEM where it does, and can fork.
+ * When mappings are available again, everything works as before.
  */
 #include "load.h"
 
@@ -12,7 +12,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20, COUNT = 2000, ROOM = 20, STACK = 256 * KIB 
 
 static const size_t huge = (size_t)2 << 30;
 static size_t page, mapping_count;
-static char **mappings; /* each of two pages, of which the first may be read */
+static char **mappings; /* each of two pages, the first of them readable */
 
 static size_t mappings_most(void)
 {
@@ -24,7 +24,7 @@ static size_t mappings_most(void)
 	return strtoul(text, NULL, 10);
 }
 
-/* Neighbours differ in what may be done with them, so that the system cannot keep them as one. */
+/* Neighbours differ in protection, so that the system cannot merge them. */
 static void take_all_mappings(void)
 {
 	size_t most = mappings_most();
@@ -63,7 +63,7 @@ static size_t size_of(size_t number)
 	return number % 100 == 99 ? 300 * KIB + number : number % 10 == 9 ? 5000 + number * 7 : 1 + number;
 }
 
-/* How many of every second block there is memory for. */
+/* Allocates every second block; returns how many succeeded. */
 static size_t fill(size_t from)
 {
 	size_t filled = 0;
@@ -129,7 +129,7 @@ static void check_child_works(void)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
-/* What is more than the heap has room for: it comes, or does not. */
+/* Requests more than the heap has room for: they succeed or fail. */
 static void check_growth(void)
 {
 	enum { MORE = 64 };
@@ -173,7 +173,10 @@ int main(void)
 	verify_and_empty(1);
 	malloc_trim(0);
 	check_thread_works();
-	/* In the middle of what may be one mapping with others: the memory goes, whatever becomes of it. */
+	/*
+	 * It may lie inside one mapping with others: its memory is freed whether or not the mapping can be
+	 * split.
+	 */
 	CHECK(mapping[0] == 3 && mapping[huge - 1] == 3);
 	free(mapping);
 	fill(1);
@@ -181,7 +184,7 @@ int main(void)
 	verify_and_empty(1);
 	malloc_trim(0);
 
-	/* One at a time, at the very border. */
+	/* One at a time, right at the limit. */
 	for (int i = 0; i < ROOM; i++) {
 		give_mappings_back(1);
 		fill(0);

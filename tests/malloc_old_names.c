@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_old_names: what a program that was linked long ago calls, libc has for it alone.  cfree was free's
- * second name until glibc 2.26; libc's would take an object of this library for one of its own.
+ * malloc_old_names: names that only programs linked long ago call, and that libc alone defines. cfree was an
+ * alias of free until glibc 2.26; libc's would take an object of this library for one of its own.
  */
 #include "check.h"
 
 #ifdef __x86_64__
 
-/* As such a program has it. */
+/* As such a program calls it. */
 void old_cfree(void *object);
 __asm__(".symver old_cfree, cfree@GLIBC_2.2.5");
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_overcommit: with vm.overcommit_memory=2 (never), where a reservation of address space must not count
- * as memory, the library starts, allocates of every kind, answers what is beyond the limit with NULL and
- * ENOMEM, and goes on.
+ * malloc_overcommit: with vm.overcommit_memory=2 (never), where reserved address space must not count as
+ * memory, the library starts, serves every kind of allocation, answers requests beyond the limit with NULL
+ * and ENOMEM, and goes on.
  *
- * The setting is the whole machine's.  So it is made only in `make soak`, by root, for a second, and with a
- * limit so high that nobody else comes near it; a process of a session of its own takes it back, whatever
- * happens to the others.
+ * The setting is system-wide.  So it is made only in `make soak`, by root, for a second, and with a limit so
+ * high that nobody else comes near it; a process in a session of its own restores it, whatever happens to the
+ * others.
  */
 #include "check.h"
 
@@ -40,7 +40,7 @@ static bool write_setting(const char *path, long value)
 	return written;
 }
 
-/* A process that starts under the setting. */
+/* Run by a process that starts under the setting. */
 static int work(void)
 {
 	static const size_t sizes[] = {16, 100, 3000, 100000, 5 << 20, 300 << 20};
@@ -66,13 +66,13 @@ static int work(void)
 	return 0;
 }
 
-/* Makes the setting, has the program do its work in it, and takes it back. */
+/* Makes the setting, runs the program under it, and restores it. */
 static int guardian(void)
 {
 	struct sysinfo memory;
 	int lock = open(MODE, O_RDONLY);
 
-	/* What another one has set is not what is to be taken back. */
+	/* Prevents restoring the setting of another guardian. */
 	CHECK(lock >= 0 && flock(lock, LOCK_EX) == 0 && sysinfo(&memory) == 0);
 	long mode = read_setting(MODE), ratio = read_setting(RATIO);
 	size_t part = memory.totalram * memory.mem_unit / 100;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_refused: under a sandbox that refuses calls the library does all its work.  Each of rseq,
- * membarrier, madvise, process_madvise, mincore, mprotect and getrandom is refused alone, and all at once, by
- * a seccomp filter that is there before the program starts; and all but rseq by one that comes when the
- * library is at work already.  What the library is refused is counted here, lest it never asked: its madvise,
- * mincore, mprotect and syscall are this program's.
+ * malloc_refused: in a sandbox that refuses calls the library still works completely. rseq, membarrier,
+ * madvise, process_madvise, mincore, mprotect and getrandom are refused, each alone and all at once, by a
+ * seccomp filter installed before the program starts; and all but rseq by one installed when the library is
+ * already at work.  The refused calls are counted, to prove that the library made them: its madvise, mincore,
+ * mprotect and syscall are this program's.
  */
 #include "load.h"
 
@@ -39,7 +39,7 @@ static const char *const names[VARIANTS] = {"rseq",        "membarrier", "madvis
 
 static unsigned long refused[CALLS];
 
-/* As libc's, but that it is counted what the system refuses. */
+/* Like libc's, but counts what the system refuses. */
 long syscall(long number, ...)
 {
 	static long (*libc_syscall)(long, ...);
@@ -81,7 +81,7 @@ static bool refuses(unsigned variant, unsigned call)
 	return variant == ALL || variant == call || (variant == ALL_BUT_RSEQ && calls[call] != SYS_rseq);
 }
 
-/* Refuses what a variant says with EPERM, from now on and in all programs that this one starts. */
+/* Refuses a variant's calls with EPERM, from now on and in all programs started from here. */
 static void refuse(unsigned variant)
 {
 	struct sock_filter filter[4 + 2 * CALLS + 1] = {
@@ -110,7 +110,10 @@ static void refuse(unsigned variant)
 	memset(refused, 0, sizeof refused);
 }
 
-/* Whether the library is sure to ask: without restartable sequences it has no fences but for locks. */
+/*
+ * Whether the library is sure to make the call: without restartable sequences it needs no fences except for
+ * locks.
+ */
 static bool is_asked(unsigned variant, unsigned call)
 {
 	const char *options = getenv("CPUSLAB_OPTIONS");
@@ -144,7 +147,7 @@ static void *use_heap(void *unused)
 	return unused;
 }
 
-/* Links through free objects, which have a secret. */
+/* Its links through free objects are encoded with a random secret. */
 static void use_linked_cache(void)
 {
 	const struct cpuslab_cache_args args = {
@@ -164,8 +167,10 @@ static void use_linked_cache(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* More than the first step of the heap, and so much that it would grow by huge pages; several threads, and a
- * child, whatever of it is refused. */
+/*
+ * More than the first step of the heap, and enough for it to grow by huge pages; several threads, and a
+ * child, whatever is refused.
+ */
 enum { BLOCKS = 8000 };
 
 static void work(unsigned count)
@@ -211,14 +216,14 @@ static void work(unsigned count)
 static void late(void *unused)
 {
 	(void)unused;
-	/* Of a smaller heap, so that there is something left to ask for. */
+	/* With a smaller heap, so that there is something left to ask for. */
 	work(BLOCKS / 2);
 	refuse(ALL_BUT_RSEQ);
 	work(BLOCKS);
 	expect_refusals(ALL_BUT_RSEQ);
 }
 
-/* What refuses mprotect comes when the program has been loaded, which needs it. */
+/* A filter that refuses mprotect is installed after loading, which needs mprotect. */
 static bool comes_late(unsigned variant)
 {
 	return variant == ALL || calls[variant] == SYS_mprotect;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_return: freed memory goes back to the system, at once by malloc_trim(0), and by itself after the
+ * malloc_return: freed memory goes back to the system, at once with malloc_trim(0), and by itself after the
  * decay time with a little further activity.
  */
 #include "check.h"
@@ -9,7 +9,7 @@
 
 enum { MIB = 1 << 20, TOTAL = 200 * MIB, MARGIN = 12 * MIB };
 
-/* Kept outside the heap, so that the book-keeping is no part of the measurement. */
+/* Outside the heap, so that the bookkeeping is not measured. */
 struct book {
 	size_t count;
 	void *objects[1 << 20];
@@ -56,7 +56,7 @@ static void *allocate_elsewhere(void *unused)
 	return unused;
 }
 
-/* As an idle server has it: a request now and then, some of them past the fast path. */
+/* Like an idle server: a request now and then, some of which miss the fast path. */
 static void little_activity(void)
 {
 	void *objects[300];
@@ -98,7 +98,7 @@ int main(void)
 	if (check_cpuslab()) {
 		allocate(TOTAL);
 		free_all();
-		/* Within the default decay time of a second; ten times that on a machine that is busy. */
+		/* Within the default decay time of a second; ten times that on a busy machine. */
 		size_t resident = check_resident();
 		for (int tenth = 0; tenth < 100 && resident > start + MARGIN; tenth++) {
 			usleep(100000);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_stack: how deep calls go on the caller's stack, which may be a coroutine's of a few pages or the
- * smallest that a thread can have, with a signal handler above it.  Measured as what a thread has written of
- * a stack that was painted before, on all ways through the allocator that a program can take it.
+ * smallest that a thread can have, with a signal handler on top.  Measured as the part of a painted stack
+ * that a thread has overwritten, over all paths through the allocator that a program can take.
  */
 #include "check.h"
 
 #include <cpuslab/cache.h>
 #include <sys/mman.h>
 
-/* A third of PTHREAD_STACK_MIN, of which libc and a signal's frame may take as much each. */
+/* A third of PTHREAD_STACK_MIN; libc and a signal frame may take as much each. */
 enum { STACK = 256 << 10, MOST = 5 << 10, OBJECTS = 4000, PAINT = 0xa7 };
 
 static void *objects[OBJECTS];
@@ -83,7 +83,7 @@ int main(void)
 
 	check_watchdog(60);
 	CHECK(stack != MAP_FAILED);
-	/* What is called for the first time may have to be found by the dynamic linker. */
+	/* Warm-up: first calls may run the dynamic linker's symbol lookup. */
 	everything(NULL);
 
 	size_t least = depth(nothing, stack), most = depth(everything, stack);

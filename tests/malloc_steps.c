@@ -2,7 +2,7 @@
 /*
  * malloc_steps: of two limits the larger one serves what the smaller one does.  However little RLIMIT_AS or
  * RLIMIT_DATA leave, from nothing at all to more than enough, a program that has begun is served or told
- * ENOMEM; and from the first limit that serves it on, all do.
+ * ENOMEM; and from the smallest limit that serves it on, all do.
  *
  *   malloc_steps use <bytes> <objects>     started by malloc_steps itself
  */
@@ -26,7 +26,7 @@ static const struct use {
 	const char *bytes, *objects;
 } uses[] = {{"32", "12800"}, {"300000", "10"}};
 
-/* It says so when it has begun, by what may be all that it can still do. */
+/* Announces that it has begun, in a way that works even if nothing else does. */
 static int use_memory(size_t bytes, size_t objects)
 {
 	char **last = NULL;
@@ -60,7 +60,7 @@ static void start(int begun, int resource, size_t limit, const struct use *use)
 {
 	struct rlimit bound = {limit, limit};
 
-	/* What the kernel places by chance differs by a page or two. */
+	/* Address-space randomisation would add differences of a page or two. */
 	(void)personality(ADDR_NO_RANDOMIZE);
 	CHECK(dup2(begun, BEGUN) == BEGUN && fcntl(STDERR_FILENO, F_SETFD, FD_CLOEXEC) == 0);
 	CHECK(setrlimit((__rlimit_resource_t)resource, &bound) == 0);
@@ -84,7 +84,7 @@ static enum ending try(int resource, size_t limit, const struct use *use)
 	int status = check_wait(child);
 
 	close(begun[0]);
-	/* The kernel ends, or the dynamic linker refuses to start, what has no room for itself. */
+	/* The kernel kills, or the dynamic linker refuses to start, a program without room for itself. */
 	if (!has_begun)
 		return NOT_BEGUN;
 	CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == REFUSED || WEXITSTATUS(status) == SERVED),
@@ -93,7 +93,7 @@ static enum ending try(int resource, size_t limit, const struct use *use)
 	return (enum ending)WEXITSTATUS(status);
 }
 
-/* The first limit that serves it, tried in large steps. */
+/* The smallest limit that serves it, searched in large steps. */
 static size_t sweep(int resource, const struct use *use, unsigned *refused)
 {
 	size_t limit = 0;
@@ -104,7 +104,7 @@ static size_t sweep(int resource, const struct use *use, unsigned *refused)
 		limit += COARSE;
 		CHECK(limit < MOST);
 	}
-	/* And those just below, where steps of the heap are first granted in part. */
+	/* And limits just below, where steps of the heap are first granted in part. */
 	size_t first = limit;
 
 	for (size_t end = limit + SWEEP; limit < end; limit += FINE)

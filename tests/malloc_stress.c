@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_stress: threads that stamp every byte they own and verify it before they give it up.
+ * malloc_stress: threads stamp every byte they own and verify it before they give it up.
  *
  * An object that is handed out twice, lost in a free list, moved wrongly by realloc or written by the
  * allocator shows as a changed stamp.  Objects travel: a thread hands them to others through a mailbox, so
@@ -8,14 +8,14 @@
  *
  *   malloc_stress plain      a thread for each CPU and one more
  *   malloc_stress crowd      many more threads than CPUs: preemption at arbitrary instructions
- *   malloc_stress pinned     all of them on one CPU: every preemption hands the same words to somebody else
+ *   malloc_stress pinned     all of them on one CPU: every preemption hands the same words to another thread
  *   malloc_stress signals    timers that interrupt each thread some thousand times a second
  *   malloc_stress wander     threads that migrate from CPU to CPU all the time
- *   malloc_stress churn      short threads: each inherits objects, leaves objects behind
+ *   malloc_stress churn      short-lived threads: each inherits objects, leaves objects behind
  *   malloc_stress large      mostly page runs, which come, grow, shrink and go, while memory goes back
  *   malloc_stress forks      the same, and children that go on with what their parent's thread had
  *
- * A number behind the variant makes it another run: for long searches.
+ * A number behind the variant selects another run, for long searches.
  */
 #include "check.h"
 
@@ -36,7 +36,7 @@ struct object {
 
 enum { OWNED = 700, MAILBOXES = 64, LARGEST = 6 << 20 };
 
-/* Of larger objects a few bytes of each page are stamped: no part of the library divides one. */
+/* In larger objects a few bytes of each page are stamped: the library never divides a page of one. */
 enum { SPARSE_FROM = 16 << 10, SPARSE_STEP = 4096, SPARSE_BYTES = 16 };
 
 static struct mailbox {
@@ -80,7 +80,7 @@ static size_t random_size(uint64_t *random)
 	return 1 + check_below(random, LARGEST);
 }
 
-/* The bytes from `offset` on that are stamped as one, and where the next ones are. */
+/* The next range to stamp, from `offset` on; *next is where to continue. */
 static size_t stamped(size_t size, size_t offset, size_t *next)
 {
 	size_t bytes = size < SPARSE_FROM ? size : SPARSE_BYTES;
@@ -96,7 +96,9 @@ static void stamp(const struct object *object)
 	}
 }
 
-/* What was stamped as an object's first bytes, in part or more than there are of it now. */
+/*
+ * Verifies what was stamped as an object's first bytes, which may now be longer or shorter than the object.
+ */
 static void verify_first(const struct object *object, const void *memory, size_t size)
 {
 	for (size_t offset = 0, next; offset < size; offset = next) {
@@ -145,7 +147,7 @@ static void acquire(struct object *object, uint64_t *random)
 static void resize(struct object *object, uint64_t *random)
 {
 	size_t size = random_size(random);
-	/* As a vector grows, or by a little: more often where it is. */
+	/* Like a growing vector, or by a little, which more often succeeds in place. */
 	if (plan.large && check_below(random, 2))
 		size = 1 + object->size / 2 + check_below(random, object->size + 1);
 	if (size > LARGEST)
@@ -158,7 +160,7 @@ static void resize(struct object *object, uint64_t *random)
 	stamp(object);
 }
 
-/* Never waits: a mailbox that somebody looks into is left alone. */
+/* Never waits: skips a mailbox that another thread is using. */
 static void exchange(struct object *object, uint64_t *random)
 {
 	struct mailbox *mailbox = &mailboxes[check_below(random, MAILBOXES)];
@@ -170,7 +172,7 @@ static void exchange(struct object *object, uint64_t *random)
 	*object = received;
 }
 
-/* Nothing but malloc and free, so that an interruption often falls into one of them. */
+/* Nothing but malloc and free, so that interruptions often hit one of them. */
 static void burst(uint64_t *random)
 {
 	enum { DEPTH = 24 };
@@ -189,7 +191,7 @@ static void burst(uint64_t *random)
 	}
 }
 
-/* Blocks of few lengths by turns, by all threads: such wait for each other to come again. */
+/* Blocks of few lengths by turns, in all threads: such blocks stand by for reuse. */
 static void come_and_go(uint64_t *random)
 {
 	size_t size = (size_t)200 << 10 << check_below(random, 3);
@@ -209,7 +211,10 @@ static void hop(uint64_t *random)
 	sched_setaffinity(0, sizeof one, &one); /* refused for a CPU that is not ours: stay */
 }
 
-/* Who wakes up preempts who runs: the more sleepers, the more preemptions at arbitrary instructions. */
+/*
+ * A thread that wakes up preempts a running one: the more sleepers, the more preemptions at arbitrary
+ * instructions.
+ */
 static void doze(uint64_t *random)
 {
 	struct timespec moment = {0, 1000 + (long)check_below(random, 100000)};
@@ -238,7 +243,7 @@ static timer_t start_timer(long period)
 
 static void work_on(struct object *owned, unsigned long operations, uint64_t *random);
 
-/* A child has what the thread had: it looks at it, and goes on for a while. */
+/* A child inherits the thread's objects: it verifies them, and goes on for a while. */
 static void fork_and_work(struct object *owned, uint64_t *random)
 {
 	pid_t child = fork();
@@ -296,13 +301,12 @@ static void *work(void *argument)
 	CHECK(owned);
 	if (plan.pinned)
 		check_pin();
-	if (plan.signals) /* periods that share no divisor: the threads' interruptions drift against each
-			     other */
+	if (plan.signals) /* coprime periods: the threads' interruptions drift against each other */
 		timer = start_timer(41000 + 1009 * (long)(uintptr_t)argument);
 	work_on(owned, plan.operations, &random);
 	if (plan.signals)
 		timer_delete(timer);
-	/* Some of it stays behind for others, the rest goes back. */
+	/* Leaves some objects behind for others, and frees the rest. */
 	for (size_t i = 0; i < plan.owned; i++) {
 		if (i % 8 == 0)
 			exchange(&owned[i], &random);
@@ -369,7 +373,7 @@ int main(int argc, char **argv)
 	CHECK(plan.threads <= 256);
 	bool needs_aborts = check_rseq() && (plan.signals || plan.pinned);
 	unsigned long long aborts = 0;
-	/* Without aborts the run would prove nothing about them: go on until there were some. */
+	/* Without aborts the run would prove nothing about them: continues until there were some. */
 	for (unsigned long generation = 0;
 	     generation < plan.generations ||
 	     (needs_aborts && aborts < 10 && generation < plan.generations + 20);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_unreserved: with reserve:0 a program that lowers its own RLIMIT_AS, to little more than it has, goes
- * on: its malloc and its other mappings share what the limit leaves, up to its end, and have it again
- * afterwards.
+ * malloc_unreserved: with reserve:0 a program that lowers its own RLIMIT_AS, to little more than it uses,
+ * goes on: its malloc and its other mappings share what the limit leaves, down to the last of it, and can use
+ * it again afterwards.
  *
  *   malloc_unreserved limited     started by malloc_unreserved itself
  */
@@ -43,7 +43,7 @@ static void limit_to(size_t bytes)
 	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
-/* How many there is memory for. */
+/* Allocates objects until memory ends; returns how many. */
 static size_t take(size_t size, size_t most)
 {
 	for (size_t taken = 0; taken < most; taken++) {
@@ -150,19 +150,19 @@ static void live_within_limit(void)
 	expect_threads();
 	expect_child(true);
 
-	/* To its end, where all that there is goes on. */
+	/* Until everything is used up. */
 	size_t more = take(SMALL, SIZE_MAX);
 
 	CHECK((SOME + more) * SMALL > LEFT / 2, "%zu KiB of small objects", (SOME + more) * SMALL / KIB);
 	CHECK(mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
-	/* Hardened mode gives what one class has had to no other. */
+	/* Hardened mode never gives one class's memory to another. */
 	expect_child(!check_hardened());
 	give_all(SMALL);
 	CHECK(take(SMALL, SOME) == SOME);
 	if (!check_hardened())
 		expect_threads();
 
-	/* And when there is a larger one. */
+	/* And under a larger limit. */
 	limit_to(mapped() + LEFT);
 	more = take(SMALL, 2 * SOME);
 	CHECK(more == 2 * SOME);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_unwind: a signal that comes at any instruction of the library finds a stack that can be unwound to
- * main: a profiler's, a crash reporter's.  Calls of each kind are single-stepped, and the handler of the trap
- * takes a backtrace wherever it has not been yet.
+ * malloc_unwind: a signal at any instruction of the library finds a stack that a profiler or a crash reporter
+ * can unwind to main.  Calls of each kind are single-stepped, and the handler of the trap takes a backtrace
+ * at every instruction that it has not seen yet.
  *
  * A trap within a restartable section sends the thread to the section's abort handler, for ever.  So where a
- * section is about to be announced to the kernel for the second time, that instruction is left out: the first
- * time leads through the abort handler, the second through the section, which nobody else disturbs here.
+ * section is about to be announced to the kernel for the second time, that instruction is skipped: the first
+ * pass leads through the abort handler, the second through the section, which nobody else disturbs here.
  */
 #include "check.h"
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "single_step.h"
-#include "still_clock.h" /* else the library is at its next tick as a step ends */
+#include "still_clock.h" /* else the library would do the work of a tick at every step */
 
 #ifndef __x86_64__
 
@@ -30,14 +30,14 @@ int main(void)
 
 enum { DEPTH = 64, PLACES = 1 << 16, OBJECTS = 120 };
 
-/* What the caller of the function that is stepped through has above it. */
+/* The callers' part of the stack, above the function that is stepped through. */
 static void *reference[DEPTH];
 static int reference_depth;
 
 static uintptr_t seen[PLACES]; /* a hash table of instructions */
 static unsigned long steps, places, handlers;
 
-/* Whether an instruction was seen before; from now on it was. */
+/* Marks an instruction as seen; returns whether it was already. */
 static bool see(uintptr_t at)
 {
 	size_t i = at * 0x9e3779b97f4a7c15u >> 48;
@@ -51,7 +51,7 @@ static bool see(uintptr_t at)
 	return false;
 }
 
-/* The bytes of `mov %rcx, %fs:8(register)`, which announces a section; 0 for any other instruction. */
+/* The length of `mov %rcx, %fs:8(register)`, which announces a section; 0 for any other instruction. */
 static unsigned announces(const uint8_t *code)
 {
 	enum { FS = 0x64, REX_W = 0x48, REX_B = 0x01, MOV = 0x89, RCX_TO_DISP8 = 0x48, BY_SIB = 4 };
@@ -67,14 +67,14 @@ static bool is_abort_handler(const uint8_t *code)
 {
 	static const uint8_t signature[] = {0x53, 0x30, 0x05, 0x53};
 
-	/* Before the first instructions of a segment there may be nothing that can be read. */
+	/* Bytes before the first instructions of a segment may be unreadable. */
 	return (uintptr_t)code % 4096 >= sizeof signature &&
 	       memcmp(code - sizeof signature, signature, sizeof signature) == 0;
 }
 
 extern const char own_start[] __asm__("__executable_start"), own_end[] __asm__("etext");
 
-/* The test's own code moves the stack pointer to set the flag, which no table tells. */
+/* The test's own code moves the stack pointer to set the trap flag, which no unwind table describes. */
 static bool is_own(uintptr_t at)
 {
 	return at >= (uintptr_t)own_start && at < (uintptr_t)own_end;
