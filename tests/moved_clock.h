@@ -8,7 +8,7 @@
 
 static uint64_t milliseconds = 100000;
 
-/* In place of libc's. */
+/* Replaces libc's. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	(void)clock;

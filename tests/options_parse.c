@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CPUSLAB_OPTIONS: good tokens arrive, each bad token costs one line and nothing else, and abort_conf stops
- * the program wherever in the string it stands.
+ * CPUSLAB_OPTIONS: valid tokens take effect, each invalid token costs one line of output and nothing else,
+ * and abort_conf stops the program wherever in the string it stands.
  */
 #include "options/options.h"
 
@@ -23,12 +23,12 @@ static int failures;
 	} while (0)
 
 struct outcome {
-	int status;         /* as waitpid gives it */
+	int status;         /* as waitpid returns it */
 	char errors[4096];  /* what the parser wrote to stderr */
 	struct options got; /* the options afterwards, if the child lived */
 };
 
-/* Parses in a child: options are a global, and one outcome is a dead process. */
+/* Parses in a child: options are global, and one outcome is a dead process. */
 static struct outcome parse(const char *string)
 {
 	struct outcome outcome = {0};
@@ -116,8 +116,10 @@ static void test_each_bad_token_costs_one_line(void)
 		"decay:99999999999999999999",
 		"dirty:99999999999999999K",
 		"stats_at_exit:TRUE",
-		/* What cannot be caught, is libc's, is a fault, is no signal, or would be one if it were cut
-		   off. */
+		/*
+		 * Signals that cannot be caught, are libc's or faults, do not exist, or would be valid only
+		 * after truncation.
+		 */
 		"profile_signal:9",
 		"profile_signal:19",
 		"profile_signal:32",
@@ -158,7 +160,7 @@ static void test_abort_conf_anywhere(void)
 	CHECK(WIFSIGNALED(before.status) && WTERMSIG(before.status) == SIGABRT && lines(before.errors) == 1);
 	CHECK(WIFSIGNALED(after.status) && WTERMSIG(after.status) == SIGABRT && lines(after.errors) == 1);
 	CHECK(parse("abort_conf:true,decay:5").status == 0);
-	/* As each flag: 1 is true, and of several the last counts, for all that is said. */
+	/* Like any flag: 1 means true, and the last of several counts, for all messages. */
 	CHECK(WIFSIGNALED(parse("decay:x,abort_conf:1").status));
 	CHECK(WIFSIGNALED(parse("abort_conf:false,decay:x,abort_conf:true").status));
 	CHECK(parse("abort_conf:true,decay:x,abort_conf:0").status == 0);
@@ -178,7 +180,7 @@ static void test_description_covers_every_option(void)
 	bool saw_decay = false;
 	for (; options_describe(count, &d); count++) {
 		CHECK(d.name[0] && d.kind[0] && d.text[0] && d.initial[0] && d.value[0]);
-		/* What it prints as a default, the parser takes back. */
+		/* The parser accepts what it prints as a default. */
 		char string[128];
 		snprintf(string, sizeof(string), "%s:%s", d.name, d.initial);
 		CHECK(parse(string).errors[0] == '\0');

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * options_together: options that nobody has thought of together.  Each run, from a seed of its own, has some
- * options of the table, with usual and with extreme values, and CPUSLAB_DEBUG's flags for some classes; under
- * them threads allocate in every way, write to all that malloc_usable_size() tells them, verify every byte,
- * free what others allocated, use object caches of both engines, and fork.  They must find their bytes, say
- * nothing, and leave nothing in the caches.
+ * options_together: combinations of options that nobody has thought of.  Each run, with a seed of its own,
+ * sets some options of the table, to usual and to extreme values, and CPUSLAB_DEBUG's flags for some classes;
+ * under them threads allocate in every way, write to all that malloc_usable_size() reports, verify every
+ * byte, free what others allocated, use object caches of both engines, and fork.  Content must stay intact,
+ * nothing may be printed, and the caches must be empty in the end.
  *
  *   options_together SEED    that run alone
  */
@@ -16,9 +16,9 @@
 
 enum { SLOTS = 300, THREADS = 3, CACHES = 8, STEPS = 800, SEEDS = 30 };
 
-/* ---- what is set ------------------------------------------------------------------------------------- */
+/* ---- the settings ------------------------------------------------------------------------------------ */
 
-/* Values of each kind in options.def. */
+/* Values for each kind of option in options.def. */
 static const char *const FLAG[] = {"true"};
 static const char *const COUNT[] = {"0", "1", "2", "20", "5000", "1000000"};
 static const char *const BYTES[] = {"0", "100", "64K", "1M", "64M", "1G"};
@@ -37,7 +37,7 @@ static const struct option {
 #undef OPTION
 };
 
-/* Not those that make a program write something, nor so small a heap that there is too little memory. */
+/* Excludes options that make a program write something, and heaps too small for the work. */
 static bool is_silent(const struct option *option)
 {
 	return !strstr(option->name, "at_exit") && strncmp(option->name, "profile_", 8) != 0 &&
@@ -54,7 +54,7 @@ static void draw_options(uint64_t *random, char *text, size_t size)
 					 table[i].values[check_below(random, table[i].count)]);
 }
 
-/* Neither T, which writes, nor A, for which an allocation may fail. */
+/* Neither T, which writes, nor A, with which an allocation may fail. */
 static void draw_debug(uint64_t *random, char *text, size_t size)
 {
 	static const char *const names[] = {"", ",malloc-*", ",malloc-large", ",together*", ",malloc-1*,*"};
@@ -66,12 +66,12 @@ static void draw_debug(uint64_t *random, char *text, size_t size)
 	snprintf(text + used, size - used, "%s", names[check_below(random, sizeof names / sizeof *names)]);
 }
 
-/* ---- what runs under it ------------------------------------------------------------------------------ */
+/* ---- the work under them ----------------------------------------------------------------------------- */
 
 static struct slot {
-	bool taken; /* by a thread that is at it */
+	bool taken; /* a thread is using it */
 	unsigned char *memory;
-	size_t size, requested; /* bytes that are stamped, and those that were asked for */
+	size_t size, requested; /* stamped bytes, and the size requested */
 	uint64_t seed;
 	struct cpuslab_cache *cache; /* NULL: malloc's */
 	bool aligned;
@@ -149,7 +149,7 @@ static void release(struct slot *slot, uint64_t *random)
 
 static void resize(struct slot *slot, uint64_t *random)
 {
-	/* Often by little, so that it stays where it is. */
+	/* Often a small change, so that it stays in place. */
 	size_t size = 1 + (check_below(random, 2) ? draw_size(random) : slot->size - slot->size / 8);
 	size_t kept = size < slot->size ? size : slot->size;
 
@@ -162,7 +162,7 @@ static void resize(struct slot *slot, uint64_t *random)
 	check_stamp(slot->memory, size, slot->seed);
 }
 
-/* A forked child passes by what its parent's other threads were at. */
+/* A forked child skips slots that its parent's other threads were using. */
 static void step(uint64_t *random)
 {
 	struct slot *slot = &slots[check_below(random, SLOTS)];

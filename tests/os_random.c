@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os_random: without getrandom numbers come from what the kernel gave the process at its start, as libc's own
- * secrets do.  All are different, also from those of the next process, and none tells a secret: what it
- * differs by from one is not the same in each process.
+ * os_random: without getrandom, numbers derive from the random bytes that the kernel gave the process at its
+ * start, as libc's own secrets do.  All differ, also from those of the next process, and none reveals a
+ * secret: the difference between a number and a secret varies from process to process.
  */
 #include "check.h"
 
@@ -13,7 +13,7 @@
 
 static bool asked;
 
-/* The library's getrandom, and all other calls that libc has no function for: they are refused. */
+/* The library's getrandom, and all other calls without a libc function, are refused. */
 long syscall(long number, ...)
 {
 	asked |= number == SYS_getrandom;
@@ -23,7 +23,7 @@ long syscall(long number, ...)
 
 enum { NUMBERS = 4, SECRETS = 2 };
 
-/* What a process says of itself: its numbers, and what each differs by from both secrets. */
+/* A process's report: its numbers, and the difference of each from both secrets. */
 struct said {
 	uint64_t numbers[NUMBERS], differences[NUMBERS][SECRETS];
 };

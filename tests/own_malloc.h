@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own_malloc: a malloc of the program's own, which never gives anything back.  A program that has none starts
- * the library by its first thread at the latest.
+ * own_malloc: the program's own malloc, which never frees anything.  In a program without one, at the latest
+ * its first thread starts the library.
  */
 #ifndef CPUSLAB_TESTS_OWN_MALLOC_H
 #define CPUSLAB_TESTS_OWN_MALLOC_H
@@ -20,7 +20,7 @@ void *malloc(size_t size)
 
 void *calloc(size_t count, size_t size)
 {
-	return malloc(count * size); /* nothing has been there before */
+	return malloc(count * size); /* fresh memory, hence zero */
 }
 
 void *realloc(void *block, size_t size)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_blocks: the option huge_pages.  Always and never hold for the whole heap and for mappings outside it;
- * auto leaves the heap's beginning alone, advises what a filled heap grows by, but not what one grows by that
- * is not filled, nor far more than it has; takes the advice back where a part of a block is given back, and
- * gives it again with the whole; comes sooner where the program is large; advises large objects once such
- * were filled, those of resident pages after many; gives whole blocks back first; stops where a huge page is
- * dear, to try again now and then; and holds for what goes back to the reserve.
+ * page_blocks: the option huge_pages.  Always and never apply to the whole heap and to mappings outside it.
+ * Auto leaves the heap's beginning alone; advises what a filled heap grows by, but not growth of one that is
+ * not filled, nor growth far beyond its size; withdraws the advice where a part of a block is given back, and
+ * restores it with the whole; starts sooner in a large program; advises large objects once such objects were
+ * filled, those of resident pages only after many; gives whole blocks back first; stops where a huge page is
+ * dear, but tries again now and then; and also covers what goes back to the reserve.
  *
- * What is advised is read from the flags of /proc/self/smaps, which need no huge page to be free; that
- * advised memory becomes huge pages is looked for where an advised mapping of the test's own does.
+ * Advice is read from the flags in /proc/self/smaps, which needs no free huge page; a separate check uses an
+ * advised mapping of the test's own to see whether advised memory becomes huge pages.
  */
 #include "check.h"
 
@@ -22,10 +22,10 @@
 
 enum { SOME_SLAB = 40000, RUN_PAGES = 16, RUN_BYTES = RUN_PAGES * PAGE_BYTES, MIB = 1 << 20 };
 
-/* What the system says of the program: nothing here is large, unless it is to be. */
+/* The system's figures about the program: nothing here is large, unless a test makes it so. */
 static struct rusage program;
 static bool program_unknown;
-static unsigned program_asked; /* so many times */
+static unsigned program_asked; /* number of times */
 
 int getrusage(__rusage_who_t who, struct rusage *usage)
 {
@@ -43,7 +43,7 @@ struct mapping {
 	bool advised, forbidden;
 };
 
-/* The next mapping of smaps; without malloc, which would change what is looked at. */
+/* Reads the next mapping of smaps, without malloc, which would change the result. */
 static bool read_mapping(FILE *smaps, struct mapping *mapping)
 {
 	char line[512];
@@ -65,9 +65,7 @@ static bool read_mapping(FILE *smaps, struct mapping *mapping)
 	return false;
 }
 
-/*
- * Of the bytes from `address` on: how many lie in advised, forbidden and huge memory (this one by mapping).
- */
+/* How many of the bytes from `address` on lie in advised, forbidden and huge memory (the last by mapping). */
 static struct mapping look(const void *address, size_t bytes, size_t *advised, size_t *forbidden)
 {
 	static char buffer[1 << 16];
@@ -89,7 +87,7 @@ static struct mapping look(const void *address, size_t bytes, size_t *advised, s
 	return sum;
 }
 
-/* Of `count` blocks of the heap from its beginning on, which are advised; by one walk through smaps. */
+/* Which of the heap's first `count` blocks are advised; by one walk through smaps. */
 static void look_at_blocks(bool *advised, unsigned count)
 {
 	static char buffer[1 << 16];
@@ -155,7 +153,7 @@ static char *take(size_t pages, uint16_t id, bool touch)
 	return run;
 }
 
-/* Grows the heap to so many bytes by runs as slabs are; none of it is ever freed. */
+/* Grows the heap by `bytes` with runs like those of slabs; none is ever freed. */
 static void fill_heap(size_t bytes, bool touch)
 {
 	while (page_heap_pages() * PAGE_BYTES < bytes)
@@ -175,13 +173,13 @@ static void test_dense(void)
 	fill_heap(96ul * MIB, true);
 	CHECK(advised_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == 0);
 	CHECK(forbidden_bytes(layout.heap.base, BLOCK_SMALL_HEAP) == BLOCK_SMALL_HEAP);
-	/* What was made usable together with the last of the beginning was not asked about alone. */
+	/* Blocks made usable together with the last of the beginning were not asked about separately. */
 	for (unsigned block = BLOCK_SMALL_HEAP / BLOCK_BYTES; block < 96 * MIB / BLOCK_BYTES; block++)
 		expect_advice(block, true);
 	CHECK(!system_has_huge_pages() || huge_page_bytes(block_at(16), 64ul * MIB) >= BLOCK_BYTES);
 }
 
-/* Runs of a block each, the rest of the last one left out. */
+/* Runs of one block each, except that the rest of the last one is left out. */
 static void test_purge(void)
 {
 	while (page_heap_pages() % BLOCK_PAGES)
@@ -190,7 +188,7 @@ static void test_purge(void)
 	unsigned block = (unsigned)((run - layout.heap.base) / BLOCK_BYTES);
 	expect_advice(block, true);
 
-	/* Half of a block, one, and a quarter. */
+	/* Half of a block, one block, and a quarter. */
 	page_free(run + BLOCK_BYTES / 2, BLOCK_PAGES / 2 + BLOCK_PAGES + BLOCK_PAGES / 4);
 	page_purge(true);
 	expect_advice(block, false);
@@ -200,7 +198,9 @@ static void test_purge(void)
 	expect_advice(block - 1, true);
 	CHECK(forbidden_bytes(block_at(block), BLOCK_BYTES) == BLOCK_BYTES);
 
-	/* The rest: what goes back whole, with what is clean already, may be huge again only as one run. */
+	/*
+	 * The rest: it goes back whole, along with clean memory, and may become huge again only as one run.
+	 */
 	page_free(run, BLOCK_PAGES / 2);
 	page_free(run + 2ul * BLOCK_BYTES + BLOCK_BYTES / 4, BLOCK_PAGES / 4 * 3);
 	page_purge(true);
@@ -228,7 +228,7 @@ static void test_surplus(void)
 	      part == first + 100);
 	part = first;
 	CHECK(block_surplus(&part, 2 * BLOCK_PAGES + 99, 2 * BLOCK_PAGES) == BLOCK_PAGES);
-	/* In the heap's beginning nothing is advised. */
+	/* Nothing is advised in the heap's beginning. */
 	part = 5;
 	CHECK(block_surplus(&part, 2 * BLOCK_PAGES, 64) == 64 && part == 5);
 }
@@ -254,7 +254,7 @@ static void test_mapping(void)
 /* ---- the others
  * ----------------------------------------------------------------------------------------------- */
 
-/* A large object is advised where one of half its size was filled, and one that was not speaks against it. */
+/* A large object is advised if one of half its size was filled; one that was not filled counts against it. */
 static void run_large(void)
 {
 	size_t pages = 4ul * BLOCK_PAGES;
@@ -267,7 +267,7 @@ static void run_large(void)
 	page_free(object, pages);
 	page_purge(true);
 
-	/* In the heap's beginning the advice goes with the memory; nobody touched this one. */
+	/* In the heap's beginning the advice goes with the memory; this object was never touched. */
 	object = take(2 * pages, PAGE_LARGE, false);
 	CHECK(advised_bytes(object, 2 * pages * PAGE_BYTES) >= 2 * pages * PAGE_BYTES - 2ul * BLOCK_BYTES);
 	page_free(object, 2 * pages);
@@ -284,7 +284,7 @@ static void run_large(void)
 	page_purge(true);
 }
 
-/* The same where what is known of blocks fits into a piece of metadata that was something else. */
+/* The same where the table of blocks fits into a reused piece of metadata. */
 static void run_small(void)
 {
 	size_t blocks = layout.heap.planned / BLOCK_BYTES;
@@ -297,7 +297,9 @@ static void run_small(void)
 
 enum { REUSES = 512, REUSES_LEAST = 100 };
 
-/* How often a large object takes the place of the one before until its blocks are advised; REUSES for never.
+/*
+ * How often a large object must reuse the memory of the one before until its blocks are advised; REUSES for
+ * never.
  */
 static unsigned reuses_until_advised(size_t pages, bool touch)
 {
@@ -313,7 +315,7 @@ static unsigned reuses_until_advised(size_t pages, bool touch)
 	return REUSES;
 }
 
-/* As the heap grows to so many bytes, which are touched, what becomes usable is advised or not. */
+/* Grows the heap to so many bytes and touches them; expects the new memory to be advised or not. */
 static void expect_growth(size_t bytes, bool advised)
 {
 	size_t had = (layout.heap.committed + BLOCK_BYTES - 1) & -(size_t)BLOCK_BYTES;
@@ -325,12 +327,12 @@ static void expect_growth(size_t bytes, bool advised)
 	CHECK(grown == (advised ? bytes - had : 0), "%zu of %zu", grown, bytes - had);
 }
 
-/* The small heap of a program that is large by what else it has. */
+/* The small heap of a program that is large for other reasons. */
 static void run_program(void)
 {
 	enum { PAGES = BLOCK_LARGE_PROGRAM / PAGE_BYTES };
 	expect_growth(5ul * MIB, false);
-	/* Another one was, which this process ran before. */
+	/* Another one was large, which this process ran before. */
 	program.ru_maxrss = BLOCK_LARGE_PROGRAM / 1024;
 	program.ru_minflt = PAGES / 4 - 1;
 	expect_growth(10ul * MIB, false);
@@ -352,7 +354,7 @@ static void run_program(void)
 	expect_growth(40ul * MIB, true);
 }
 
-/* One that is large from the beginning is not asked about more often than the heap gets usable memory. */
+/* A program that is large from the beginning is asked about only when the heap gets usable memory. */
 static void run_large_program(void)
 {
 	unsigned steps = 0;
@@ -367,11 +369,11 @@ static void run_large_program(void)
 	CHECK(advised_bytes(block_at(4), 16ul * MIB) == 16ul * MIB);
 }
 
-/* Resident pages are given back for huge ones, but not before that pays. */
+/* Resident pages are given back to make room for huge ones, but not before that pays. */
 static void run_reused(void)
 {
 	size_t pages = 4ul * BLOCK_PAGES;
-	/* Without it each free would leave no large object, which is an ebb. */
+	/* Without this object each free would leave no large one, which is an ebb. */
 	char *other = take(1, PAGE_LARGE, true);
 	unsigned reuses = reuses_until_advised(pages, true);
 	CHECK(reuses >= REUSES_LEAST && reuses < REUSES, "%u reuses", reuses);
@@ -381,21 +383,23 @@ static void run_reused(void)
 	page_free(other, 1);
 }
 
-/* Huge pages that are too dear whatever they take, and then cheap ones. */
+/* Huge pages that are too dear at any cost, and then cheap ones. */
 static void run_dear(void)
 {
 	enum { SMALL = BLOCK_SMALL_HEAP / BLOCK_BYTES, MIDDLE = 64, BLOCKS = 128 };
 	bool advised[BLOCKS];
 	block_dear = 0;
 	fill_heap((size_t)MIDDLE * BLOCK_BYTES, true);
-	/* The first one, after 15 another, and 45 are to come without. */
+	/* The first block; another one after 15; then 45 are due without advice. */
 	look_at_blocks(advised, MIDDLE);
 	for (unsigned block = 0; block < MIDDLE; block++)
 		CHECK(advised[block] == (block == SMALL || block == SMALL + 16), "block %u", block);
 	block_dear = UINT64_MAX;
 	fill_heap((size_t)BLOCKS * BLOCK_BYTES, true);
 	look_at_blocks(advised, BLOCKS);
-	/* Each of these is followed by half as many without as the one before it: by 22, 11, 5, 2, 1. */
+	/*
+	 * Each trial is followed by half as many blocks without advice as the one before it: 22, 11, 5, 2, 1.
+	 */
 	static const unsigned tried[] = {SMALL + 62, SMALL + 85, SMALL + 97, SMALL + 103, SMALL + 106};
 	for (unsigned block = MIDDLE, next = 0; block < BLOCKS; block++) {
 		bool wanted =
@@ -404,7 +408,7 @@ static void run_dear(void)
 		next += wanted && next < sizeof tried / sizeof *tried;
 	}
 
-	/* Of a large object the first block, and a later one is left alone. */
+	/* The first block of a large object is tried, and then no more of later objects. */
 	while (page_heap_pages() % BLOCK_PAGES)
 		take(1, SOME_SLAB, true);
 	block_dear = 0;
@@ -414,7 +418,7 @@ static void run_dear(void)
 		object = take(pages, PAGE_LARGE, true);
 		CHECK(i < 1 || advised_bytes(object, pages * PAGE_BYTES) == (i == 1 ? BLOCK_BYTES : 0));
 	}
-	/* Nor are its pages given back for huge ones, but for those of one block. */
+	/* Nor are their pages given back for huge ones, except for those of one block. */
 	size_t most = 0;
 	for (int i = 0; i < REUSES; i++) {
 		page_free(object, pages);
@@ -425,7 +429,7 @@ static void run_dear(void)
 	CHECK(most == BLOCK_BYTES, "%zu bytes", most);
 }
 
-/* What is touched to see what it takes is nobody else's: alignment may have skipped the block's beginning. */
+/* Only unused memory is touched to measure the cost: alignment may have skipped the block's beginning. */
 static void run_skipped(void)
 {
 	bool zeroed;
@@ -442,7 +446,7 @@ static void run_skipped(void)
 	}
 }
 
-/* What nobody touches: large objects, and what a heap grows by. */
+/* Memory that nobody touches: large objects, and growth of the heap. */
 static void run_sparse(void)
 {
 	CHECK(reuses_until_advised(4ul * BLOCK_PAGES, false) == REUSES);
@@ -450,7 +454,7 @@ static void run_sparse(void)
 	CHECK(advised_bytes(layout.heap.base, 96ul * MIB) == 0);
 }
 
-/* A small heap, filled, speaks for as much again and not for more. */
+/* A small filled heap justifies advice for as much again and not for more. */
 static void run_jump(void)
 {
 	fill_heap(31ul * MIB, true);
@@ -459,7 +463,7 @@ static void run_jump(void)
 	CHECK(advised && advised <= 32ul * MIB, "%zu bytes", advised);
 }
 
-/* As after the system has refused one of the regions a page: what is reserved anew. */
+/* As after the system has refused a page of one of the regions: what is reserved anew. */
 static void shrink_heap(void)
 {
 	size_t had = layout.heap.committed;
@@ -469,7 +473,7 @@ static void shrink_heap(void)
 	CHECK(layout.heap.committed < had && layout.heap.committed == page_heap_pages() * PAGE_BYTES);
 }
 
-/* The heap's beginning, metadata, and a block that is advised keep what they were told. */
+/* The heap's beginning, metadata, and an advised block keep their advice. */
 static void run_shrunk(void)
 {
 	fill_heap(8ul * MIB + RUN_BYTES, true);
@@ -539,7 +543,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	free(malloc(1)); /* starts the library */
-	/* What a huge page takes here and now is another matter. */
+	/* The actual cost of a huge page on this machine does not matter here. */
 	block_dear = UINT64_MAX;
 	if (strcmp(argv[1], "auto") == 0)
 		run_auto();

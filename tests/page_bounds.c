@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_bounds: however much is overdue, one call gives back no more than its bound, in bytes and in system
- * calls, and the next ones go on until nothing is.  The system calls are counted here: madvise, munmap and
+ * calls, and the following calls go on until nothing is.  System calls are counted here: madvise, munmap and
  * syscall are this program's.
  */
 #include "check.h"
@@ -33,7 +33,7 @@ int munmap(void *address, size_t bytes)
 	return (int)syscall(SYS_munmap, address, bytes);
 }
 
-/* As libc's, but that several stretches at once are counted, or refused. */
+/* Like libc's, but calls for several ranges at once are counted, or refused. */
 static bool refuses_several;
 static size_t several;
 
@@ -57,7 +57,7 @@ static void begin(void)
 	given_back = calls = 0;
 }
 
-/* What has been given back since begin(), by a call that itself took or freed `own` bytes. */
+/* Checks what has been given back since begin(), by a call that itself took or freed `own` bytes. */
 static void expect_bounded(const char *what, size_t own)
 {
 	size_t most = MOST + 2 * own;
@@ -67,7 +67,7 @@ static void expect_bounded(const char *what, size_t own)
 	      given_back, calls);
 }
 
-/* Ticks until nothing is overdue; what they have given back together. */
+/* Ticks until nothing is overdue; returns how much they gave back together. */
 static size_t catch_up(void)
 {
 	size_t sum = 0;
@@ -81,11 +81,11 @@ static size_t catch_up(void)
 	return sum;
 }
 
-/* Runs that are no large objects: when those become fewer that is an ebb, which comes last here. */
+/* Runs that are no large objects: a decrease of those is an ebb, which is tested last. */
 enum { PARTS = 1024, SLAB = PAGE_ID_RESERVED };
 static char *parts[PARTS], *between[PARTS];
 
-/* Written, and with a page between two of them that keeps their runs apart. */
+/* Written runs, each followed by a page that keeps it apart from the next. */
 static void allocate(unsigned count, size_t pages)
 {
 	bool zeroed;
@@ -125,7 +125,7 @@ static void wait_for_decay(void)
 		usleep(1000);
 }
 
-/* All that lies dirty grows old at once: few large runs, and many small ones. */
+/* All dirty memory grows old at once: few large runs, and many small ones. */
 static void test_age(unsigned count, size_t pages)
 {
 	allocate(count, pages);
@@ -149,7 +149,7 @@ static void test_age(unsigned count, size_t pages)
 	free_between(count);
 }
 
-/* What is left of a run is as old as it was: it goes before what was freed meanwhile. */
+/* The rest of a partly purged run keeps its age: it goes before what was freed meanwhile. */
 static void test_order(void)
 {
 	enum { PAGES = 3 * PAGE_PURGE_MOST, YOUNG = 100 };
@@ -174,7 +174,7 @@ static void test_order(void)
 	free_between(1);
 }
 
-/* What cannot serve a request must go for it: in proportion to what is asked for. */
+/* Memory that cannot serve a request must make room for it: in proportion to the request. */
 static void test_amount(void)
 {
 	enum { COUNT = 512, PAGES = 32 };
@@ -185,7 +185,7 @@ static void test_amount(void)
 	char *whole = page_alloc(COUNT * PAGES / 4, 1, SLAB, &zeroed);
 	CHECK(whole);
 	expect_bounded("an allocation", COUNT * PAGES / 4 * PAGE_BYTES);
-	/* The program's past no longer counts. */
+	/* Until the program's past no longer counts. */
 	for (int i = 0; i < 64; i++) {
 		begin();
 		page_tick();
@@ -230,7 +230,7 @@ static void rise(void)
 		take_large(i, 64 + check_below(&random_state, 961));
 }
 
-/* In random order; what the frees gave back. */
+/* In random order; returns how much the frees gave back. */
 static size_t fall(void)
 {
 	size_t sum = 0;
@@ -243,7 +243,7 @@ static size_t fall(void)
 	return sum;
 }
 
-/* As time passes, falls in vain are forgotten. */
+/* Lets time pass, until falls in vain are forgotten. */
 static void forget_falls(void)
 {
 	for (int i = 0; i < 1000; i++)
@@ -251,8 +251,8 @@ static void forget_falls(void)
 }
 
 /*
- * When the last large objects are gone, so is what they had, by those frees alone.  A program that takes as
- * much again, over and over, pays for that twice in a hundred times.
+ * When the last large objects are freed, their memory goes back, by those frees alone.  A program that takes
+ * as much again, over and over, pays for that twice in a hundred times.
  */
 static void test_ebbs(void)
 {
@@ -268,7 +268,7 @@ static void test_ebbs(void)
 	(void)fall();
 	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay", dirty_bytes());
 
-	/* Nor is it for nothing where the program did without for the decay time. */
+	/* Nor is a fall in vain if the program did without the memory for the decay time. */
 	options.decay = 20;
 	wait_for_decay();
 	rise();
@@ -277,7 +277,7 @@ static void test_ebbs(void)
 	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay of the second", dirty_bytes());
 }
 
-/* The largest object is replaced, over and over; then all is freed, or the only one is. */
+/* The largest object is replaced, over and over; then all objects are freed, or the only one is. */
 static void test_replaced(void)
 {
 	enum { PAGES = 4096 };
@@ -298,7 +298,7 @@ static void test_replaced(void)
 	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay of one", dirty_bytes());
 }
 
-/* What others have left, one by one, goes with the last: there may be no further call. */
+/* The memory of objects freed one by one goes with the last: there may be no further call. */
 static void test_last(void)
 {
 	enum { COUNT = 4, PAGES = 8 * MIB / PAGE_BYTES };
@@ -308,14 +308,14 @@ static void test_last(void)
 	for (unsigned i = 0; i < COUNT - 1; i++) {
 		free_large(i);
 		CHECK(given_back == 0, "%zu bytes at free %u", given_back, i);
-		/* Each free is the only one since an object was taken, or has grown: no ebb. */
+		/* Each free is the only one since an object was allocated or has grown: no ebb. */
 		CHECK(page_large_resize(large[COUNT - 1].run, ++large[COUNT - 1].pages));
 	}
 	free_large(COUNT - 1);
 	CHECK(dirty_bytes() <= MIB, "%zu dirty bytes stay", dirty_bytes());
 }
 
-/* Mappings of their own, which go from their ends. */
+/* Separate mappings, which are given back from their ends. */
 static void test_mappings(void)
 {
 	enum { COUNT = 3, BYTES = 41 * MIB + 3 * PAGE_BYTES };
@@ -331,7 +331,7 @@ static void test_mappings(void)
 	for (int i = 0; i < COUNT; i++)
 		CHECK(huge_free(mappings[i]));
 	CHECK(given_back == 0);
-	/* In part gone, and still good for what fits. */
+	/* Partly gone, and still good for requests that fit. */
 	options.decay = 20;
 	wait_for_decay();
 	begin();
@@ -346,7 +346,10 @@ static void test_mappings(void)
 	CHECK(check_all_bytes(shorter, BYTES - MOST, 1));
 	CHECK(huge_free(shorter));
 
-	/* A small one, for which there is no room, costs no more of a large one than its size allows. */
+	/*
+	 * A small mapping, for which there is no room, purges no more of a large one than its own size
+	 * allows.
+	 */
 	options.dirty = COUNT * BYTES - MOST;
 	char *small = huge_alloc(MIB, 1, &zeroed);
 	CHECK(small);
@@ -369,7 +372,7 @@ static void test_mappings(void)
 	options.decay = 1000000;
 }
 
-/* In an ebb slabs' pages wait for a call that gives some of them back together. */
+/* In an ebb pages of slabs wait for a call that gives several of them back together. */
 static void test_gathering(void)
 {
 	enum { COUNT = 512, PAGES = 4 };
@@ -402,7 +405,7 @@ int main(void)
 	test_age(8, 2500);
 	test_age(PARTS, 3);
 	printf("%zu stretches went with others\n", several);
-	/* Locked memory does not go back, which says nothing of other memory. */
+	/* Locked memory does not go back, which says nothing about other memory. */
 	static _Alignas(PAGE_BYTES) char pages[2][PAGE_BYTES] = {{1}, {1}};
 	struct os_range ranges[] = {{pages[0], PAGE_BYTES}, {pages[1], PAGE_BYTES}};
 	bool known = os_purges_several();
@@ -410,7 +413,7 @@ int main(void)
 		CHECK(os_purge_several(ranges, 2) == 0 && os_purges_several() == known);
 		CHECK(munlock(pages[0], PAGE_BYTES) == 0);
 	}
-	/* Without that call it takes more of them, once that is known. */
+	/* Without the system call for several ranges it takes more calls, once that is known. */
 	refuses_several = true;
 	CHECK(os_purge_several(ranges, 2) == 2 && !os_purges_several());
 	several = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_clock: what another thread frees after this one has looked at the clock is young, not as old as can
- * be; and what was freed long ago is old, however long.
+ * page_clock: a run that another thread frees after this one has read the clock is young, not as old as can
+ * be; and a run freed long ago is old, however long.
  *
- * Time stands still but where the test moves it, and a thread that looks at the clock may be overtaken there.
+ * Time stands still but where the test moves it, and another thread may act between a thread's reading of the
+ * clock and its use.
  */
 #include "check.h"
 
@@ -13,7 +14,7 @@
 enum { PAGES = 10, SLAB = 40000, MIB = 1 << 20 };
 
 static uint64_t milliseconds = 100000;
-static void (*overtaking)(void); /* what another thread does, once, before a look at the clock is used */
+static void (*overtaking)(void); /* what another thread does, once, before a clock reading is used */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -65,7 +66,7 @@ static void test_runs(void)
 	CHECK(statistics().dirty_pages == 0);
 }
 
-/* A program that slept for a month has runs that are older than 32 bits of milliseconds can tell. */
+/* A program that slept for a month has runs older than 32 bits of milliseconds can tell. */
 static void test_months(void)
 {
 	bool zeroed;
@@ -84,7 +85,7 @@ static void test_mappings(void)
 	bool zeroed;
 	void *first = huge_alloc(MIB, 1, &zeroed);
 	object = huge_alloc(2ul * MIB, 1, &zeroed);
-	/* One that waits, so that there is a look at the clock to be overtaken, and is old after it. */
+	/* One that waits, so that the clock is read, and that is old afterwards. */
 	CHECK(first && object && huge_free(first));
 	milliseconds += options.decay;
 	overtaking = free_mapping;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_ebb: what goes back in an ebb beside the free runs themselves.  Where the heap ends in a huge page,
- * the rest of that; of long free runs, the records between their ends.  And the ebb goes on while the program
- * takes a few pages, not when it takes many.
+ * page_ebb: what goes back in an ebb beside the free runs themselves: where the heap ends inside a huge page,
+ * the rest of that; and of long free runs, the records between their ends.  And the ebb goes on while the
+ * program takes a few pages, but not when it takes many.
  */
 #include "check.h"
 
@@ -64,7 +64,7 @@ static void purge(void)
 		page_purge(false);
 }
 
-/* All runs, or all but every hundredth. */
+/* Frees all runs, or all but every hundredth. */
 static void empty(bool all)
 {
 	for (unsigned i = 0; i < RUNS; i++)
@@ -91,10 +91,10 @@ static void test_block(void)
 static void test_records(void)
 {
 	size_t bytes = page_heap_pages() * sizeof(struct run) / PAGE_BYTES * PAGE_BYTES;
-	/* Each free run has a first and a last one. */
+	/* Each free run has a first and a last record. */
 	size_t left = resident(layout.runs.base, bytes), most = 2 * ((RUNS + 99) / 100 + 1);
 	CHECK(left <= most, "%zu of %zu pages of records stay", left, bytes >> PAGE_SHIFT);
-	/* Cut anew, the runs are what they were. */
+	/* Allocated anew, the runs have their ids again. */
 	fill();
 	for (unsigned i = 0; i < RUNS; i++)
 		for (unsigned page = 0; page < RUN; page++)
@@ -124,7 +124,10 @@ static void test_many_taken(void)
 	empty(true);
 }
 
-/* Two large objects that end in turn are a fall, until one comes or grows; and so is one of the first few. */
+/*
+ * Two large objects freed in turn are a fall, unless one is allocated or grows in between; so is freeing one
+ * of the first few.
+ */
 static void test_large_fell(void)
 {
 	bool zeroed;
@@ -157,7 +160,7 @@ int main(void)
 {
 	check_watchdog(60);
 	free(malloc(1));
-	/* What a huge page takes here decides nothing. */
+	/* The cost of huge pages on this machine does not matter here. */
 	block_dear = UINT64_MAX;
 	test_large_fell();
 	fill();

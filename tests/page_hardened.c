@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_hardened: where things lie in hardened mode.  Metadata is so far from the heap that no page of the
- * processor's page tables is about both; and what was a page of one size class is never one of another.
+ * page_hardened: placement in hardened mode.  Metadata is so far from the heap that no page of the
+ * processor's page tables covers both; and a page of one size class never becomes one of another.
  */
 #include "check.h"
 
@@ -9,7 +9,7 @@
 
 enum { GIB = 1 << 30, OBJECTS = 3000, SIZE = 200, OTHER = 900 };
 
-/* A page of the last level but one of the page tables is about a gibibyte. */
+/* A page of the second-lowest level of the page tables covers about a gibibyte. */
 static void apart(const char *what, const void *address)
 {
 	uintptr_t heap = page_front.heap_page << PAGE_SHIFT, end = page_front.end << PAGE_SHIFT;
@@ -34,7 +34,7 @@ static void test_metadata_apart(void)
 	apart("metadata's end", page_front.metadata + page_front.metadata_bytes - 1);
 }
 
-/* Freed, given to the system, and yet no other class gets it. */
+/* Freed and given back to the system, yet no other class gets it. */
 static void test_classes_apart(void)
 {
 	static void *objects[OBJECTS], *others[OBJECTS];

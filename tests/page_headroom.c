@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_headroom: a large run that grows over and over does so without the page lock, into pages that are kept
- * behind it.  Lengths and counts are exact all the time, nobody else has those pages, and they are free for
- * whatever is asked for: where nothing else is left that is resident, at a tick, when memory is given back,
- * when the run is freed or shrinks, and in a forked child.  And realloc learns where all that it moves grows
- * on.
+ * behind it.  Lengths and counts are exact all the time, nobody else has those pages, and they can be
+ * reclaimed for any request: when nothing else resident is left, at a tick, when memory is given back, when
+ * the run is freed or shrinks, and in a forked child.  And realloc learns at which sizes all objects that it
+ * moves keep growing.
  */
 #include "check.h"
 
@@ -33,7 +33,7 @@ static char *growing(size_t pages)
 	return run;
 }
 
-/* By the page until nothing is left; returns how long the run is then. */
+/* Grows by single pages until nothing is left; returns the final length. */
 static size_t grow_to_the_end(char *run)
 {
 	size_t pages = page_large_pages(run);
@@ -48,7 +48,7 @@ static size_t grow_to_the_end(char *run)
 	return pages;
 }
 
-/* A vector as a program has it, written as it grows. */
+/* Grows a vector as a program does, writing as it grows. */
 static char *grow_vector(char *vector, size_t from, size_t to)
 {
 	for (size_t length = from; length < to;) {
@@ -63,8 +63,8 @@ static char *grow_vector(char *vector, size_t from, size_t to)
 }
 
 /*
- * A block that stands by has grown without the lock: the free of what is left beside it leaves nothing, and
- * begins an ebb.  First of all tests: no fall has been in vain.
+ * A block that stands by has grown without the lock: freeing the remaining run beside it leaves none, and
+ * begins an ebb.  Runs as the first of all tests: no fall has been in vain yet.
  */
 static void test_nothing_left(void)
 {
@@ -92,14 +92,14 @@ static void test_without_lock(void)
 	CHECK(after.large_runs == 1 && after.large_pages == LAST / PAGE_BYTES);
 	CHECK(malloc_usable_size(vector) == LAST && check_all_bytes(vector, LAST, 1));
 	heap_walk();
-	/* Within its last page, and down to there, it stays. */
+	/* Within its last page, growing or shrinking, it stays in place. */
 	CHECK(realloc(vector, LAST - 1) == vector && realloc(vector, LAST) == vector);
 	free(vector);
 	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
 	heap_walk();
 }
 
-/* Small vectors that grow twice are runs as well. */
+/* Small vectors that grow twice become runs as well. */
 static void test_small_vectors(void)
 {
 	char *vector = NULL;
@@ -110,13 +110,13 @@ static void test_small_vectors(void)
 	}
 	struct page_statistics now = statistics();
 	CHECK(now.large_runs == 1 && now.large_pages == 8, "%zu runs", now.large_runs);
-	/* Down to a class's size it moves there. */
+	/* Shrunk to a class's size it moves to the class. */
 	vector = realloc(vector, 1000);
 	CHECK(vector && statistics().large_runs == 0 && check_all_bytes(vector, 1000, 1));
 	free(vector);
 }
 
-/* From a page to a MiB, each time to twice as much; returns how often it moved. */
+/* Doubles it from a page to a MiB; returns how often it moved. */
 static unsigned double_vector(void)
 {
 	unsigned moves = 0;
@@ -133,8 +133,8 @@ static unsigned double_vector(void)
 }
 
 /*
- * Of vectors that all grow on only the first move is a copy, and only that and the free take the page lock:
- * what is resident behind them is kept for the whole way.
+ * When all vectors grow on, only the first move is a copy, and only that and the free take the page lock:
+ * resident memory behind them is kept for the whole growth.
  */
 static void test_learns(void)
 {
@@ -150,7 +150,7 @@ static void test_learns(void)
 	CHECK(locks <= 2 * VECTORS + 8, "%zu page locks of %d vectors", locks, VECTORS);
 }
 
-/* And of objects that grow once soon none is a run any more. */
+/* Objects that grow only once soon stop becoming runs. */
 static void test_forgets(void)
 {
 	unsigned runs = 0;
@@ -162,7 +162,7 @@ static void test_forgets(void)
 	CHECK(runs > 0 && runs < 32, "%u runs", runs);
 }
 
-/* As slabs take them, until hoards are wanted; returns how often. */
+/* Takes runs like those of slabs until hoards are wanted; returns how often. */
 static unsigned take_and_free(void)
 {
 	unsigned times = 1;
@@ -173,7 +173,7 @@ static unsigned take_and_free(void)
 	return times;
 }
 
-/* Runs that grow again and again are no reason to look for memory elsewhere; new ones are. */
+/* Runs that grow again and again are no reason to search hoards for memory; new ones are. */
 static void test_wants_no_hoards(void)
 {
 	bool zeroed;
@@ -187,13 +187,13 @@ static void test_wants_no_hoards(void)
 	CHECK(take_and_free() <= 4);
 }
 
-/* What the run does not take is as it was: dirty, or zero. */
+/* Headroom that the run does not use stays as it was: dirty, or zero. */
 static void test_free(void)
 {
 	page_purge(true);
 	char *run = growing(PAGES);
 	size_t kept = headroom_pages();
-	/* Of what is not resident, four times what the run has. */
+	/* Of pages that are not resident, four times the length of the run. */
 	CHECK(kept == 4 * PAGES, "%zu pages", kept);
 	CHECK(page_large_grow(run, PAGES + 3) && headroom_pages() == kept - 3);
 	page_free(run, PAGES + 3);
@@ -231,7 +231,7 @@ static void test_shrinks(void)
 	CHECK(page_large_grow(run, PAGES + 4) && page_large_resize(run, PAGES - 4));
 	CHECK(headroom_pages() == 0 && statistics().large_pages == PAGES - 4);
 	heap_walk();
-	/* And grows again over what it had. */
+	/* And grows again over the pages that it had. */
 	CHECK(page_large_resize(run, PAGES + 1) && headroom_pages() > 0);
 	CHECK(page_large_grow(run, PAGES + 2));
 	CHECK(check_all_bytes(run, (PAGES - 4) * PAGE_BYTES, 1));
@@ -271,7 +271,7 @@ static void test_many(void)
 	heap_walk();
 }
 
-/* What is resident goes to others before they take memory from the system. */
+/* Resident headroom serves other requests before they take memory from the system. */
 static void test_serves_others(void)
 {
 	bool zeroed;
@@ -289,7 +289,7 @@ static void test_serves_others(void)
 	heap_walk();
 }
 
-/* At the end of a large heap the next block, which may be a huge page, is left to who uses it. */
+/* At the end of a large heap the next block, which may become a huge page, is not used as headroom. */
 static void test_begins_no_block(void)
 {
 	enum { BLOCK = 512, LARGE_HEAP = 10 * 1024, LEFT = 2 };
@@ -325,7 +325,7 @@ static void test_given_back(void)
 	}
 }
 
-/* A child goes on with it, or finds it free where the lists are made anew. */
+/* A child goes on with the headroom, or finds it free where the lists are rebuilt. */
 static void test_fork(void)
 {
 	for (int repaired = 0; repaired < 2; repaired++) {
@@ -352,8 +352,7 @@ static void test_fork(void)
 
 static bool done;
 
-/* Each page from `from` to `to`, with what is the run's alone; and the same again, to see whether it is still
- * there. */
+/* Marks each page from `from` to `to` as the run's; a second call checks the marks. */
 static void sign(char *run, size_t from, size_t to, uint64_t mine)
 {
 	for (size_t page = from; page < to; page++)
@@ -400,7 +399,7 @@ static void *own(void *argument)
 	return NULL;
 }
 
-/* What is kept is taken away meanwhile. */
+/* Meanwhile reclaims the pages that are kept. */
 static void *recall(void *argument)
 {
 	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
@@ -418,7 +417,10 @@ static void test_threads(void)
 	heap_walk();
 }
 
-/* In a heap at its end a size class and a linked cache have what is kept, too, before they are refused. */
+/*
+ * When the heap is at its end a size class and a linked cache get the kept pages, too, before they are
+ * refused.
+ */
 static void serves_the_last(void *(*take)(void *), void *argument)
 {
 	char *run = growing(PAGES);
@@ -432,7 +434,7 @@ static void serves_the_last(void *(*take)(void *), void *argument)
 	page_free(run, PAGES);
 }
 
-/* Of less than a page: from a page on, objects go on beside the heap. */
+/* Less than a page: objects from a page on are served beside the heap. */
 static void *from_class(void *unused)
 {
 	(void)unused;

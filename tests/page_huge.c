@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_huge: mappings of their own: thousands of them are found, and nothing else is; freed ones are kept,
- * given out again and given back by the rules; resizing keeps the contents; alignment up to 1 GiB.
+ * page_huge: separate mappings: thousands of them are found, and no other address is; freed ones are cached,
+ * reused and given back by the rules; resizing keeps the contents; alignment up to 1 GiB.
  */
 #include "check.h"
 
@@ -59,14 +59,14 @@ static void give(struct mapping *mapping)
 	CHECK(huge_bytes(mapping->address) == mapping->bytes);
 	CHECK(huge_free(mapping->address));
 	CHECK(huge_bytes(mapping->address) == 0 && !huge_free(mapping->address));
-	/* 1 is what the table itself puts where an entry was. */
+	/* 1 is the table's own mark for a removed entry. */
 	CHECK(huge_bytes((void *)1) == 0 && !huge_free((void *)1) && !huge_resize((void *)1, 1));
 	live--;
 	live_bytes -= mapping->bytes;
 	mapping->address = NULL;
 }
 
-/* Without the cache: what is freed is gone. */
+/* Without the cache: a freed mapping is gone. */
 static void test_table(void)
 {
 	uint64_t random = 5;
@@ -75,7 +75,7 @@ static void test_table(void)
 	for (size_t i = 0; i < MANY; i++)
 		take(&mappings[i], 1 + check_below(&random, 3 * PAGE_BYTES));
 	check_counts();
-	/* What is none: neighbours, interior, nonsense. */
+	/* Addresses of no mapping: neighbours, interior, nonsense. */
 	for (size_t i = 0; i < MANY; i += 37) {
 		char *address = mappings[i].address;
 		CHECK(huge_bytes(address + 1) == 0 && huge_bytes(address - 1) == 0);
@@ -83,7 +83,7 @@ static void test_table(void)
 	}
 	CHECK(huge_bytes(NULL) == 0 && !huge_free(NULL) && !huge_resize(NULL, 1));
 
-	/* Comings and goings: entries that were dropped neither fill the table nor hide what is behind. */
+	/* Entries come and go: removed ones neither fill the table nor hide those behind them. */
 	for (unsigned long round = 0; round < check_rounds(20000, 200000, 2000); round++) {
 		size_t i = check_below(&random, MANY);
 		if (mappings[i].address)
@@ -115,7 +115,7 @@ static void test_cache(void)
 	huge_purge(true);
 	CHECK(statistics().huge_cached_bytes == 0);
 
-	/* One that a request of 4 MiB at 1 GiB could not take, which chance would make of one in 512. */
+	/* One that a request of 4 MiB at 1 GiB could not use, which chance would make of one in 512. */
 	char *aligned = NULL;
 	char *first = huge_alloc(4 * MIB, 1, &zeroed);
 	if ((uintptr_t)first % (1ul << 30) == 0) {
@@ -142,7 +142,7 @@ static void test_cache(void)
 		options.decay = 1000000;
 	}
 	CHECK(statistics().huge_cached_bytes == 4 * MIB);
-	/* What wastes at most a quarter is served, and has all of it. */
+	/* A mapping that wastes at most a quarter serves a request, which gets all of it. */
 	CHECK(huge_alloc(3 * MIB + 1, 1, &zeroed) == first && !zeroed && *first == 1);
 	CHECK(huge_bytes(first) == 4 * MIB && statistics().huge_cached_bytes == 0);
 	CHECK(huge_free(first));
@@ -216,7 +216,7 @@ static void test_resize(void)
 			mapping->address = resized;
 			resized[mapping->bytes - 1] = 1;
 			check_counts();
-			/* The same again changes nothing; too much is refused. */
+			/* Resizing to the same size changes nothing; an impossible size is refused. */
 			CHECK(huge_resize(resized, bytes) == resized);
 			CHECK(!huge_resize(resized, 1ul << 47) && huge_bytes(resized) == mapping->bytes);
 		}
@@ -252,7 +252,7 @@ static void test_alignment(void)
 		      "%p is not aligned to %zu bytes", (void *)address, alignment);
 		CHECK(huge_bytes(address) == 5 * PAGE_BYTES);
 		check_stamp(address, 5 * PAGE_BYTES, 9);
-		/* What alignment took beside it is gone again. */
+		/* What was mapped in addition for alignment is gone again. */
 		CHECK(virtual_pages() - before <= 5 + 1, "%zu pages for 5 at %zu bytes of alignment",
 		      virtual_pages() - before, alignment);
 		CHECK(huge_free(address));

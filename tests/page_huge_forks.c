@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_huge_forks: a child that is forked at any instruction of what gives mappings back to the system finds
- * each of them whole: by its own address and length, or not at all.
+ * page_huge_forks: a child forked at any instruction of the code that gives mappings back to the system finds
+ * each of them complete, with its own address and length, or not at all.
  *
  *   stranded    what the system did not take at first is given back: the child may get its address for
  *               another object
@@ -27,7 +27,9 @@ int main(void)
 
 #else
 
-/* ---- what is mapped: each mapping goes as it came ------------------------------------------------------ */
+/*
+ * ---- mappings: each is unmapped exactly as it was mapped ------------------------------------------------
+ */
 
 enum { MOST = 4096 };
 static struct {
@@ -35,7 +37,7 @@ static struct {
 	size_t bytes;
 } mapped[MOST];
 static size_t mapped_end;
-static bool refuses; /* the system does not take back */
+static bool refuses; /* the system does not take memory back */
 
 void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset)
 {
@@ -47,7 +49,7 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
 	return address;
 }
 
-static bool checks; /* that what goes is what came */
+static bool checks; /* that what is unmapped is what was mapped */
 /* Single steps: from the next purge to the munmap() behind it, and behind the next munmap(). */
 static bool steps_between, steps_behind;
 
@@ -161,7 +163,7 @@ static void test_retired(void)
 {
 	enum { PLACES = 256, FILL = 8 * PLACES };
 	huge_isolate();
-	/* A mapping of a length of its own in about every place. */
+	/* Mappings of different lengths in about every place. */
 	for (size_t i = 0; i < FILL; i++)
 		CHECK(huge_free(take(1 + i % 200)));
 	live_on = give_all_back;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_layout: the regions lie in order and apart, aligned as their users rely on, grow, and leave the page
- * map readable below the heap, in each way that the system may force on them.
+ * map readable below the heap, under every constraint that the system may impose.
  *
  *   page_layout limits    each of these:
  *     free      no limit
@@ -9,10 +9,10 @@
  *     space     RLIMIT_AS: not even reserved
  *     crowded   no limit, but something lies wherever the heap would like to be
  *     vast      more reserved than page numbers of 32 bits can tell apart
- *   page_layout dumped    no limit; what is left of it is a core dump, which has nothing of what is
+ *   page_layout dumped    no limit; the process ends in a core dump, which must not contain what is only
  *                         reserved
  *
- * The limits must be there before the first allocation, so each is this program started anew.
+ * The limits must be there before the first allocation, so each case starts this program anew.
  */
 #include "check.h"
 
@@ -26,9 +26,9 @@
 
 enum { LIMIT = 512 << 20, GRAIN = 8 << 20, DUMP_MOST = 1 << 30 };
 
-static bool reserved; /* all that is planned has its addresses from the start */
+static bool reserved; /* all planned regions have their addresses from the start */
 
-/* Before any allocation, that of the dynamic linker's included: takes the low addresses away. */
+/* Before any allocation, even the dynamic linker's: occupies the low addresses. */
 static void crowd(int argc, char **argv, char **environment)
 {
 	(void)environment;
@@ -47,7 +47,7 @@ static void check_region(const struct region *region, const struct region *next)
 	CHECK(region->committed && region->committed <= region->planned && region->planned % PAGE_BYTES == 0);
 	if (next)
 		CHECK(region->base + region->planned <= next->base);
-	/* The last byte can be written. */
+	/* The last byte is writable. */
 	volatile char *last = region->base + region->committed - 1;
 	*last = *last;
 }
@@ -68,7 +68,7 @@ static void check_layout(void)
 	CHECK((char *)page_front.map <= layout.map.base);
 	CHECK(layout.map.base == (char *)&page_front.map[page_front.heap_page]);
 	CHECK(page_front.heap_page == page_of(layout.heap.base));
-	/* Frees read the page map below the limit: all of what is planned, or as far as it is mapped. */
+	/* Frees read the page map below the limit: the planned heap, or as far as the map is mapped. */
 	size_t pages = page_front.limit - page_front.heap_page;
 	if (reserved)
 		CHECK(pages == layout.heap.planned >> PAGE_SHIFT);
@@ -77,11 +77,11 @@ static void check_layout(void)
 		      pages * sizeof(uint16_t) <= layout.map.committed);
 	CHECK((char *)&page_front.slab_of[page_front.heap_page] == layout.slab_of.base);
 	CHECK(page_front.metadata == layout.metadata.base);
-	/* A reference to the last block there has room in slab_of. */
+	/* slab_of can hold a reference to the last block there. */
 	char *last = layout.metadata.base + layout.metadata.planned - METADATA_UNIT;
 	CHECK(page_front.metadata_bytes == layout.metadata.planned);
 	CHECK(metadata_block(metadata_reference(last)) == last, "%zu bytes", page_front.metadata_bytes);
-	/* Every page that is in use has its entries. */
+	/* Every page in use has its entries. */
 	size_t top = page_heap_pages();
 	CHECK(layout.heap.committed >> PAGE_SHIFT >= top);
 	CHECK(layout.map.committed >= top * sizeof(uint16_t));
@@ -89,7 +89,7 @@ static void check_layout(void)
 	CHECK(layout.runs.committed >= top * sizeof(struct run));
 }
 
-/* Foreign addresses: the map is readable and says that they are nobody's. */
+/* Foreign addresses: the map is readable and gives them no owner. */
 static void check_foreign(void)
 {
 	for (uintptr_t page = 0; page < page_front.heap_page; page += page_front.heap_page / 1000 + 1)
@@ -118,7 +118,7 @@ static void check_abort(void *pointer)
 	CHECK(strchr(text, '\n') == text + strlen(text) - 1, "said: %s", text);
 }
 
-/* Grows by more than a step of each region, and uses what it gets. */
+/* Grows each region by more than one step, and uses the memory. */
 static void check_growth(void)
 {
 	enum { RUNS = 40, PAGES = 512 };
@@ -163,7 +163,7 @@ static bool is_mapped(const char *address)
 	return msync((void *)(uintptr_t)address, PAGE_BYTES, MS_ASYNC) == 0;
 }
 
-/* As after the system has refused one of the regions a page. */
+/* As after the system has refused a page of one of the regions. */
 static void check_given_back(void)
 {
 	bool zeroed;
@@ -184,7 +184,7 @@ static void check_given_back(void)
 	check_growth();
 }
 
-/* Once all regions have shrunk and grown again. */
+/* After all regions have shrunk and grown again. */
 static void dump(void)
 {
 	reserved = true;
@@ -200,7 +200,7 @@ static void run(const char *name)
 	free(malloc(1));
 	if (strcmp(name, "dump") == 0)
 		dump();
-	/* What the limits are meant to force. */
+	/* The constraint that the limit is meant to impose. */
 	reserved = strcmp(name, "space") != 0;
 	CHECK(is_mapped(layout.heap.base + layout.heap.planned - PAGE_BYTES) == reserved);
 	if (strcmp(name, "crowded") == 0) {
@@ -216,7 +216,7 @@ static void run(const char *name)
 	check_abort(layout.heap.base - 4096);
 	check_abort(&layout);
 	check_abort((void *)(UINTPTR_MAX - 4095));
-	/* Pages that were never used, up to the last one that is planned. */
+	/* Pages never used, up to the last planned one. */
 	check_abort(layout.heap.base + (page_heap_pages() << PAGE_SHIFT));
 	check_abort(layout.heap.base + layout.heap.planned / 2);
 	check_abort(layout.heap.base + layout.heap.planned - 16);
@@ -225,14 +225,14 @@ static void run(const char *name)
 	check_foreign();
 	if (strcmp(name, "vast") == 0)
 		check_vast();
-	char *huge = aligned_alloc(8 << 20, 40 << 20); /* beyond the alignment of runs */
+	char *huge = aligned_alloc(8 << 20, 40 << 20); /* more than the alignment of runs */
 	CHECK(huge && !page_is_heap(huge));
 	check_abort(huge + 4096);
 	free(huge);
 	check_layout();
 }
 
-/* Where a process that is aborted leaves no file in its folder there is nothing to look at. */
+/* Skips where a process that aborts leaves no file in its folder. */
 static void skip_without_dumps(void)
 {
 	char pattern[256] = "";
@@ -266,7 +266,7 @@ static void check_dump(const char *folder)
 			continue;
 		snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
 		CHECK(stat(path, &status) == 0 && unlink(path) == 0);
-		/* Sparse, or it would not end soon. */
+		/* Sparse, or writing it would take too long. */
 		CHECK(status.st_size < DUMP_MOST, "a core dump of %lld bytes", (long long)status.st_size);
 		files++;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_metadata: blocks are aligned, apart, in one page each, zero when new, made of what others have left,
- * found again by reference; and when the system has no more, what came back is cut up.  Those that last lie
- * together, and in a child that was forked as one was made they are nobody else's.  Pages in which
- * nothing is left go back to the system, in an ebb, by age or when all is to; whatever it refuses, and in a
- * child that was forked meanwhile, each block serves again.
+ * page_metadata: blocks are aligned, disjoint, within one page each, zero when new, made from what others
+ * have left, and found again by reference; when the system has no more memory, freed blocks are split.
+ * Lasting blocks lie together, and in a child forked while one was being made they belong to nobody else.
+ * Empty pages go back to the system, in an ebb, by age or when everything is to; if the system refuses some,
+ * and in a child forked meanwhile, each block can be used again.
  *
  *   page_metadata full   in a small heap; started by page_metadata itself
  *   page_metadata aged   pages are overdue at the second tick
@@ -55,11 +55,14 @@ static void test_random(void)
 		size_t i = check_below(&random, BLOCKS);
 		struct block *block = &blocks[i];
 		if (!block->start) {
-			/* Beyond a size nothing is kept, so few of those. */
+			/* Larger blocks are not kept for reuse, so few of those. */
 			take(block, 1 + check_below(&random, round % 512 ? KEPT_MOST : 3 * KEPT_MOST));
 			if (block->bytes <= KEPT_MOST)
 				CHECK(page_of(block->start) == page_of(block->start + block->bytes - 1));
-			/* All of it, up to the unit: a neighbour that overlaps will see. */
+			/*
+			 * Stamps all of it, rounded up to the unit, so that an overlap with a neighbour is
+			 * noticed.
+			 */
 			check_stamp(block->start, rounded(block->bytes), i);
 		} else {
 			CHECK_STAMP(block->start, rounded(block->bytes), i);
@@ -75,7 +78,7 @@ static void test_random(void)
 		}
 }
 
-/* Blocks of all sizes come from what another one has left, and no page is added for them. */
+/* Blocks of all sizes are made from freed ones, without an additional page. */
 static void test_reuse(void)
 {
 	struct block whole, parts[4];
@@ -87,7 +90,7 @@ static void test_reuse(void)
 		memset(parts[i].start, 1, 1000);
 	}
 	for (unsigned i = 0; i < 4; i++)
-		metadata_free(parts[i].start, 961); /* as many units */
+		metadata_free(parts[i].start, 961); /* the same number of units */
 	take(&whole, KEPT_MOST);
 	metadata_free(whole.start, KEPT_MOST);
 	CHECK(metadata_in_use() == before);
@@ -97,11 +100,14 @@ static void test_reuse(void)
 	      !metadata_contains(layout.metadata.base + layout.metadata.planned));
 }
 
-/* ---- what lasts ---------------------------------------------------------------------------------------- */
+/* ---- lasting blocks ------------------------------------------------------------------------------------ */
 
 enum { LASTING = 56, LASTING_BYTES = 9 * METADATA_UNIT, IN_A_PAGE = PAGE_BYTES / LASTING_BYTES };
 
-/* What others have beside them may go, and the pages with it: but for three blocks that grow up to a page. */
+/*
+ * Neighbours may be freed, and pages with them: lasting blocks share pages, but for three that grow up to a
+ * page.
+ */
 static void test_lasting(void)
 {
 	struct block lasting[LASTING], others[LASTING];
@@ -130,7 +136,7 @@ static void test_lasting(void)
 #ifdef __x86_64__
 static unsigned long lasting_steps;
 
-/* What was about to be free in the parent is nobody else's here. */
+/* What was about to be freed in the parent belongs to nobody else here. */
 static void on_lasting_step(int number)
 {
 	enum { SMALL = 300 };
@@ -160,14 +166,14 @@ static void on_lasting_step(int number)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
-/* In a child that is forked in the middle of it. */
+/* A child is forked in the middle of it. */
 static void test_fork_in_lasting(void)
 {
 	CHECK(metadata_alloc_lasting(METADATA_UNIT, true));
 	struct sigaction action = {.sa_handler = on_lasting_step};
 	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
 	step_from_here();
-	/* Too much for what is left, which goes back. */
+	/* Too large for the current rest, which is freed. */
 	void *block = metadata_alloc_lasting(PAGE_BYTES, true);
 	step_to_here();
 	CHECK(block && lasting_steps > 50, "%lu steps", lasting_steps);
@@ -185,12 +191,12 @@ enum { PAGES = 200, KEPT = 8, ROWS = 4 };
 
 static char *pages[PAGES];
 
-/* What happens when some stretches are given back at once. */
+/* What happens while several ranges are given back at once. */
 static void (*meanwhile)(void);
 static bool refuses;
 static unsigned calls;
 
-/* As libc's, but that several stretches at once are refused. */
+/* Like libc's, but calls for several ranges at once are refused. */
 static long on_syscall(long number, const long argument[static 6])
 {
 	if (number == SYS_process_madvise && refuses) {
@@ -221,7 +227,7 @@ static size_t resident(void)
 	return count;
 }
 
-/* Pages with a block at their beginnings, and nothing else. */
+/* Fills pages with a block at the beginning of each, and nothing else. */
 static void fill(void)
 {
 	for (unsigned i = 0; i < PAGES; i++) {
@@ -241,7 +247,7 @@ static void empty(void)
 		metadata_free(pages[i], PAGE_BYTES / ROWS);
 }
 
-/* Each page serves once more, and no other is needed for that. */
+/* Each page can be used once more, and no other is needed for that. */
 static void use_again(void)
 {
 	static bool seen[PAGES];
@@ -259,7 +265,7 @@ static void use_again(void)
 	layout.metadata.planned = most;
 }
 
-/* While a block is left in a page that stays, and what is in it. */
+/* A page with a block left in it stays, with its content. */
 static void test_partial(void)
 {
 	fill();
@@ -287,19 +293,19 @@ static void test_ebb(void)
 	CHECK(resident() <= KEPT, "%zu pages stay", resident());
 	CHECK(before - metadata_in_use() >= (PAGES - KEPT) * PAGE_BYTES, "%zu bytes, and %zu before",
 	      metadata_in_use(), before);
-	/* What is given back reads as zero, whoever still looks. */
+	/* Memory that was given back reads as zero, for any late reader. */
 	size_t zero = 0;
 	for (unsigned i = 0; i < PAGES; i++)
 		zero += check_all_bytes(pages[i], PAGE_BYTES, 0);
 	CHECK(zero >= PAGES - KEPT, "%zu pages read as zero", zero);
 	use_again();
-	/* Whoever needs such a page ends the ebb. */
+	/* A request for such a page ends the ebb. */
 	CHECK(!metadata_is_behind());
 	metadata_purge(true);
 	CHECK(resident() == 0, "%zu pages stay", resident());
 }
 
-/* Locked memory does not go; what did before that has gone. */
+/* Locked memory does not go back; pages that went before it are gone. */
 static void test_locked(void)
 {
 	fill();
@@ -314,19 +320,19 @@ static void test_locked(void)
 	metadata_purge(true);
 }
 
-/* Another thread is at it: here nobody waits, and the pages on their way are nobody's. */
+/* While another thread is purging nobody waits, and the pages on their way have no owner. */
 static void purge_meanwhile(void)
 {
 	unsigned before = calls;
 	metadata_purge(true);
 	CHECK(calls == before, "two gave pages back at once");
-	/* And go on leaving pages as fast as they go. */
+	/* Continues to free pages as fast as they go. */
 	char *block = metadata_alloc(PAGE_BYTES);
 	memset(block, 3, PAGE_BYTES);
 	metadata_free(block, PAGE_BYTES);
 }
 
-/* A child that is forked while pages are on their way has them all. */
+/* A child forked while pages are on their way has them all. */
 static void fork_meanwhile(void)
 {
 	meanwhile = NULL;
@@ -363,7 +369,7 @@ static void test_meanwhile(void (*what)(void))
 #ifdef __x86_64__
 enum { STEPS = 37 };
 static unsigned long steps;
-static size_t rest; /* bytes in use when all pages that can be are given back */
+static size_t rest; /* bytes in use after everything possible was given back */
 
 static void on_step(int number)
 {
@@ -382,7 +388,7 @@ static void on_step(int number)
 	CHECK_EXITED(check_wait(child), 0);
 }
 
-/* A child that is forked in the middle of a repair begins with it anew, and has all that there was. */
+/* A child forked in the middle of a repair starts it anew, and has everything there was. */
 static void test_fork_in_repair(void)
 {
 	metadata_purge(true);
@@ -410,11 +416,11 @@ static void test_one_by_one(void)
 {
 	refuses = true;
 	fill();
-	/* Every other page stays, so that none lie in a row. */
+	/* Every other page stays, so that no two adjacent ones go. */
 	for (unsigned i = 0; i < PAGES; i += 2)
 		metadata_free(pages[i], PAGE_BYTES / ROWS);
 	metadata_ebb();
-	metadata_purge(false); /* finds out */
+	metadata_purge(false); /* notices the refusal */
 	unsigned rounds = 0;
 	for (; metadata_is_behind(); rounds++) {
 		calls = 0;
@@ -428,7 +434,7 @@ static void test_one_by_one(void)
 	test_meanwhile(fork_meanwhile);
 }
 
-/* At the second tick the pages that were idle all the while are overdue, and no others. */
+/* At the second tick, exactly the pages that were idle all the while are overdue. */
 static void be_aged(void)
 {
 	fill();
@@ -463,10 +469,10 @@ static void be_full(void)
 	}
 	CHECK(count * LARGE <= layout.metadata.planned && count * LARGE > layout.metadata.planned / 2);
 	CHECK(layout.metadata.committed == layout.metadata.planned);
-	/* What is left of the region, and of the blocks that the process has freed so far. */
+	/* Uses up the region, and blocks that the process has freed so far. */
 	while (metadata_alloc(SMALL))
 		;
-	/* And of the one that lasting blocks are cut from. */
+	/* And the block that lasting blocks are cut from. */
 	for (count = 0; metadata_alloc_lasting(SMALL, true); count++)
 		CHECK(count < PAGE_BYTES / SMALL);
 	CHECK(!metadata_alloc(LARGE) && !metadata_alloc(SMALL) && !metadata_alloc(1ul << 40));
@@ -476,7 +482,7 @@ static void be_full(void)
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(metadata_alloc_lasting(SMALL, true), "lasting block %u", i);
 
-	/* One block that comes back serves as many small requests as it has room for. */
+	/* One freed block serves as many small requests as fit. */
 	metadata_free(last, LARGE);
 	static bool seen[LARGE / SMALL];
 	for (int i = 0; i < LARGE / SMALL; i++) {
@@ -488,7 +494,7 @@ static void be_full(void)
 		memset(small, 1, SMALL);
 	}
 	CHECK(!metadata_alloc(SMALL));
-	/* The heap itself lives on with what metadata it has. */
+	/* The heap itself lives on with its existing metadata. */
 	free(malloc(100));
 }
 

@@ -4,7 +4,7 @@
  * claimed, coalesce, grow and shrink in place, go back to the system by age and by amount, and end at the
  * heap's limit.
  *
- *   page_runs full   what a heap of small `reserve` does when nothing is left; started by page_runs itself
+ *   page_runs full   behaviour of a heap of small `reserve` when nothing is left; started by page_runs itself
  */
 #include "check.h"
 
@@ -121,7 +121,7 @@ static void give(struct live *slot)
 	slot->run = NULL;
 }
 
-/* The free pages behind a run, with none kept for any; at the heap's end there are always more. */
+/* The free pages behind a run, with none kept for it; at the heap's end there are always more. */
 static size_t room_behind(const struct live *slot)
 {
 	struct page_statistics now;
@@ -134,7 +134,7 @@ static size_t room_behind(const struct live *slot)
 
 static size_t grown_without_lock;
 
-/* Into what is kept behind it, as a vector does: it has grown before, or wanted to. */
+/* Grows into the pages kept behind it, as a vector does: it has grown before, or wanted to. */
 static void grow_again(struct live *slot)
 {
 	for (size_t more = 1 + check_below(&random_state, 8);
@@ -200,7 +200,9 @@ static void test_random(void)
 	CHECK(grown > rounds / 1000, "only %zu runs ever grew in place", grown);
 	CHECK(grown_without_lock > rounds / 1000, "only %zu did without the lock", grown_without_lock);
 
-	/* All free and all returned: one clean run, from which everything can be had without growing. */
+	/*
+	 * Everything free and given back: one clean run, from which all requests are served without growing.
+	 */
 	for (struct live *slot = live; slot < live + SLOTS; slot++)
 		if (slot->run)
 			give(slot);
@@ -248,8 +250,8 @@ static void sleep_milliseconds(unsigned milliseconds)
 }
 
 /*
- * What alignment skips at the heap's end has no neighbour behind it, whatever the pages that nobody has used
- * yet seem to say; with the heap's first run free, that confusion would hand it out twice.
+ * Pages skipped for alignment at the heap's end have no neighbour behind them, whatever the never-used pages
+ * there seem to say; with the heap's first run free, that confusion would hand it out twice.
  */
 static void test_skipped(void)
 {
@@ -257,7 +259,7 @@ static void test_skipped(void)
 	static char *runs[RUNS];
 	bool zeroed;
 
-	/* Some builds' runtimes allocate before main() and keep it; the others make the check. */
+	/* Some builds' runtimes allocate before main() and keep the page; the other builds run the check. */
 	if (heap_id(0) != PAGE_FREE)
 		return;
 	size_t before = page_heap_pages();
@@ -289,7 +291,7 @@ static void test_purge(void)
 		islands[i] = make_island(PAGES);
 		memset(islands[i].run, 1, PAGES * PAGE_BYTES);
 	}
-	CHECK(dirty_pages() <= 1); /* what making the islands left */
+	CHECK(dirty_pages() <= 1); /* left over from making the islands */
 	page_purge(true);
 
 	/* By age. */
@@ -317,7 +319,7 @@ static void test_purge(void)
 	CHECK(check_all_bytes(islands[ISLANDS - 1].run, PAGES * PAGE_BYTES, 1));
 	options.dirty = saved.dirty;
 
-	/* A dirty run serves before a clean one, and says that it is not zero. */
+	/* A dirty run is preferred to a clean one, and is reported as not zero. */
 	bool zeroed = true;
 	char *again = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed);
 	CHECK(!zeroed && (again == islands[ISLANDS - 1].run || again == islands[ISLANDS - 2].run));
@@ -336,7 +338,7 @@ static void test_purge(void)
 
 /*
  * A request that no dirty run can serve takes dirty and clean neighbours together, rather than new memory;
- * and what is free at the heap's end is the start of what is taken there.
+ * and free memory at the heap's end becomes the start of a run taken there.
  */
 static void test_spans(void)
 {
@@ -345,7 +347,7 @@ static void test_spans(void)
 	bool zeroed;
 	options.decay = 1000000;
 	page_purge(true);
-	/* Larger than any hole that is left from before, so that all lie in a row. */
+	/* Larger than any remaining hole, so that all lie in a row. */
 	size_t large = page_heap_pages();
 	char *block = page_alloc(large + 3 * PART, 1, PAGE_LARGE, &zeroed);
 	char *shore = page_alloc(1, 1, PAGE_LARGE, &zeroed);
@@ -362,14 +364,14 @@ static void test_spans(void)
 	char *both = page_alloc(large + PART, 1, PAGE_LARGE, &zeroed);
 	CHECK(both == block && !zeroed, "%p, not %p", (void *)both, (void *)block);
 	CHECK(check_all_bytes(both + large * PAGE_BYTES, PART * PAGE_BYTES, 0));
-	/* In place, over what is left of the clean run. */
+	/* In place, over the rest of the clean run. */
 	CHECK(page_large_resize(both, large + 3 * PART));
 	page_statistics(&after);
 	CHECK(after.heap_pages == before.heap_pages);
 	page_free(both, large + 3 * PART);
 	page_free(shore, 1);
 
-	/* The free end and as much again: the heap grows by what is missing alone. */
+	/* The free end and as much again: the heap grows only by the difference. */
 	size_t end = page_heap_pages();
 	char *tail = page_alloc(2 * (large + 3 * PART), 1, PAGE_LARGE, &zeroed);
 	CHECK(tail && tail <= block && !zeroed);
@@ -380,7 +382,7 @@ static void test_spans(void)
 	heap_walk();
 }
 
-/* What will grow is put where it can, though it would fit elsewhere. */
+/* A run expected to grow is placed where it can, even if it would fit elsewhere. */
 static void test_to_grow(void)
 {
 	enum { PAGES = 100 };
@@ -399,7 +401,7 @@ static void test_to_grow(void)
 	char *grows = page_alloc_to_grow(PAGES, &zeroed);
 	CHECK(grows && page_large_pages(grows) == PAGES && page_large_resize(grows, wide));
 	page_free(grows, wide);
-	/* Nothing has room for it twice: at the heap's end. */
+	/* No free run has twice its length: it goes to the heap's end. */
 	size_t top = page_heap_pages();
 	grows = page_alloc_to_grow(wide, &zeroed);
 	CHECK(grows && page_heap_pages() > top);
@@ -415,9 +417,9 @@ static void test_to_grow(void)
 }
 
 /*
- * What wants room to grow looks for a run of twice its length.  Where there is none, but free runs enough at
- * the heap's end, the heap ends where it did: else their last pages, which are dirty, would count as never
- * used.
+ * A request for room to grow looks for a run of twice its length.  If there is none, but the free runs at the
+ * heap's end suffice, the heap must not grow: otherwise their last pages, which are dirty, would count as
+ * never used.
  */
 static void test_enough_at_the_end(void)
 {
@@ -429,7 +431,7 @@ static void test_enough_at_the_end(void)
 	/* So that no other run has room for any of these. */
 	size_t part = page_heap_pages();
 	char *before = page_alloc(1 + 2 * part, 1, PAGE_LARGE, &zeroed);
-	/* No large object, whose free would be an ebb. */
+	/* Not a large object, whose free would be an ebb. */
 	char *last = page_alloc(2 * part, 1, SOME_SLAB, &zeroed);
 	CHECK(before && last && last == before + (1 + 2 * part) * PAGE_BYTES);
 	CHECK(page_large_resize(before, 1));
@@ -459,8 +461,8 @@ static void forget_the_past(void)
 }
 
 /*
- * What the program has used of late may stay; what does not fit makes room for what does, so that resident
- * pages do not exceed what was in use at once by much.
+ * Memory that the program has used recently may stay; runs that do not fit a request make room for it, so
+ * that resident pages do not exceed the peak in use by much.
  */
 static void test_peak(void)
 {
@@ -480,7 +482,7 @@ static void test_peak(void)
 	for (int i = 0; i < PIECES; i++)
 		page_free(piece[i], PIECE);
 	CHECK(dirty_pages() >= PIECES * PIECE, "%zu dirty pages are left", dirty_pages());
-	/* No piece can serve this one: the pieces must go. */
+	/* No piece can serve this request: the pieces must go. */
 	struct page_statistics statistics;
 	char *whole = page_alloc(PIECES * PIECE, 1, PAGE_LARGE, &zeroed);
 	page_statistics(&statistics);
@@ -512,7 +514,7 @@ static void test_peak(void)
 	heap_walk();
 }
 
-/* Growth is told once; reuse by slabs, when as much of it has been; by large runs not. */
+/* Growth is reported once; reuse by slabs, when as much has been reused; reuse by large runs not. */
 static void test_growth(void)
 {
 	enum { PAGES = 64 };
@@ -542,7 +544,7 @@ static void test_growth(void)
 	page_purge(true);
 }
 
-/* A hole that has an aligned part, and no room for one that would begin elsewhere, is all that is free. */
+/* The only free memory is a hole that has an aligned part of the requested length at one place only. */
 static void fit_aligned(const char *hole, size_t pages, bool clean)
 {
 	bool zeroed;
@@ -564,13 +566,13 @@ static void fit_aligned(const char *hole, size_t pages, bool clean)
 	}
 }
 
-/* In place of a run of so many pages. */
+/* Tests holes at the place of a run of that many pages. */
 static void test_fit_aligned(char *run, size_t pages)
 {
 	bool zeroed;
 	size_t before = 2 + number_of(run) % 2;
 
-	/* What is too short for a run. */
+	/* Uses up what is too short for a run. */
 	while (page_alloc(1, 1, SOME_SLAB, &zeroed))
 		;
 	page_free(run, pages);
@@ -603,7 +605,7 @@ static void be_full(void)
 	CHECK(page_large_pages(runs[0]) == PAGES);
 	heap_walk();
 
-	/* What comes back can be had again, as often as one likes. */
+	/* Freed memory can be allocated again, as often as one likes. */
 	for (int i = 0; i < 3; i++) {
 		page_free(runs[count / 2], PAGES);
 		CHECK(page_alloc(PAGES, 1, SOME_SLAB, &zeroed) == runs[count / 2]);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_schedules: large runs that come, go and grow without the page lock, stopped at each instruction while
+ * page_schedules: stops large runs that come, go and grow without the page lock at each instruction, while
  * another thread on the same CPU does something that conflicts (schedules.h).
  *
- *   page_schedules standby     a block that comes and goes (standby.h), while others come and go, while what
- *                              stands by is taken away, and while the process forks
- *   page_schedules headroom    a run that grows (headroom.h), while others grow, while what is kept is taken
- *                              away, and while the process forks
+ *   page_schedules standby     a block that comes and goes (standby.h), while others come and go, while
+ *                              runs that stand by are recalled, and while the process forks
+ *   page_schedules headroom    a run that grows (headroom.h), while others grow, while kept pages are
+ *                              recalled, and while the process forks
  *   page_schedules steps       the heap's unused end goes back, while it grows, and while the process forks
  *
- * After each such schedule each page is in one run, every run has its length and its bytes, and the walk over
- * the heap finds what the counts say.  In the child of a fork as well, but for pages that the stopped thread
+ * After each such schedule each page is in one run, every run has its length and its bytes, and a walk over
+ * the heap agrees with the counts.  In the child of a fork as well, except for pages that the stopped thread
  * had in hand.
  */
 #include "check.h"
@@ -23,10 +23,10 @@
 
 #ifdef __x86_64__
 
-/* ---- runs, of which each page has what is its owner's alone ----------------------------------------- */
+/* ---- runs whose pages carry their owner's mark ----------------------------------------------------- */
 
 struct owned {
-	char *run; /* the last that is stored, and the first that goes: a fork may come in between */
+	char *run; /* stored last, and cleared first: a fork may come in between */
 	size_t pages;
 };
 
@@ -82,11 +82,11 @@ static struct page_statistics statistics(void)
 	return now;
 }
 
-/* What the stopped thread has, and the other one. */
+/* Runs of the stopped thread, and of the other one. */
 static struct owned own, theirs[8];
 static size_t usual_runs; /* of the process, beside those */
 
-/* As a slab: each page has its id. */
+/* Like a slab's: each page has its id. */
 enum { SOME_SLAB = 40000 /* id of no cache */ };
 static struct owned slab;
 
@@ -118,8 +118,8 @@ static void check_all(void)
 }
 
 /*
- * In the middle of what the parent's other thread does.  The child goes on with what it has, and frees what
- * that thread had; and then again, with all of the room's lists and counts made anew.
+ * The child begins in the middle of an operation of the parent's other thread.  It goes on with what it has,
+ * and frees what that thread had; then again, with all of the room's lists and counts rebuilt.
  */
 static void live_on(void)
 {
@@ -129,7 +129,7 @@ static void live_on(void)
 		bool zeroed;
 		if (anew)
 			page_repair(true);
-		/* The first of them finds that it is in a child, and repairs. */
+		/* The first of them notices that it is in a child, and repairs. */
 		for (size_t i = 0; i < MORE; i += 2) {
 			take(&more[i], LONG);
 			own_run(&more[i + 1], page_alloc(SHORT, 1, PAGE_LARGE, &zeroed), SHORT);
@@ -225,7 +225,7 @@ static void standby_conflict(unsigned kind)
 		take(&theirs[2], BLOCK_PAGES_HERE);
 		break;
 	case PUT_BEFORE:
-		/* The word is as it was, but for how often; another run is in it. */
+		/* The word is as before, except for its counter; another run is in it. */
 		give(&theirs[0]);
 		take(&theirs[0], BLOCK_PAGES_HERE);
 		take(&theirs[1], BLOCK_PAGES_HERE);
@@ -259,7 +259,7 @@ static void standby_check(void)
 	give_slab();
 	if (!theirs[0].run)
 		take(&theirs[0], BLOCK_PAGES_HERE);
-	/* What stands by is free. */
+	/* Runs that stand by are freed. */
 	page_tick();
 	heap_walk();
 	CHECK(statistics().large_runs == usual_runs + 1, "%zu runs", statistics().large_runs);
@@ -273,14 +273,14 @@ enum headroom_operation { GROW, GROW_TO_THE_END, RESIZE, RECALL, FREE, HEADROOM_
 enum headroom_conflict { USE_ELSEWHERE, OTHERS_GROW, OTHERS_SHRINK, HEADROOM_FORK, HEADROOM_CONFLICTS };
 static const char *const headroom_operations[] = {"grow", "grow to the end", "resize", "recall", "free"};
 
-/* Runs with gaps behind them, enough of them that there is one for each place. */
+/* Runs with gaps behind them, enough to fill every place. */
 static void headroom_begin(void)
 {
 	enum { SINGLES = 1024 };
 	static char *singles[SINGLES];
 	unsigned places = 0;
 	bool zeroed;
-	/* Each page has been a dirty run of its own: what is written down of it looks true. */
+	/* Each page has been a dirty run of its own: its stale record looks valid. */
 	for (size_t i = 0; i < SINGLES; i++)
 		CHECK((singles[i] = page_alloc(1, 1, SOME_SLAB, &zeroed)));
 	for (size_t i = 0; i < SINGLES; i++)
@@ -353,7 +353,7 @@ static void headroom_conflict(unsigned kind)
 {
 	switch ((enum headroom_conflict)kind) {
 	case USE_ELSEWHERE:
-		/* More than the gaps have: right behind the run. */
+		/* More than the gaps hold, right behind the run. */
 		page_tick();
 		take_slab(5 * PAGES);
 		break;
@@ -395,7 +395,7 @@ static void headroom_check(void)
 	CHECK(statistics().large_runs == usual_runs, "%zu runs", statistics().large_runs);
 }
 
-/* ---- steps: what the heap has not used of them goes back ------------------------------------------- */
+/* ---- steps: unused memory at the heap's end goes back ----------------------------------------------- */
 
 enum steps_operation { GIVE_BACK, STEPS_OPERATIONS };
 enum steps_conflict { HEAP_GROWS, STEPS_FORK, STEPS_CONFLICTS };
@@ -406,7 +406,7 @@ static void steps_begin(void)
 	usual_runs = statistics().large_runs;
 }
 
-/* More than there is: all that the heap was granted, and beyond. */
+/* More than the heap was granted. */
 static void use_new_end(struct owned *owned)
 {
 	bool zeroed;
@@ -443,7 +443,7 @@ static void steps_conflict(unsigned kind)
 		CHECK(forked >= 0);
 		if (forked == 0) {
 			check_watchdog(60);
-			/* Which finds that it is in a child, and repairs. */
+			/* Notices that it is in a child, and repairs. */
 			take(&theirs[1], 90);
 			use_new_end(&theirs[2]);
 			live_on();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_standby: a block that comes and goes does so without the page lock, is found when it is freed twice,
- * and keeps nothing from others: its run is free for whatever is asked for, when memory is given back, and in
- * a forked child, and no two threads ever have it at once.  Threads on several vCPUs do not wait for each
+ * page_standby: a block that comes and goes does so without the page lock, a double free of it is found, and
+ * it keeps nothing from others: its run can be reclaimed for any request, when memory is given back, and in a
+ * forked child, and no two threads ever have it at once.  Threads on several vCPUs do not wait for each
  * other.
  */
 #include "check.h"
@@ -21,7 +21,7 @@ static struct page_statistics statistics(void)
 	return now;
 }
 
-/* The same block by turns, written; returns where it was last. */
+/* Allocates, writes and frees the same block repeatedly; returns its last address. */
 static char *come_and_go(unsigned times, size_t bytes)
 {
 	char *block = NULL;
@@ -34,7 +34,7 @@ static char *come_and_go(unsigned times, size_t bytes)
 	return block;
 }
 
-/* Page locks that so many pairs take, no more of them than is normal for two statistics. */
+/* Page locks that so many pairs take, beyond the usual number for two statistics. */
 static size_t locks_of(unsigned pairs, size_t bytes)
 {
 	size_t before = statistics().lock_acquires;
@@ -57,7 +57,7 @@ static void test_without_lock(void)
 	CHECK(after.used_pages == before.used_pages && after.dirty_pages == before.dirty_pages);
 }
 
-/* Blocks of several lengths at once, as a program has them that works on pictures. */
+/* Blocks of several lengths at once, as in an image-processing program. */
 static void frame(void)
 {
 	static const size_t lengths[] = {300 << 10, 700 << 10, 3 << 20, 5 << 20};
@@ -83,7 +83,7 @@ static void test_lengths(void)
 	CHECK(locks < PAIRS / 50, "%zu page locks", locks);
 }
 
-/* Each vCPU lets a run of its own stand by, and takes another's where it has none. */
+/* Each vCPU has a run of its own standing by, and takes another vCPU's if it has none. */
 static void test_vcpus(void)
 {
 	malloc_trim(0);
@@ -98,7 +98,7 @@ static void test_vcpus(void)
 	CHECK(both.large_runs == 0 && both.dirty_pages >= 2 * PAGES);
 	CHECK(page_take_standby(PAGES, 1) == blocks[1] && page_take_standby(PAGES, 1) == blocks[0]);
 	CHECK(!page_take_standby(PAGES, 0) && !page_take_standby(PAGES, 1));
-	/* Nobody's, until it is recalled. */
+	/* Without an owner, until it is recalled. */
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(page_put_standby(blocks[i], i));
 	page_tick();
@@ -137,14 +137,14 @@ static void test_given_back(void)
 	CHECK(statistics().dirty_pages <= statistics().used_pages);
 }
 
-/* What a tick finds that nobody asked for has to be learned anew. */
+/* A run that nobody has asked for by the next tick must be learnt anew. */
 static void test_forgotten(void)
 {
 	(void)come_and_go(LEARN, BLOCK);
 	CHECK(locks_of(4, BLOCK) <= 1);
 	page_tick();
 	CHECK(locks_of(4, BLOCK) <= 3);
-	page_tick(); /* it was asked for since the last one */
+	page_tick(); /* it was asked for since the last tick */
 	page_tick();
 	CHECK(locks_of(4, BLOCK) >= 8);
 }
@@ -162,7 +162,7 @@ static void test_not_where_memory_goes_back(void)
 	options.dirty = dirty;
 }
 
-/* A child that makes its lists anew finds the run there, once. */
+/* A child that rebuilds its lists finds the run there, once. */
 static void test_fork(void)
 {
 	(void)come_and_go(LEARN, BLOCK);
@@ -184,7 +184,7 @@ static void test_fork(void)
 
 /*
  * The free that begins an ebb recalls the run beside its own, which must not be taken for a free one yet.
- * First of all tests: no fall has been in vain.
+ * Runs as the first of all tests: no fall has been in vain yet.
  */
 static void test_ebb_beside(void)
 {
@@ -192,7 +192,7 @@ static void test_ebb_beside(void)
 	malloc_trim(0);
 	char *block = malloc(BLOCK), *large = malloc(LARGE);
 	CHECK(block && large == block + BLOCK, "%p, not behind %p", (void *)large, (void *)block);
-	/* So that its first page looks as that of a dirty run did. */
+	/* Makes its first page look like that of a dirty run. */
 	free(large);
 	CHECK(malloc(LARGE) == large);
 	free(block);
@@ -223,7 +223,7 @@ static void *own(void *argument)
 	return NULL;
 }
 
-/* What stands by is taken away meanwhile. */
+/* Meanwhile recalls runs that stand by. */
 static void *recall(void *argument)
 {
 	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
@@ -238,7 +238,7 @@ static void test_threads(void)
 {
 	heap_threads(own, 3, recall, &done);
 	CHECK(statistics().large_runs == 0 && statistics().large_pages == 0);
-	/* With threads about it takes exchanges, and no locks either. */
+	/* With other threads present it takes atomic exchanges, and still no locks. */
 	(void)come_and_go(LEARN, BLOCK);
 	CHECK(locks_of(PAIRS, BLOCK) < PAIRS / 100);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_dumps: other threads go on while one writes the process's own profile.  Here they are a handler
- * that runs between the instructions of the writer, and counts as they do, from when the writer has found the
- * sites.  What goes from one site to another meanwhile, and be it a new one, counts once; and where there is
- * no end of it, no site has more frees than allocations.
+ * profile_dumps: other threads go on while one writes the process's own profile.  Here a handler stands for
+ * them: it runs between the writer's instructions, from when the writer has collected the sites, and counts
+ * as they do.  An object that moves between sites meanwhile, even to a new one, counts once; and even if that
+ * never ends, no site has more frees than allocations.
  */
 #include "check.h"
 
@@ -72,7 +72,7 @@ static void add(uint64_t *count)
 	__atomic_fetch_add(count, 1, __ATOMIC_RELEASE);
 }
 
-/* What the first line says is in use, while `work` is done between so many instructions. */
+/* Returns what the first line reports as in use, with `work` run between so many instructions. */
 static unsigned long dump(unsigned long to_step, void (*work)(void))
 {
 	static int file = -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_engines: a heap profile sees objects that no mark in a magazine can bring to a slow path: of linked
- * caches, of magazines too small for a mark, and debugged ones.  With a mean of one byte between samples
- * every object is one, so that counts are exact; with a longer one they are right within the bounds of
- * chance.  Those of callers that must not wait, which come by a miss, too.  And it sees as many of a cache
- * whose depot sorts, of which magazines are filled whole.
+ * profile_engines: a heap profile sees objects that no mark in a magazine can send to a slow path: those of
+ * linked caches, of magazines too small for a mark, and debugged ones.  With a mean of one byte between
+ * samples every object is a sample, so that counts are exact; with a longer one they are right within
+ * statistical bounds.  Objects of callers that must not wait, which come through a miss, are seen too.  And a
+ * cache whose depot sorts, and so fills whole magazines, yields as many samples.
  *
  *   profile_engines linked | small | tuned | checked | sorted
  */
@@ -27,7 +27,7 @@ static struct cpuslab_cache *cache;
 static unsigned long calls[THREADS];
 static void *held[THREADS][HELD];
 
-/* The sums that stand in the first line of the text. */
+/* The sums in the first line of the text. */
 static struct counts read_counts(void)
 {
 	static int file = -1;
@@ -45,7 +45,7 @@ static struct counts read_counts(void)
 	return counts;
 }
 
-/* Changes `rounds` of the objects that a thread holds, now and then many at once. */
+/* Replaces `rounds` of the objects that a thread holds, now and then many at once. */
 static void change(unsigned thread, unsigned rounds, uint64_t *random)
 {
 	for (unsigned i = 0; i < rounds; i++) {
@@ -111,7 +111,7 @@ static void run_threads(void)
 		CHECK(pthread_join(threads[t], NULL) == 0);
 }
 
-/* Whatever threads make for themselves is there before, and stays. */
+/* What threads allocate for themselves exists before, and stays. */
 static void every_object_is_seen(void)
 {
 	CHECK(cpuslab_profile_start(1) == 0);
@@ -134,20 +134,22 @@ static void every_object_is_seen(void)
 	run_threads();
 	seen = read_counts();
 	wanted = expected();
-	/* Threads have stacks and the like, few of them. */
+	/* Threads allocate stacks and the like, but few of them. */
 	CHECK(seen.in_use >= wanted.in_use && seen.in_use <= wanted.in_use + before.in_use + 8 * THREADS,
 	      "%lu objects, and %lu of them seen", wanted.in_use, seen.in_use);
 	free_all();
 }
 
-/* Callers that must not wait come to the slabs past all marks; once more where magazines have marks. */
+/*
+ * Allocations that must not wait reach the slabs past all marks; a second round has marks in the magazines.
+ */
 static void calls_that_do_not_wait_are_seen(void)
 {
 	enum { MANY = 1000 };
 	static void *objects[MANY], *kept[MANY];
 	size_t large = 5ul << 20;
 
-	/* A linked cache gives them what it has: room in its slabs. */
+	/* A linked cache serves them from existing slabs. */
 	for (unsigned i = 0; i < MANY; i++) {
 		objects[i] = cpuslab_cache_alloc(cache);
 		kept[i] = cpuslab_cache_alloc(cache);
@@ -170,7 +172,7 @@ static void calls_that_do_not_wait_are_seen(void)
 			if (objects[i])
 				cpuslab_cache_free(cache, objects[i]);
 		CHECK(read_counts().in_use == before.in_use);
-		/* All are in magazines now, under marks. */
+		/* By now all are in magazines, under marks. */
 	}
 	struct counts before = read_counts();
 	void *object = cpuslab_aligned_alloc_nowait(8, large);
@@ -183,7 +185,7 @@ static void calls_that_do_not_wait_are_seen(void)
 		cpuslab_cache_free(cache, kept[i]);
 }
 
-/* Chance is in the choice of addresses, of which a profile that just starts makes one: several of them. */
+/* Addresses are chosen at random, once per profile start: several starts. */
 static void samples_are_fair(void)
 {
 	enum { PROFILES = 24 };
@@ -206,7 +208,7 @@ static void samples_are_fair(void)
 	dprintf(STDOUT_FILENO, "%.0f samples expected, and %.0f seen\n", wanted, seen);
 }
 
-/* Of many objects that come and go together. */
+/* Many objects that come and go together. */
 static void sorted_samples_are_fair(void)
 {
 	enum { MANY = 40000, ROUNDS = 5 };
@@ -215,7 +217,7 @@ static void sorted_samples_are_fair(void)
 	bool sorted = false;
 
 	CHECK(cpuslab_profile_start((size_t)interval) == 0);
-	/* A depot begins to sort as a round ends in which not two ticks fall. */
+	/* A depot begins to sort when a round ends that contains fewer than two ticks. */
 	for (unsigned round = 0; round < ROUNDS || !sorted; round++) {
 		struct counts before = read_counts();
 
@@ -232,7 +234,7 @@ static void sorted_samples_are_fair(void)
 	}
 }
 
-/* After its end nothing is kept for it, and objects that it watched are as others. */
+/* After the end of a profile nothing is kept for it, and objects that it watched are ordinary again. */
 static void nothing_is_left(void)
 {
 	uint64_t random = 9;
@@ -277,7 +279,7 @@ int main(int argc, char **argv)
 		const struct cpuslab_cache_tunables tunables = {1, 1, 1};
 		uint64_t random = 3;
 
-		/* Magazines of the usual size are still about when the profile starts. */
+		/* Magazines of the usual size are still in use when the profile starts. */
 		change(0, 1000, &random);
 		free_all();
 		CHECK(cpuslab_cache_set_tunables(cache, &tunables) == 0);

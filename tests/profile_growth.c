@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_growth: a profile is written when so many bytes more are in use than at the last time, and then not
- * before as many more are: with any number of bytes that the option takes, up to the largest.
+ * profile_growth: a profile is written whenever the bytes in use have grown by a given number since the last
+ * one, and not before: with any number that the option accepts, up to the largest.
  */
 #include "check.h"
 
@@ -11,7 +11,7 @@
 
 static char folder[] = "/tmp/profile_growth.XXXXXX";
 
-/* Looks with so many bytes in use; returns whether that wrote the `count`th profile, which is removed. */
+/* Checks with so many bytes in use; returns whether that wrote the `count`th profile, which is removed. */
 static bool is_written(uint64_t in_use, unsigned count)
 {
 	char path[128];

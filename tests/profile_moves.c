@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_moves: realloc moves a mapping while a heap profile runs.  The address that it leaves is another
- * thread's at once; what that one notes under it stays noted.  What cannot be resized stays noted as well.
+ * profile_moves: realloc moves a mapping while a heap profile runs.  Another thread gets the old address at
+ * once; its own record under that address must stay.  An object that cannot be resized keeps its record as
+ * well.
  */
 #include "check.h"
 
@@ -17,8 +18,9 @@ enum { SIZE = 64 << 20 };
 static unsigned moves;
 static bool refuses;
 
-/* In place of libc's: the mapping moves, and another thread is given its address before anything else is
- * done. */
+/*
+ * Replaces libc's: the mapping moves, and another thread gets its old address before anything else happens.
+ */
 void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...)
 {
 	if (refuses) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_pace: a heap profile that is given too many samples takes fewer, and each sample stands for as many
- * objects as were as likely as it when it was taken: totals are right within the bounds of chance, which are
- * known exactly, though the interval changes all the time.  The seeds are fixed.
+ * profile_pace: a heap profile that gets too many samples takes fewer, and each sample stands for as many
+ * objects as were equally likely when it was taken: totals are right within statistical bounds, which are
+ * known exactly, although the interval changes all the time.  The seeds are fixed.
  */
 #include "check.h"
 
@@ -37,19 +37,19 @@ static void pace_follows_the_clock(void)
 	CHECK(profile_pace(usual, usual, 1024, second / 16) == 16 * usual);
 	CHECK(profile_pace(usual, usual, 1024, second / 2 + second / 4) == 2 * usual);
 	CHECK(profile_pace(4 * usual, 4 * usual, 2 * 1024, second) == 8 * usual);
-	/* By steps, since one look may be wrong; and not without end. */
+	/* By steps, since one look may be wrong; and bounded. */
 	CHECK(profile_pace(usual, usual, 1024, 1) == 16 * usual);
 	CHECK(profile_pace(usual, usual << 20, 1024, 1) == usual << 20);
-	/* Back when there are much fewer than may be, and not below what was asked for. */
+	/* Returns when there are far fewer than allowed, but not below the requested interval. */
 	CHECK(profile_pace(usual, 16 * usual, 1024, 7 * second) == 16 * usual);
 	CHECK(profile_pace(usual, 16 * usual, 1024, 9 * second) == 4 * usual);
 	CHECK(profile_pace(usual, 2 * usual, 0, 1000) == usual);
-	/* Who asks for more has more; and without a clock nothing changes. */
+	/* A shorter request is respected; and without a clock nothing changes. */
 	CHECK(profile_pace(usual / 2, usual / 2, 1024, 1) == usual / 2);
 	CHECK(profile_pace(usual, 2 * usual, 1024, 0) == 2 * usual);
 }
 
-/* Up to as wide as an interval becomes: small objects would else never be samples, or stand for too many. */
+/* Up to the longest interval: otherwise small objects would never be samples, or stand for too many. */
 static void probabilities_are_right(void)
 {
 	for (uint64_t interval = 1; interval <= (uint64_t)PROFILE_INTERVAL << 20; interval *= 2)
@@ -62,7 +62,7 @@ static void probabilities_are_right(void)
 		}
 }
 
-/* Objects and bytes, and the variance of what samples say of the bytes. */
+/* Objects and bytes, and the variance of the estimate of the bytes. */
 struct sum {
 	double objects, bytes, variance;
 };
@@ -76,7 +76,7 @@ static void add(struct sum *sum, size_t size, uint64_t interval)
 	sum->variance += bytes * bytes * (1 - p) / p;
 }
 
-/* An object of a cache comes this way where it is watched; a large one always. */
+/* A cache's object comes this way if it is watched; a large one always. */
 static void allocate(const void *object, size_t size)
 {
 	if (size > 32768)
@@ -103,7 +103,10 @@ static void put(void *unused, const void *bytes, size_t length)
 	text_length += length;
 }
 
-/* As pprof and jeprof do it: what a line stands for, from its mean size and the one interval they know. */
+/*
+ * The estimate of pprof and jeprof: what a line stands for, from its mean size and the only interval they
+ * know.
+ */
 static double as_readers_do(double samples, double bytes)
 {
 	return samples > 0 ? bytes / (1 - exp(-bytes / samples / ASKED)) : 0;
@@ -150,7 +153,7 @@ static void totals_are_right(void)
 							    ASKED << check_below(&random, 4)});
 		if (n % 1000 == 0)
 			profile.widened = ASKED << check_below(&random, 6);
-		profile.paced_load = profile.samples; /* the clock is not asked */
+		profile.paced_load = profile.samples; /* avoids asking the clock */
 		uint64_t chosen = profile_choice()->interval;
 		uint64_t interval = size <= 32768 && profile.widened < chosen ? chosen : profile.widened;
 
@@ -171,7 +174,7 @@ static void totals_are_right(void)
 		told_in_use += (double)(site->allocated - site->freed) * scale;
 	}
 	CHECK(!profile.lost, "%lu samples lost", profile.lost);
-	/* What growth and a new high are found from: rounded down at each sample. */
+	/* The sums that growth and new peaks are detected from, rounded down at each sample. */
 	CHECK(fabs((double)profile.tables->bytes_in_use - told_in_use) <= 2 * (double)profile.samples);
 	check_estimate("allocated", told_all, &all);
 	check_estimate("in use", told_in_use, &in_use);
@@ -181,7 +184,9 @@ static void totals_are_right(void)
 	      "the text says %.0f and %.0f", text_all, text_in_use);
 }
 
-/* Marks of several choices are about, each a sample of its own; those of too old ones are nobody's. */
+/*
+ * Marks of several choices exist, each a sample of its own choice; those of choices too old count for none.
+ */
 static void each_choice_counts(void)
 {
 	enum { SIZE = 512, KEPT = 8 };
@@ -229,8 +234,8 @@ static void each_choice_counts(void)
 }
 
 /*
- * How many objects of a slab are watched has the mean and the variance of independent draws, however the
- * slabs lie: over many choices, within the bounds of chance.
+ * The number of watched objects in a slab has the mean and variance of independent draws, however slabs are
+ * placed: over many choices, within statistical bounds.
  */
 static void objects_are_independent(void)
 {
@@ -258,8 +263,9 @@ static void objects_are_independent(void)
 }
 
 /*
- * No choice is far off for objects in a row: neither one of many, nor one whose factor takes every q-th of
- * them to nearly the same place.  Five and a half standard deviations are more than chance has in these few.
+ * No choice is far off for objects in a row: neither one of many random ones, nor one whose factor maps every
+ * q-th object to nearly the same place.  Chance stays below five and a half standard deviations in so few
+ * trials.
  */
 static void rows_are_independent(void)
 {
@@ -293,7 +299,7 @@ static void rows_are_independent(void)
 	}
 }
 
-/* What is watched is not all that costs: so do frees of what lies beside it. */
+/* Samples are not the only cost: so are frees of objects next to watched ones. */
 static void visits_are_bounded(void)
 {
 	start(PROFILE_INTERVAL);
@@ -304,7 +310,7 @@ static void visits_are_bounded(void)
 	CHECK(!profile.samples);
 }
 
-/* A program that does nothing else would have its stack walked at nearly every call. */
+/* Otherwise a program that does nothing but allocate would have its stack walked at nearly every call. */
 static void samples_are_bounded(void)
 {
 	enum { CALLS = 2000000, LARGE = 1 << 20 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_restarts: heap profiles one after the other take turns with the tables of two, so that a program
- * that is profiled again and again does not grow by them; and no profile begins in tables in which a thread
- * still notes something of an earlier one.  What each counts is its own; and right, whoever is held up.
+ * profile_restarts: successive heap profiles alternate between two sets of tables, so that a program that is
+ * profiled again and again does not grow; and no profile begins in tables in which a thread is still
+ * recording for an earlier one.  Each profile's counts are its own, and right, whichever thread is held up.
  */
 #include "check.h"
 
@@ -30,7 +30,7 @@ static void start(void)
 	CHECK(profile_settle());
 }
 
-/* Objects of which nothing but the address counts. */
+/* Objects of which only the address matters. */
 static void allocate(uintptr_t number)
 {
 	profile_allocated(profile_choice(), (const void *)(number * SIZE), SIZE);
@@ -62,7 +62,7 @@ static void tables_take_turns(void)
 	CHECK(address_space() == before, "%zu pages more", address_space() - before);
 }
 
-/* As of a thread that is held up for three profiles. */
+/* As with a thread that is held up for three profiles. */
 static void tables_in_use_stay(void)
 {
 	start();
@@ -76,7 +76,7 @@ static void tables_in_use_stay(void)
 	CHECK(profile.tables != tables && tables->bytes_in_use == SIZE);
 	profile_leave_tables(tables);
 
-	/* As of one that is held up for one. */
+	/* As with one that is held up for one. */
 	start();
 	tables = profile_enter_tables();
 	allocate(1);
@@ -111,8 +111,8 @@ static void on_step(int signal)
 }
 
 /*
- * A profile starts after each instruction of a thread's entry.  What it enters are the new tables; or the old
- * ones, if the start knew of it and left them as they were.
+ * A profile starts after each instruction of a thread's entry.  The thread enters the new tables; or the old
+ * ones, if the start noticed it and left them alone.
  */
 static void entries_are_known(void)
 {
@@ -132,7 +132,10 @@ static void entries_are_known(void)
 	}
 }
 
-/* Of two threads that start profiles the one ends the other's at any moment, which is no lack of memory. */
+/*
+ * Of two threads that start profiles one may end the other's at any moment, which must not look like lack of
+ * memory.
+ */
 static void *start_and_end(void *argument)
 {
 	for (unsigned i = 0; i < 5 * PROFILES; i++) {
@@ -158,10 +161,10 @@ static struct profile_site *ready_site(void)
 	return NULL;
 }
 
-/* A thread that claims a site is held up before it has written what it is of, or is lost to a fork. */
+/* A thread that has claimed a site is held up before it has filled it in, or is lost to a fork. */
 static void claimed_sites_are_filled(void)
 {
-	const volatile uintptr_t last = 3; /* of one call, which no compiler makes several of */
+	const volatile uintptr_t last = 3; /* from a single call, which no compiler duplicates */
 	struct profile_site *site = NULL;
 
 	start();
@@ -194,7 +197,7 @@ static void *come_and_go(void *argument)
 	return NULL;
 }
 
-/* Every one of a profile's bytes comes from its own samples: none is left when all are freed. */
+/* All bytes of a profile come from its own samples: none is left when all objects are freed. */
 static void counts_are_each_profiles_own(void)
 {
 	pthread_t threads[THREADS];

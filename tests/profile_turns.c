@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile_turns: what is watched is chosen anew all the time, while objects wait in magazines with the marks
- * of choices that were in force before.  What samples say of all allocations and of those in use stays right
- * within the bounds of chance, whose variance is counted along; and each sample's free is seen.
+ * profile_turns: the choice of what is watched changes all the time, while objects wait in magazines with the
+ * marks of earlier choices.  The samples' estimates of all allocations and of those in use stay right within
+ * statistical bounds, whose variance the test computes along the way; and each sample's free is seen.
  *
- * An object's fate is one draw for all its allocations under one choice.  How many those were is kept in the
- * object, which nobody else writes to.
+ * An object's fate is one draw for all its allocations under one choice.  Their number is kept in the object,
+ * which nobody else writes to.
  */
 #include "check.h"
 
@@ -42,14 +42,14 @@ static void take(void)
 	held[held_count++] = object;
 }
 
-/* One of those that were taken last, mostly: an address that is used over and over. */
+/* Mostly one of those taken last, so that addresses are reused over and over. */
 static void give(uint64_t *random)
 {
 	unsigned i = held_count - 1 - (unsigned)check_below(random, held_count < 40 ? held_count : 40);
 	struct object *object = held[i];
 
 	held[i] = held[--held_count];
-	/* As malloc's free does it: what the page map says leads to the word. */
+	/* Like malloc's free: the page map's entry leads to the word. */
 	if (!magazine_free(&page_front.map[page_of(object)], object))
 		magazine_free_missed(&cache, object);
 }
@@ -92,7 +92,7 @@ static void test_interval(uint64_t interval)
 
 	start(interval);
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		/* Seldom far up or down, through the depot. */
+		/* Now and then far up or down, through the depot. */
 		unsigned far = round % 50 ? 1 : 8;
 		bool up = check_below(&random, HELD) > held_count;
 
@@ -121,7 +121,7 @@ int main(void)
 	check_watchdog(60);
 	free(malloc(1));
 	CHECK(magazine_create(&cache, &traits, 0, NULL));
-	/* Of nearly each page there is an object that is watched; and of few pages. */
+	/* Watched objects in nearly every page; and in few pages. */
 	test_interval(512);
 	test_interval(8192);
 	return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * schedules: a thread is stopped at each instruction of an operation in turn; another thread, on the same
- * CPU, does something that conflicts; and the first goes on.  Every instruction that the operation executes
- * is a place to stop, those inside restartable sections too.  Where the stopped thread holds a lock that the
- * other one needs, the other one waits, and goes on when the first has.  x86-64 alone: elsewhere the
- * program's main() is here, and the test's own belongs into #ifdef __x86_64__.
+ * schedules: stops a thread at each instruction of an operation in turn, lets another thread on the same CPU
+ * do something that conflicts, and then lets the first go on.  Every instruction that the operation executes
+ * is a stop, including those inside restartable sections.  Where the stopped thread holds a lock that the
+ * other one needs, the other one waits, and goes on when the first has released it. x86-64 alone: elsewhere
+ * the program's main() is here, and the test's own belongs into #ifdef __x86_64__.
  */
 #ifndef CPUSLAB_TESTS_SCHEDULES_H
 #define CPUSLAB_TESTS_SCHEDULES_H
@@ -20,21 +20,21 @@ int main(void)
 
 #else
 
-#include "still_clock.h" /* ticks would be most of what is stepped through */
+#include "still_clock.h" /* otherwise most steps would be spent in ticks */
 #include "traced.h"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* What a test says of itself; all of it but the names is called in the traced child. */
+/* A test's description; all of it but the names is called in the traced child. */
 struct schedules {
 	const char *const *operations; /* their names */
 	unsigned conflicts;
 	void (*begin)(void);
-	void (*operate)(unsigned operation); /* with TRACED_TRAP() before what is stopped, and behind it */
-	void (*conflict)(unsigned kind);     /* by the other thread */
-	void (*check)(void);                 /* when both are done; leaves everything as it found it */
+	void (*operate)(unsigned operation); /* runs the stopped code between two TRACED_TRAP() */
+	void (*conflict)(unsigned kind);     /* run by the other thread */
+	void (*check)(void);                 /* after both are done; restores the initial state */
 };
 
 struct schedules_count {
@@ -43,7 +43,7 @@ struct schedules_count {
 
 static const struct schedules *schedules;
 
-/* What tracer and child tell each other. */
+/* Shared by tracer and child. */
 static struct schedules_shared {
 	unsigned operation, conflict;
 	bool stop;
@@ -106,7 +106,7 @@ __attribute__((noreturn)) static void schedules_be_traced(void)
 
 /* ---- the tracer ------------------------------------------------------------------------------------- */
 
-/* Whether the other thread sleeps in the middle of its conflict: it waits for a lock, or for a child. */
+/* Whether the other thread sleeps in the middle of its conflict, waiting for a lock or for a child. */
 static bool schedules_other_sleeps(void)
 {
 	const struct schedules_shared *shared = schedules_shared;
@@ -121,7 +121,7 @@ static bool schedules_other_sleeps(void)
 	return end && end[2] == 'S' && __atomic_load_n(&shared->begun, __ATOMIC_ACQUIRE) == shared->command;
 }
 
-/* Lets the other thread do its conflict, until it has or waits for the stopped one; true if it waits. */
+/* Lets the other thread run its conflict, until it is done or waits for the stopped one; true if it waits. */
 static bool schedules_let_other(void)
 {
 	struct schedules_shared *shared = schedules_shared;
@@ -147,7 +147,7 @@ static void schedules_note(uintptr_t at)
 		schedules_reached[at - (uintptr_t)text_start] = true;
 }
 
-/* One round by single steps, and sections in one go: of these each byte may be a place. */
+/* One round by single steps, with sections in one go: each byte of those may be a place. */
 static void schedules_find_places(unsigned operation)
 {
 	CHECK((size_t)(text_end - text_start) < SCHEDULES_TEXT_MOST);
@@ -170,7 +170,7 @@ static void schedules_find_places(unsigned operation)
 	}
 }
 
-/* One round that stops at the place when it comes there for the n-th time; false when it does not. */
+/* One round that stops when the operation reaches the place for the n-th time; false if it does not. */
 static bool schedules_stop_at(unsigned operation, uintptr_t place, unsigned visit, unsigned kind,
 			      unsigned *waits)
 {
@@ -194,7 +194,7 @@ static bool schedules_stop_at(unsigned operation, uintptr_t place, unsigned visi
 	return true;
 }
 
-/* Every conflict at one place; how many times the operation stopped there. */
+/* Every conflict at one place; returns how many times the operation stopped there. */
 static unsigned schedules_at_place(unsigned operation, uintptr_t place, unsigned visit, unsigned *waits)
 {
 	unsigned stops = 0;
@@ -216,10 +216,7 @@ static void schedules_begin(const struct schedules *test)
 	printf("%s\n", check_mode());
 }
 
-/*
- * Of the places outside sections every which one serves.  A sanitizer puts instructions between those of the
- * operation, which change nothing that the other thread sees: there every third of many does.
- */
+/* Each place of an operation, at its first visits, with each conflict. */
 static unsigned schedules_stride(void)
 {
 #ifdef TEST_SANITIZED

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * single_step: the trap flag, set and cleared from inside the program: each instruction in between is
- * followed by a SIGTRAP.  The flag goes by way of the stack, below the red zone.  On other processors than
- * x86-64 nothing is stepped.
+ * single_step: sets and clears the trap flag from inside the program: a SIGTRAP follows each instruction in
+ * between.  The flag is set through the stack, below the red zone.  Processors other than x86-64 step
+ * nothing.
  */
 #ifndef CPUSLAB_TESTS_SINGLE_STEP_H
 #define CPUSLAB_TESTS_SINGLE_STEP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab_hollow: pages of a partial slab in which no object is allocated go back to the system, those that one
- * is allocated in never; they read as zero when they come into use again.  The system calls are counted here,
- * and may fail: madvise and syscall are this program's.
+ * slab_hollow: pages of a partial slab in which no object is allocated go back to the system, pages with an
+ * allocated object never do; they read as zero when they are used again.  System calls are counted here, and
+ * may fail: madvise and syscall are this program's.
  */
 #include "check.h"
 
@@ -77,13 +77,13 @@ static bool is_resident(const void *address)
 	return in & 1;
 }
 
-/* What the object at a place holds while it is allocated. */
+/* Content of object number i while it is allocated. */
 static uint8_t content_of(unsigned i)
 {
 	return (uint8_t)(i % 251 + 1);
 }
 
-/* Takes objects until so many slabs are full, and writes to all of them. */
+/* Allocates objects until so many slabs are full, and writes to all of them. */
 static void fill(unsigned slabs)
 {
 	unsigned wanted = slabs * cache.objects;
@@ -91,13 +91,13 @@ static void fill(unsigned slabs)
 	CHECK(wanted <= MOST && count < wanted);
 	unsigned from = count;
 
-	for (unsigned got; count < wanted; count += got) /* with a constructor a slab's at a time */
+	for (unsigned got; count < wanted; count += got) /* with a constructor, a slab's worth at a time */
 		CHECK((got = slab_alloc_batch(&cache, objects + count, wanted - count)));
 	for (unsigned i = from; i < count; i++)
 		memset(objects[i], content_of(i), cache.traits.size);
 }
 
-/* Frees all objects but each `keep`th; 0 frees all.  Those that stay are objects[0..count). */
+/* Frees all objects but each `keep`th; 0 frees all.  Survivors are objects[0..count). */
 static void thin_out(unsigned keep)
 {
 	unsigned kept = 0;
@@ -119,7 +119,7 @@ static void expect_survivors(void)
 		      count);
 }
 
-/* Pages of the survivors' slabs, and those of them in which a survivor lies. */
+/* Pages of the survivors' slabs, and how many of them hold a survivor. */
 static void count_pages(size_t *all, size_t *held)
 {
 	static uintptr_t seen[MOST * 2];
@@ -156,7 +156,7 @@ static void end(void)
 
 /* ---- tests ----------------------------------------------------------------------------------------- */
 
-/* Exactly the pages without a survivor go, once; and whoever gets objects there again gets zeroes. */
+/* Exactly the pages without a survivor go, once; objects allocated there again read as zero. */
 static void test_exactly(uint32_t size, unsigned keep)
 {
 	struct page_statistics before, after;
@@ -182,7 +182,7 @@ static void test_exactly(uint32_t size, unsigned keep)
 
 	unsigned survivors = count, was_hollow = 0, resident = 0;
 
-	/* In all slabs that there are, and without a write to one of them before all have been looked at. */
+	/* In all existing slabs, without a write to any of them before all have been looked at. */
 	count += slab_alloc_batch(&cache, objects + count,
 				  (unsigned)(all / cache.pages) * cache.objects - count);
 	for (unsigned i = survivors; i < count; i++) {
@@ -203,8 +203,7 @@ static void test_exactly(uint32_t size, unsigned keep)
 	end();
 }
 
-/* What was needed since the last look stays; what was not goes, and of sparse slabs only as the heap grows.
- */
+/* Pages needed since the last look stay; others go, those of sparse slabs only as the heap grows. */
 static void test_need(void)
 {
 	start(&(struct slab_traits){.size = 512});
@@ -226,7 +225,7 @@ static void test_need(void)
 	end();
 }
 
-/* In an ebb as many free objects stay as are allocated, and of no more than that it makes many. */
+/* In an ebb as many free objects stay as are allocated, and not more of them than counts as many. */
 static void test_ebb(void)
 {
 	start(&(struct slab_traits){.size = 512});
@@ -250,7 +249,7 @@ static void test_ebb(void)
 	end();
 }
 
-/* All that there is for an ebb, as the magazine room asks for it: by portions, until one finds less. */
+/* An ebb's complete work, as the magazine room requests it: by portions, until one finds less. */
 static void follow_ebb(void)
 {
 	enum { PORTION = 128 };
@@ -261,8 +260,8 @@ static void follow_ebb(void)
 }
 
 /*
- * A look in an ebb passes over slabs in which one found nothing, as long as no object comes or goes: a fall
- * has many portions, each of which walks.
+ * In an ebb, a look skips slabs in which an earlier one found nothing, as long as no object comes or goes: a
+ * fall has many portions, each of which walks.
  */
 static void test_passes(void)
 {
@@ -276,7 +275,7 @@ static void test_passes(void)
 	}
 	CHECK(slab_hollow(&cache, SLAB_HOLLOW_EBB, SIZE_MAX) == 0);
 
-	/* In one of them one fewer is in use. */
+	/* One of them has one object fewer in use. */
 	const struct slab *fewer = slab_of_object(objects[--count]);
 	size_t in_it = 0;
 
@@ -294,14 +293,14 @@ static void test_passes(void)
 }
 
 /*
- * Slabs that were looked at, filled and emptied to as many objects as they had are as they were before the
- * look, whether their pages had been given back or, behind those that were in use, never touched.
+ * A slab that was looked at, filled and emptied to its previous number of objects is in the same state as
+ * before the look, whether its pages had been given back or, behind those in use, never touched.
  */
 static void test_again(void)
 {
 	size_t all, held;
 
-	page_purge(true); /* so that what is taken was never touched */
+	page_purge(true); /* so that new memory was never touched */
 	start(&(struct slab_traits){.size = 512});
 	fill(SLABS - 1);
 	CHECK(slab_alloc_batch(&cache, objects + count, 1) == 1);
@@ -332,7 +331,7 @@ static void test_again(void)
 	end();
 }
 
-/* An ebb finds what it can though one before it, of as many objects in other places, found nothing. */
+/* An ebb finds what it can though an earlier one found nothing among as many objects in other places. */
 static void test_elsewhere(void)
 {
 	start(&(struct slab_traits){.size = 512});
@@ -365,7 +364,7 @@ static void test_elsewhere(void)
 	end();
 }
 
-/* Where the system takes many stretches at once, a call does for those of many slabs. */
+/* Where the system takes many ranges at once, one call covers those of many slabs. */
 static void test_together(void)
 {
 	size_t all, held;
@@ -382,7 +381,7 @@ static void test_together(void)
 	end();
 }
 
-/* However much there is, a call has a bound in pages and in system calls, and the next ones go on. */
+/* However much there is, a call is bounded in pages and in system calls, and the next ones go on. */
 static void test_bounds(void)
 {
 	enum { BOUND = 64 };
@@ -405,8 +404,8 @@ static void test_bounds(void)
 }
 
 /*
- * The system may refuse, as it does for memory that is locked: it is asked once, for several stretches and
- * then for the first of them, and nothing is lost.
+ * The system may refuse, as it does for locked memory: it is asked once, for several ranges and then for the
+ * first of them, and nothing is lost.
  */
 static void test_refused(void)
 {
@@ -430,12 +429,12 @@ static void test_refused(void)
 	end();
 }
 
-/* A slab that becomes empty takes its hollow pages with it, and one that is kept has them still. */
+/* A slab that becomes empty takes its hollow pages with it, and an empty slab that is kept still has them. */
 static void test_empty(void)
 {
 	struct page_statistics before, after;
 
-	page_purge(true); /* so that what is taken was never touched */
+	page_purge(true); /* so that new memory was never touched */
 	start(&(struct slab_traits){.size = 512});
 	page_statistics(&before);
 	fill(2);
@@ -446,7 +445,7 @@ static void test_empty(void)
 	      (unsigned long long)hollow_pages());
 	fill(1);
 	CHECK(hollow_pages() == 0);
-	/* All of a slab that is used again has been touched. */
+	/* All pages of a slab that is used again have been touched. */
 	thin_out(0);
 	CHECK((count = slab_alloc_batch(&cache, objects, 1)) == 1);
 	memset(objects[0], content_of(0), cache.traits.size);
@@ -463,7 +462,7 @@ static void construct(void *object)
 	memset(object, 7, 512);
 }
 
-/* Where objects keep what they hold, or a slab is a single page, nothing goes. */
+/* Where objects keep their content, or a slab is a single page, nothing goes. */
 static void test_never(void)
 {
 	const struct slab_traits kinds[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab_home: a slab's untouched objects go to the vCPU that made it, those that have come back to whoever
- * asks; so they do where many slabs are others', and where the system has no memory for one more.  In
- * hardened mode all of a slab's objects count as untouched until none is left for the first time.
+ * slab_home: a slab's untouched objects go to the vCPU that made it, returned ones to any vCPU; also where
+ * other vCPUs have many slabs, and where the system has no memory for another.  In hardened mode all of a
+ * slab's objects count as untouched until it has been full once.
  *
- * With a private slot for each thread, which then is a vCPU of its own.
+ * Runs with a private slot for each thread, which makes each thread a vCPU of its own.
  */
 #include "check.h"
 
@@ -34,7 +34,7 @@ static bool in_one_slab(const void *object, const void *other)
 	return page_front.slab_of[page_of(object)] == page_front.slab_of[page_of(other)];
 }
 
-/* ---- another thread, which does as it is told and lives as long as it is wanted -------------------- */
+/* ---- another thread, which lives as long as it is needed ------------------------------------------- */
 
 struct other {
 	pthread_t thread;
@@ -48,7 +48,7 @@ static void *obey(void *argument)
 {
 	struct other *other = argument;
 
-	free(malloc(1)); /* it has a slot from now on */
+	free(malloc(1)); /* gives it a slot */
 	for (;;) {
 		pthread_barrier_wait(&other->turn);
 		if (other->over)
@@ -65,7 +65,7 @@ static void begin(struct other *other)
 	other->thread = check_thread(obey, other);
 }
 
-/* Has it take objects; returns how many it got. */
+/* Makes it allocate objects; returns how many it got. */
 static unsigned take(struct other *other, void **objects, unsigned count)
 {
 	other->objects = objects;
@@ -90,7 +90,7 @@ static void test_apart(struct other *other)
 	void *ours[UINT8_MAX], *theirs[UINT8_MAX], *one;
 
 	start(SIZE);
-	/* Turn by turn, and yet each has a slab of its own, from its start on and without a gap. */
+	/* By turns, and yet each has a slab of its own, from its start on and without a gap. */
 	for (unsigned i = 0; i < 4 * SOME; i += SOME) {
 		CHECK(slab_alloc_batch(&cache, ours + i, SOME) == SOME);
 		CHECK(take(other, theirs + i, SOME) == SOME);
@@ -100,11 +100,11 @@ static void test_apart(struct other *other)
 			CHECK(theirs[i + n] == (char *)theirs[SOME - 1] + (i + SOME - 1 - n) * SIZE);
 		}
 	}
-	/* What came back into another's slab that has untouched objects is that vCPU's as well. */
+	/* An object returned to another vCPU's slab that has untouched objects is that vCPU's as well. */
 	slab_free_batch(&cache, theirs, SOME);
 	CHECK(slab_alloc_batch(&cache, &one, 1) == 1 && in_one_slab(one, ours[0]));
 	slab_free_batch(&cache, &one, 1);
-	/* Where it has none, it is anyone's. */
+	/* In a slab without untouched objects it is anyone's. */
 	unsigned rest = cache.objects - 3u * SOME;
 
 	CHECK(take(other, theirs + 4 * SOME, rest) == rest && slabs() == 2);
@@ -116,7 +116,7 @@ static void test_apart(struct other *other)
 	CHECK(slab_cache_close(&cache) == 0);
 }
 
-/* An empty slab that was kept is whose who takes it up. */
+/* A kept empty slab becomes the property of the vCPU that takes it. */
 static void test_empty(struct other *other)
 {
 	void *ours, *theirs;
@@ -131,7 +131,7 @@ static void test_empty(struct other *other)
 	CHECK(slab_cache_close(&cache) == 0);
 }
 
-/* No thread looks at more than some slabs of others. */
+/* A thread looks at only a limited number of slabs of others. */
 static void test_crowd(void)
 {
 	static struct other crowd[PASSED_OVER + 4];
@@ -170,7 +170,7 @@ static void be_full(void)
 	}
 	CHECK(count > 2 * each && other.count == 0);
 	CHECK(slab_alloc_batch(&cache, &ours, 1) == 0);
-	/* The slab that they filled last is empty, and then has untouched objects again. */
+	/* The slab that they filled last is empty, and so has untouched objects again. */
 	count -= each;
 	slab_free_batch(&cache, theirs + count, each);
 	CHECK(take(&other, theirs + count, 1) == 1);
@@ -179,8 +179,8 @@ static void be_full(void)
 }
 
 /*
- * In hardened mode, where a slab's objects are handed out in random order: two vCPUs would share the cache
- * lines that their marks are in.
+ * In hardened mode a slab's objects are handed out in random order, so two vCPUs would share the cache lines
+ * of its marks.
  */
 static void be_hardened(void)
 {
@@ -200,7 +200,7 @@ static void be_hardened(void)
 	}
 	slab_free_batch(&cache, theirs, SOME);
 	CHECK(slab_alloc_batch(&cache, &one, 1) == 1 && in_one_slab(one, ours[0]));
-	/* Once theirs was full, what comes back to it is anyone's. */
+	/* Once the other vCPU's slab has been full, objects returned to it are anyone's. */
 	unsigned rest = cache.objects - 3u * SOME;
 
 	CHECK(take(&other, theirs + 4 * SOME, rest) == rest && slabs() == 2);

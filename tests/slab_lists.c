@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * slab_lists: a slab cache hands out each object once, in address order while slabs are new and from the
- * fullest slab when they are not, keeps one empty slab, and stops the program at a free that its marks
- * contradict. For indexes of 8 bits and of 16.
+ * fullest slab later on, keeps one empty slab, and stops the program at a free that its marks contradict.
+ * For indexes of 8 bits and of 16.
  */
 #include "check.h"
 
@@ -22,7 +22,7 @@ static void start(struct slab_cache *cache, uint32_t size)
 	CHECK(cache->wide == (cache->objects > UINT8_MAX));
 }
 
-/* More objects in a slab than the sizes that malloc serves ever have: 16-bit indexes. */
+/* More objects in a slab than any size class of malloc has: 16-bit indexes. */
 static void start_wide(struct slab_cache *cache, uint32_t size, uint16_t pages)
 {
 	start(cache, size);
@@ -49,7 +49,7 @@ static size_t used_pages(void)
 	return now.used_pages;
 }
 
-/* An object says at both ends who has it. */
+/* Stamps an object with its owner at both ends. */
 static void stamp(const struct slab_cache *cache, void *object, uint64_t number)
 {
 	*(uint64_t *)object = number;
@@ -89,7 +89,7 @@ static void test_random(struct slab_cache *cache)
 		uint64_t number;
 	} out[MOST];
 	static uint64_t number;
-	/* A few MiB at most are out. */
+	/* At most a few MiB are out. */
 	unsigned most = (8u << 20) / cache->traits.size, count = 0;
 	most = most > MOST ? MOST : most < 2 * BATCH ? 2 * BATCH : most;
 	unsigned long rounds = check_rounds(400, 10000, 60);
@@ -129,7 +129,7 @@ static void test_random(struct slab_cache *cache)
 	CHECK(statistics(cache).slabs == 0);
 }
 
-/* A new slab's objects, the lowest last, and only those are objects. */
+/* A new slab's objects, the lowest last, and no other addresses. */
 static void test_order(struct slab_cache *cache)
 {
 	unsigned count = cache->objects < 250 ? cache->objects : 250;
@@ -153,7 +153,7 @@ static void test_order(struct slab_cache *cache)
 	}
 	for (size_t page = 0; page < cache->pages; page++)
 		CHECK(page_id(base + page * PAGE_BYTES) == cache->traits.id);
-	/* Behind the last object there may be room that is no object. */
+	/* Room behind the last object is no object. */
 	char *behind = base + (size_t)cache->objects * cache->traits.size;
 	if (behind < base + (size_t)cache->pages * PAGE_BYTES)
 		CHECK(!slab_is_object(cache, behind));
@@ -171,7 +171,7 @@ static void test_order(struct slab_cache *cache)
 	CHECK(used_pages() == used);
 }
 
-/* Which slab does an object belong to? */
+/* The number of the slab that an object belongs to. */
 static unsigned slab_of(const struct slab_cache *cache, char *const *bases, const void *object)
 {
 	for (unsigned i = 0;; i++)
@@ -210,7 +210,7 @@ static void test_fullest_first(struct slab_cache *cache)
 		CHECK(cache->full_slabs == i + 1);
 	}
 	CHECK(freed == 0 && statistics(cache).slabs == SLABS);
-	/* A slab that empties is kept, the next ones go. */
+	/* The first slab to become empty is kept, the next ones go. */
 	for (unsigned slab = 0; slab < SLABS; slab++) {
 		give(cache, objects + slab * each, each);
 		CHECK(statistics(cache).slabs == SLABS - slab);
@@ -264,7 +264,7 @@ static void test_errors(void)
 	if ((size_t)broken.objects * size < (size_t)broken.pages * PAGE_BYTES)
 		check_report(free_one, low + (size_t)broken.objects * size, "not the start of an object");
 	check_report(free_one, foreign, "another cache");
-	/* A page of nobody. */
+	/* A page without an owner. */
 	bool zeroed;
 	void *run = page_alloc(1, 1, PAGE_LARGE, &zeroed);
 	check_report(free_one, run, "already free");
@@ -273,14 +273,14 @@ static void test_errors(void)
 	CHECK(!slab_is_object(&broken, foreign) && slab_is_object(&other, foreign));
 	give(&broken, objects + 1, 2);
 	give(&other, &foreign, 1);
-	/* The whole slab is empty now, and none of its objects ever was allocated. */
+	/* The whole slab is empty now, and its objects count as never allocated. */
 	check_report(free_one, low, "never allocated");
 	slab_cache_shrink(&broken);
 	check_report(free_one, low, "already free");
 	slab_cache_shrink(&other);
 }
 
-/* A batch that memory does not suffice for is as large as it can be, and in the right place. */
+/* A batch for which memory does not suffice is as large as possible, and stored in the right place. */
 static void be_full(void)
 {
 	static struct slab_cache cache;
@@ -301,7 +301,7 @@ static void be_full(void)
 	CHECK(statistics(&cache).allocated == count);
 	for (unsigned i = 0; i < count; i++)
 		verify(&cache, objects[i], i);
-	/* Seven come back, and seven is what a batch of eight then is. */
+	/* Seven are freed, so a batch of eight then yields seven. */
 	enum { BACK = 7 };
 	void *back[BACK], *again[BACK + 1];
 	for (unsigned i = 0; i < BACK; i++)

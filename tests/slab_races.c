@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * slab_races: several threads allocate from one slab cache and free each other's objects, in batches and
- * alone, waiting and not.  Every object has one owner at a time; what slabs and counts say adds up at the
- * end; and most frees that leave a slab in its bin did without the cache's lock.
+ * singly, waiting and not.  Every object has one owner at a time; slabs and counts add up at the end; and
+ * most frees that leave a slab in its bin did without the cache's lock.
  */
 #include "check.h"
 
@@ -52,7 +52,7 @@ static void *run(void *argument)
 		void *objects[BATCH], *old[BATCH];
 		unsigned count = get(&state, objects), freed = 0;
 
-		/* Part of the shelf for a while, so that slabs fill and drain. */
+		/* Only a part of the shelf for a while, so that slabs fill and drain. */
 		if (round % 64 == 0)
 			window = (unsigned)check_below(&state, SHELF) + 1;
 		for (unsigned i = 0; i < count; i++) {
@@ -93,7 +93,7 @@ static void race(uint32_t size, bool type_stable)
 	struct slab_statistics now;
 	unsigned left = 0;
 
-	/* The constructor is what makes a stamp of 0 certain. */
+	/* The constructor guarantees an initial stamp of 0. */
 	slab_cache_init(&cache, &(struct slab_traits){.name = "test",
 						      .size = size,
 						      .id = vcpu_offset(ID),
@@ -134,7 +134,7 @@ static void count_locks(void)
 	for (unsigned i = 0; i < OBJECTS - 1; i++)
 		slab_free_batch(&cache, &objects[i], 1);
 	slab_statistics(&cache, &after);
-	/* From bin to bin at most. */
+	/* At most one for each bin that it passes. */
 	CHECK(after.lock_acquires - before.lock_acquires <= SLAB_BINS, "%llu acquires for %u frees",
 	      (unsigned long long)(after.lock_acquires - before.lock_acquires), OBJECTS - 1);
 	slab_free_batch(&cache, &objects[OBJECTS - 1], 1);
@@ -146,7 +146,7 @@ static struct slab_cache *find(uint16_t id)
 	return id == cache.traits.id ? &cache : NULL;
 }
 
-/* As in a child of a thread that was not the one that has the cache's lock, or changes slabs without it. */
+/* As in a child forked by one thread while another holds the cache's lock, or changes slabs without it. */
 static void repair(void)
 {
 	CHECK(slab_repair_begin(&cache, false));
@@ -164,7 +164,7 @@ static void *make_aside(void)
 	return object;
 }
 
-/* Such a slab may be freed into, or found by a repair, before or after the cache has taken it over. */
+/* Frees and repairs may meet such a slab before or after the cache has adopted it. */
 static void test_made_aside(uint32_t size)
 {
 	struct slab_statistics now;
@@ -175,7 +175,7 @@ static void test_made_aside(uint32_t size)
 		void *object = make_aside();
 
 		if (how & 1)
-			slab_statistics(&cache, &now); /* which takes it over */
+			slab_statistics(&cache, &now); /* adopts it */
 		if (how & 2) {
 			cpuslab_spin_lock(&cache.lock);
 			repair();
@@ -212,7 +212,7 @@ static void test_slab_lock_held(void)
 
 	CHECK(!cpuslab_pagelock_is_locked(lock));
 	cpuslab_pagelock_lock(lock);
-	/* Others can do without that slab. */
+	/* Other allocations do without that slab. */
 	void *other = slab_try_alloc(&cache);
 
 	CHECK(other && page_front.slab_of[page_of(other)] != page_front.slab_of[page_of(objects[0])]);
@@ -236,7 +236,7 @@ static void *free_some(void *argument)
 	return NULL;
 }
 
-/* Starts a thread that frees these objects, up to NULL, and sees that it is counted and waits. */
+/* Starts a thread that frees these objects, up to NULL; returns once it is counted and waits. */
 static pthread_t start_waiting(void **objects, uint32_t unlocked)
 {
 	pthread_t thread;
@@ -250,7 +250,7 @@ static pthread_t start_waiting(void **objects, uint32_t unlocked)
 }
 
 /*
- * At the fork another thread was taking such a slab over, and a third one had just freed its only object: the
+ * At the fork another thread was adopting such a slab, and a third one had just freed its only object: the
  * child has an empty slab.
  */
 static void test_emptied_at_fork(void)
@@ -282,9 +282,9 @@ static void test_emptied_at_fork(void)
 }
 
 /*
- * A batch has all slabs where nobody else is at the cache, and then takes no slab's lock: it does not even
- * see that this one is held.  Where somebody is, it takes it; and while a batch has all slabs nobody else
- * touches one.
+ * A batch takes all slabs at once where nobody else is using the cache, and then takes no slab's lock: it
+ * does not even notice that this one is held.  Otherwise it takes the lock; and while a batch has all slabs
+ * nobody else touches one.
  */
 static void test_alone(void)
 {
@@ -301,7 +301,7 @@ static void test_alone(void)
 	slab_free_batch(&cache, objects, FIRST);
 	CHECK(cache.allocated == ALL - FIRST && !cache.unlocked && !cpuslab_spin_is_locked(&cache.lock));
 
-	/* Somebody is counted. */
+	/* Another thread is counted. */
 	memcpy(rest, &objects[FIRST + SECOND], sizeof rest - sizeof *rest);
 	objects[FIRST + SECOND] = NULL;
 	cache.unlocked = 1;
@@ -310,7 +310,7 @@ static void test_alone(void)
 	pthread_join(thread, NULL);
 	CHECK(cache.allocated == ALL - FIRST - SECOND && cache.unlocked == 1);
 
-	/* Somebody has all slabs. */
+	/* Another thread has all slabs. */
 	cpuslab_spin_lock(&cache.lock);
 	cache.unlocked = 1 | SLAB_ALONE;
 	thread = start_waiting(rest, 2 | SLAB_ALONE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab_retired: a fork while a hardened slab's addresses are taken out of use, after each change to the page
- * map: the thread single-steps, and the handler of the trap forks.  In the child either the slab is whole, or
- * none of its pages, the last of which nobody may access, is anybody's again.
+ * slab_retired: a fork while a hardened slab's addresses are being retired, after each change to the page
+ * map: the thread single-steps, and the handler of the trap forks.  In the child either the slab is intact,
+ * or none of its pages, the last of which is inaccessible, is ever used again.
  */
 #include "check.h"
 
@@ -16,7 +16,7 @@ enum { SIZE = 1024, SOME = 300, LARGEST = 4 * SIZE };
 
 static struct cache cache;
 static uintptr_t first, pages; /* of its only slab */
-static uintptr_t retired;      /* of them, when last looked at */
+static uintptr_t retired;      /* how many of them were retired at the last look */
 static unsigned forks;
 
 static uintptr_t count_retired(void)
@@ -97,7 +97,7 @@ int main(void)
 	check_skip("the trap flag is known here for x86-64 only");
 #endif
 	if (!check_hardened()) {
-		/* Restartable sections could not be stepped through. */
+		/* Restartable sections cannot be stepped through. */
 		check_again("hardened:1,vcpu:slot", NULL);
 		return 0;
 	}

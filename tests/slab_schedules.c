@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab_schedules: looks at pages by a thread that holds no object there, stopped at each instruction while
- * another one gives the slab back, and its descriptor, or its pages as well, become something else
- * (schedules.h).
+ * slab_schedules: a thread that holds no object of a slab looks at its pages, stopped at each instruction
+ * while another thread frees the slab, and its descriptor, or its pages as well, are reused (schedules.h).
  *
  *   look          whose a page is (magazine_cache): it finds the slab's cache or none, and nothing else; also
  *                 where the descriptor is another thing at one instruction, and the slab's again at a later
- * one watch_page,   frees into a page, or a slab, are to be seen (slab_watch_page, slab_watch_pages): while
- * the watch_pages   slab's pages become a large object, and its descriptor that of another slab of the cache,
- * which an allocation that waits for no lock has made, nothing is written to what is not the cache's
+ *                 one
+ *   watch_page,   frees into a page, or a slab, are to be seen (slab_watch_page, slab_watch_pages): while
+ *   watch_pages   the slab's pages become a large object, and its descriptor that of another slab of the
+ *                 cache, made by an allocation that does not wait for locks, nothing is written to memory
+ *                 that is not the cache's
  */
 #include "check.h"
 
@@ -36,7 +37,7 @@ static size_t descriptor_bytes;
 
 static void begin(void)
 {
-	/* One object a slab, so that none is kept. */
+	/* One object in each slab, so that no slab is kept. */
 	static const struct slab_traits traits = {.name = "test", .size = SIZE, .id = PAGE_SLAB};
 	slab_cache_init(&cache.depot.slabs, &traits);
 	CHECK(slab_alloc_batch(&cache.depot.slabs, &object, 1) == 1);
@@ -44,9 +45,9 @@ static void begin(void)
 	descriptor_bytes = offsetof(struct slab, index) + 1;
 }
 
-/* ---- watched while it goes ---------------------------------------------------------------------------- */
+/* ---- watched while it is freed ------------------------------------------------------------------------- */
 
-/* As far as slab_free_batch comes with the cache's lock: no list has the slab, and only its pages know it. */
+/* The part of slab_free_batch under the cache's lock: no list has the slab, and only its pages lead to it. */
 static void begin_release(void)
 {
 	struct slab_cache *slabs = &cache.depot.slabs;
@@ -121,7 +122,7 @@ static void operate(unsigned operation)
 	TRACED_TRAP();
 }
 
-/* The slab as it was, after TO_METADATA. */
+/* Restores the slab after TO_METADATA. */
 static void bring_back(void)
 {
 	const char *descriptor = block;
@@ -177,7 +178,7 @@ static void check(void)
 	CHECK(magazine_cache(object) == &cache);
 }
 
-/* One round with the first conflict at a place, and the second at another that comes behind it. */
+/* One round with the first conflict at one place, and the second at a later one. */
 static unsigned stop_twice_at(uintptr_t first, uintptr_t second)
 {
 	unsigned stops = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_deepbind: a plugin that is opened with RTLD_DEEPBIND has the process's malloc, from its constructor
- * on, so that each of them frees what the other has allocated; with deepbind:true it has libc's, as it asked
- * for. And whoever calls dlopen has his own plugins found: libc goes by the address that it returns to.
+ * startup_deepbind: a plugin opened with RTLD_DEEPBIND uses the process's malloc, from its constructor on, so
+ * that plugin and program can free each other's objects; with deepbind:true it gets libc's, as it requested.
+ * And each caller of dlopen finds its own plugins: libc searches according to its return address.
  */
 #include "check.h"
 #include "libraries/deepbound.h"

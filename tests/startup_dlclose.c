@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * startup_dlclose: a program with another malloc opens the library, uses it in several threads, and closes
- * it. The kernel keeps an address in it for each of these threads, and a destructor of it runs as they end;
- * so both must stay.  Opened again it goes on as before.
+ * it.  For each of these threads the kernel keeps an address inside the library, and one of its destructors
+ * runs as they end; so the library must stay mapped.  Opened again it goes on as before.
  */
 #include "check.h"
 
@@ -31,7 +31,7 @@ static void use(struct cpuslab_cache *cache)
 		give(cache, mine[i]);
 }
 
-/* Lets the CPU go, which is when the kernel looks where the thread has been. */
+/* Yields the CPU: on return the kernel examines the thread's position. */
 static void linger(void)
 {
 	for (int i = 0; i < TURNS; i++) {
@@ -63,7 +63,7 @@ static void open_library(void)
 	CHECK(library, "%s", dlerror());
 }
 
-/* The library's own dlopen goes on to libc's, which lies before the library here. */
+/* The library's own dlopen passes calls on to libc's, which precedes the library here. */
 static void open_by_library(void)
 {
 	void *(*opener)(const char *, int) = (void *(*)(const char *, int))dlsym(library, "dlopen");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_errno: a first malloc that gives an object, and a first free, leave errno alone, also where the
- * kernel is too old to say what the library asks it for.
+ * startup_errno: a first malloc that succeeds, and a first free, leave errno alone, also where the kernel is
+ * too old to answer the library's questions.
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@
 enum { NONE_OF_THEIRS = 77 };
 static bool asked;
 
-/* A kernel before 6.3. */
+/* As on a kernel before 6.3. */
 unsigned long getauxval(unsigned long type)
 {
 	if (type != AT_RSEQ_FEATURE_SIZE)

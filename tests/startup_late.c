@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_late: a process that has threads before it first calls the library, as one that opens it late has.
- * As soon as one thread's start lets others use the library, these may come to their end: what follows that
+ * startup_late: a process has threads before it first calls the library, for instance because it opens it
+ * late.  As soon as one thread's start lets others use the library, these may end: the code run at their end
  * finds all that it needs, though the start is not over.
  */
 #include "own_malloc.h"
@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 
 /*
- * What a start does once others may use the library: it sees to it that there is a standard error when the
- * process ends.  It stays there until it may go on.
+ * Called by a start once others may use the library: it ensures that standard error exists when the process
+ * ends.  The start stays here until it may go on.
  */
 static bool reached, may_go_on;
 

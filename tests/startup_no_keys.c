@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_no_keys: a program that has keys for thread-specific data before it first allocates.  The library
- * leaves them alone, and threads come and go as ever.
+ * startup_no_keys: a program that creates keys for thread-specific data before it first allocates.  The
+ * library leaves these alone, and threads come and go as usual.
  *
  *   startup_no_keys all    every key there is: the library does without one of its own
- *   startup_no_keys many   so many that libc allocates for the value of the library's
+ *   startup_no_keys many   so many that libc allocates memory for the value of the library's
  */
 #include "check.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_no_memory: where the system gives the library nothing to start with, each way to allocate gives
- * NULL with ENOMEM, as often as it is asked; and once there is memory, all of them work.
+ * startup_no_memory: where the system gives the library no memory to start with, each allocation function
+ * returns NULL with ENOMEM, however often it is called; and once there is memory, all of them work.
  */
 #include "allocate_by.h"
 #include "check.h"
 
 #include <sys/resource.h>
 
-/* A size of each kind: none, of classes, between them, large, more than there is. */
+/* A size of each kind: zero, of classes, between them, large, more than there is. */
 static const size_t sizes[] = {0, 1, 24, 100, 1000, 5000, 40000, 300000, 1 << 20, 40 << 20, PTRDIFF_MAX};
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -20,7 +20,7 @@ int main(void)
 	int errors[ALLOCATE_KINDS][SIZES];
 	CHECK(getrlimit(RLIMIT_AS, &was) == 0);
 	none = was;
-	none.rlim_cur = 1 << 20; /* less than is mapped already */
+	none.rlim_cur = 1 << 20; /* less than is already mapped */
 	CHECK(setrlimit(RLIMIT_AS, &none) == 0);
 	for (int round = 0; round < 2; round++) {
 		for (int kind = 0; kind < ALLOCATE_KINDS; kind++)

@@ -14,7 +14,7 @@ enum { STAGES = 7 };
 static void *kept[STAGES];
 static unsigned stages;
 
-/* What the first call of all found in the environment, which libc itself may not know by then. */
+/* What the first call of all found in the environment, which libc itself may not have set up by then. */
 static void check_options(char **environment)
 {
 	const char *wanted = "";

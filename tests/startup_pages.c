@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* startup_pages: on a kernel with larger pages than the library's the first call says so, and stops. */
+/* startup_pages: on a kernel whose pages are larger than the library's, the first call says so and stops. */
 #include "check.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * startup_plugin: a program without a C++ runtime opens a plugin that brings one, as python3 does.  The
- * plugin is the test cxx_operators, all of which holds there as well: bad_alloc, and the new-handler, where
+ * plugin is the test cxx_operators, all of which holds there as well: bad_alloc, and the new-handler when
  * memory ends.
  */
 #include "check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * startup_short: however little memory the system has left, from nothing to more than enough, the first calls
- * of a program either serve it or say ENOMEM, and never end it; and once there is memory, all of them work.
+ * of a program succeed or fail with ENOMEM, and never end it; and once there is memory, all of them work.
  *
  *   startup_short [plain | guard | huge | profile | debug]
  *
@@ -30,8 +30,7 @@ static const struct variant {
 	{"debug", NULL, "CPUSLAB_DEBUG=FZPU"},
 };
 
-/* Starts this program anew with the options of a variant beside those that there are; nothing may allocate.
- */
+/* Restarts this program with a variant's options in addition to the present ones; nothing may allocate. */
 static void restart_as(const char *name, char **environment)
 {
 	static char options[256];
@@ -64,7 +63,7 @@ static size_t stamped(size_t size)
 	return size < STAMPED ? size : STAMPED;
 }
 
-/* How many were refused. */
+/* Returns how many were refused. */
 static unsigned allocate_all(void)
 {
 	static void *objects[ALLOCATE_KINDS][SIZES];
@@ -99,7 +98,7 @@ static unsigned live_with(__rlimit_resource_t resource, size_t limit)
 
 	for (int round = 0; round < 2; round++) {
 		refused += allocate_all();
-		/* What asks for nothing meets a library that may have started half-way. */
+		/* A call that needs no memory may find a library that has started half-way. */
 		free(NULL);
 		if (cpuslab_object_of)
 			CHECK(!cpuslab_object_of(&local) && !cpuslab_object_of(&was) &&
@@ -113,7 +112,7 @@ static unsigned live_with(__rlimit_resource_t resource, size_t limit)
 	return refused;
 }
 
-/* In pages, by /proc/self/statm: all that is mapped; what counts as data. */
+/* In pages, from /proc/self/statm: all that is mapped, or what counts as data. */
 static size_t mapped(bool data)
 {
 	char text[256];

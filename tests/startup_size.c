@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * startup_size: the first call of a process asks how large objects will be.  They are no smaller then, also
- * where options that are read at the start make them so.
+ * startup_size: the first call of a process asks how large objects will be.  Objects allocated later are no
+ * smaller, even if options read at the start affect sizes.
  */
 #include "check.h"
 

@@ -5,7 +5,7 @@
  *   startup_threads keys    destructors of thread-specific data that allocate, in every order relative to the
  *                           allocator's own thread exit
  *   startup_threads exits   the process ends while other threads allocate, in each way that a process can end
- *   startup_threads short   thousands of short threads that leave memory behind: nothing leaks with them
+ *   startup_threads short   thousands of short-lived threads that leave memory behind: nothing leaks
  */
 #include "check.h"
 
@@ -21,7 +21,7 @@ struct value {
 	void *objects[20];
 };
 
-/* As often as POSIX lets: each run frees what the last one allocated and comes again. */
+/* As often as POSIX allows: each run frees what the last one allocated and asks for another. */
 static void destroy(void *argument)
 {
 	struct value *value = argument;
@@ -78,8 +78,10 @@ static void *with_late_key(void *argument)
 	return NULL;
 }
 
-/* A destructor that goes on after the allocator's own thread exit, while another thread has what this one
- * had. */
+/*
+ * A destructor that continues after the allocator's own thread exit, while another thread has taken over its
+ * slot.
+ */
 static pthread_key_t lingering_key;
 static unsigned lingering; /* 0 before, 1 while it goes on, 2 to end it */
 
@@ -140,7 +142,7 @@ static void run_lingering(void)
 	check_join(one);
 }
 
-/* Before main, before the allocator may have made keys of its own. */
+/* Before main, before the allocator may have created keys of its own. */
 __attribute__((constructor(101))) static void early_keys(void)
 {
 	for (int key = 0; key < KEYS / 2; key++)
@@ -237,7 +239,7 @@ static void end_process(void *way)
 	}
 }
 
-/* The initial thread ends first; the process ends with its last thread, and runs exit handlers there. */
+/* The initial thread ends first; the process ends with its last thread, which runs the exit handlers. */
 static void initial_thread_leaves(void *unused)
 {
 	CHECK(atexit(allocate_some) == 0);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * still_clock: time stands still.  Each tenth of a second one slow path or another does what is due by time,
- * whatever a test has it do: of one that counts what calls do, or steps through them, that would be chance.
+ * still_clock: time stands still.  Every tenth of a second some slow path does the work that is due by time,
+ * whatever the test is doing: in a test that counts the work of calls, or steps through them, that would be
+ * random.
  */
 #ifndef CPUSLAB_TESTS_STILL_CLOCK_H
 #define CPUSLAB_TESTS_STILL_CLOCK_H
 
 #include <time.h>
 
-/* In place of libc's. */
+/* Replaces libc's. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	(void)clock;

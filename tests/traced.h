@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * traced: a forked child that is stopped at instructions of its choice, or of the tracer's.  The child says
- * where an operation begins and ends by TRACED_TRAP(); the tracer goes from one trap to the next, by single
- * steps or to hardware breakpoints.  x86-64 alone.
+ * traced: a forked child that is stopped at instructions of its choice, or of the tracer's.  The child marks
+ * the begin and end of an operation by TRACED_TRAP(); the tracer goes from one trap to the next, by single
+ * steps or to hardware breakpoints. x86-64 alone.
  */
 #ifndef CPUSLAB_TESTS_TRACED_H
 #define CPUSLAB_TESTS_TRACED_H
@@ -17,7 +17,7 @@
 #define TRACED_TRAP() __asm__ volatile("int3" ::: "memory")
 
 static pid_t child;
-/* Says what the child was at; NULL where it may end. */
+/* What the child was doing; NULL where it may end. */
 static const char *traced_doing(void);
 
 /* Waits for the child's next stop by SIGTRAP; false when it has ended. */
@@ -59,7 +59,7 @@ static bool at_own_trap(void)
 	return information.si_code == SI_KERNEL;
 }
 
-/* As the compiler and the kernel see a section. */
+/* A section's descriptor, as the compiler emits it for the kernel. */
 struct section {
 	uint32_t version, flags;
 	uint64_t start, length, abort;
@@ -90,9 +90,7 @@ static const struct section *section_at(uintptr_t address)
 	return NULL;
 }
 
-/*
- * As debuggers do: a stop at a section's start, and from there in one go to its end or to one of its exits.
- */
+/* As debuggers do: stops at a section's start, and from there runs to its end or to one of its exits. */
 static void step_over(const struct section *section)
 {
 	uintptr_t targets[4] = {section->start + section->length}, control = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * two_vcpus: brings a process to two vCPUs.  Two threads that run at once are on two, whichever way those are
- * told; on a machine with one CPU there may be one in the end.
+ * two_vcpus: brings a process to two vCPUs.  Two threads that run at the same time are on two, however vCPUs
+ * are numbered; a machine with one CPU may end up with one.
  */
 #ifndef CPUSLAB_TESTS_TWO_VCPUS_H
 #define CPUSLAB_TESTS_TWO_VCPUS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vcpu_drain: the words of several vCPUs are emptied after one fence, and no word that comes before the first
- * one that is wanted is asked a second time: to look at a word may change what the next look says.
+ * vcpu_drain: the words of several vCPUs are emptied after one fence, and no word before the first wanted one
+ * is asked about a second time: looking at a word may change the answer of the next look.
  */
 #include "two_vcpus.h"
 

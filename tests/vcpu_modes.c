@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vcpu_modes: in each mode an id has one area, a closed area stands still however many threads want it, and a
- * slot belongs to one thread at a time, also in forked children.
+ * vcpu_modes: in each mode an id has one area, a closed area does not change however many threads want it,
+ * and a slot belongs to one thread at a time, also in forked children.
  *
  *   vcpu_modes load    areas are closed, looked at, emptied and opened under threads that use them
  *   vcpu_modes slots   slots come and go with threads
  *   vcpu_modes fork    a child makes threads before its first slow path, or is made by one without a slot
- *   vcpu_modes banks   the areas of a later bank come when there is memory for them, and nobody waits for
- * that
- *   vcpu_modes counts  a number that is used again says nothing of what the cache before missed
- *   vcpu_modes late    a thread that begins while there is no memory has its slot when there is some again
- *   vcpu_modes ended   a slot of a thread that could not give it back serves another, those of others do not
+ *   vcpu_modes banks   areas of a later bank come when there is memory for them, and nobody waits for that
+ *   vcpu_modes counts  a reused number does not carry over misses of the previous cache
+ *   vcpu_modes late    a thread that begins while there is no memory gets its slot when there is some again
  */
 #include "check.h"
 
@@ -74,7 +72,7 @@ static void *load(void *argument)
 	return NULL;
 }
 
-/* Closed, no word of an area changes; and what is taken out of it stays out. */
+/* While closed, no word of an area changes; and what is taken out of it stays out. */
 static void look_into(unsigned id, bool empty)
 {
 	static uintptr_t copy[MOST_CACHES][3];
@@ -122,7 +120,7 @@ static void run_load(void)
 				closed++;
 			}
 	CHECK(closed && (slots || vcpu_fences() > fences));
-	/* A slot in use by another thread cannot be closed, the own one can. */
+	/* A slot in use by another thread cannot be closed, the caller's own can. */
 	if (slots) {
 		unsigned refused = 0, own = arch_id(vcpu_self);
 		for (unsigned id = 0; id < vcpu_ids(); id++) {
@@ -192,7 +190,7 @@ static void run_slots(void)
 	check_distinct(own);
 	unsigned ids = vcpu_ids();
 	CHECK(ids == THREADS + 1);
-	/* Their slots are free again, and their magazines still there for the next thread. */
+	/* Their slots are free again, and their magazines are there for the next thread. */
 	uint64_t loaded = magazine_objects_loaded(cache);
 	for (int i = 0; i < 20; i++)
 		CHECK((uintptr_t)check_join(check_thread(use_slot, NULL)) != own);
@@ -216,7 +214,7 @@ static void *linger(void *unused)
 
 static void *first_in_child(void *unused)
 {
-	/* What malloc does first on a slow path; whichever thread comes here repairs. */
+	/* Malloc's first step on a slow path; the first thread to get here repairs. */
 	process_enter();
 	return use_slot(unused);
 }
@@ -233,7 +231,7 @@ static void in_child(void)
 	give(take());
 	CHECK(arch_id(vcpu_self) == own);
 	check_distinct(own);
-	/* The slots of the threads that stayed behind are free once the survivor has seen to it. */
+	/* The slots of the threads that stayed behind are free once the survivor has repaired. */
 	unsigned ids = vcpu_ids();
 	vcpu_bury_dead_slots();
 	for (int i = 0; i < 3; i++)
@@ -246,7 +244,7 @@ static void in_child(void)
 		}
 }
 
-/* It has no slot, and no other thread of the child can tell which ones are nobody's any more. */
+/* It has no slot, and no other thread of the child can tell which slots are unowned by now. */
 static void *fork_without_slot(void *unused)
 {
 	pid_t child = fork();
@@ -279,7 +277,7 @@ static void run_fork(void)
 		if (child == 0) {
 			check_watchdog(30);
 			in_child();
-			/* And a child's child. */
+			/* And a grandchild. */
 			pid_t grandchild = fork();
 			if (grandchild == 0) {
 				check_watchdog(30);
@@ -378,7 +376,7 @@ static void run_late(void)
 {
 	give(take());
 	check_join(check_thread(begin_without_memory, NULL));
-	/* And the slot is the next thread's. */
+	/* And the next thread gets the slot. */
 	unsigned ids = vcpu_ids();
 	check_join(check_thread(begin, NULL));
 	CHECK(vcpu_ids() == ids, "%u slots, and %u now", ids, vcpu_ids());
@@ -388,7 +386,7 @@ static void run_late(void)
 
 static pthread_key_t last_key;
 
-/* Behind the library's own key: what is asked of that in the last round, nobody does any more. */
+/* On every vCPU that this thread can run on. */
 static void come_by_last(void *rounds_left)
 {
 	if ((uintptr_t)rounds_left > 1)
@@ -425,7 +423,7 @@ static void *fork_and_end(void *unused)
 	if (child == 0) {
 		check_watchdog(30);
 		process_enter();
-		/* The slot is this thread's own before it comes by, and has told so. */
+		/* Three caches with the same number, one after the other. */
 		unsigned own = arch_id(vcpu_self);
 		for (int i = 0; i < 40; i++)
 			check_distinct(own);
@@ -445,11 +443,11 @@ static void run_ended(void)
 	check_join(check_thread(fork_and_end, NULL));
 }
 
-/* ---- counts ---------------------------------------------------------------------------------------- */
+/* And in a later bank. */
 
 enum { MISSES = 50 };
 
-/* On every vCPU that this thread can come to. */
+/* The mode in use is the requested one, as far as the system supports it. */
 static void *miss(void *argument)
 {
 	struct cache *missing = argument;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vcpu_schedules: fast paths and slow ones, stopped at each of their instructions while another thread on the
+ * vcpu_schedules: stops fast paths and slow paths at each of their instructions, while another thread on the
  * same CPU does something that conflicts (schedules.h).
  *
  *   vcpu_schedules malloc | magazine | linked     on malloc's own class, or on an object cache of either
- * engine
+ *                                                 engine
  *
  * After each such schedule nothing is under way, and everything must add up: each object has one owner and
- * its bytes, and the allocator's count of allocated objects is what program, words, spares and depot have.
+ * its bytes, and the allocator's count of allocated objects equals those of program, words, spares and depot.
  */
 #include "check.h"
 
@@ -29,7 +29,7 @@ static const char *const operation_names[] = {
 
 enum { CAPACITY = 4, POOL = 11, OWN = 24, STAMPED = 96 };
 
-/* Four objects fill a slab of the linked engine, so that some are full. */
+/* Four objects fill a slab of the linked engine, so that some slabs are full. */
 static size_t object_bytes = STAMPED;
 
 static struct cpuslab_cache *cache; /* NULL: malloc's class */
@@ -55,7 +55,7 @@ static void shrink(void)
 		magazine_shrink(size_class(size_class_index(object_bytes)));
 }
 
-/* Objects that the program has, as the allocator counts them. */
+/* Objects held by the program, as the allocator counts them. */
 static uint64_t allocated(void)
 {
 	struct slab_statistics slabs;
@@ -73,7 +73,7 @@ static uint64_t allocated(void)
 
 /* ---- objects with stamps --------------------------------------------------------------------------- */
 
-static void *pool[POOL]; /* the other thread's to free */
+static void *pool[POOL]; /* objects for the other thread to free */
 static void *own[OWN];
 static uint64_t others; /* allocated objects that are not the test's */
 

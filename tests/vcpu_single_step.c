@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vcpu_single_step: malloc and free stopped at each of their instructions lose and double no object.
+ * vcpu_single_step: stopping malloc and free at each of their instructions neither loses nor duplicates an
+ * object.
  *
  *   vcpu_single_step steps         a traced child is single-stepped k instructions into an operation, then
- * let go, for k = 1, 2, … past the end of the hit path, and at strides through the slow paths
+ *                                  let go, for k = 1, 2, … past the end of the hit path, and at strides
+ *                                  through the slow paths
  *   vcpu_single_step breakpoints   the child runs into a hardware breakpoint at every byte of every
- * restartable section; those that are an instruction's first byte stop it there
+ *                                  restartable section; those that are an instruction's first byte stop it
+ *                                  there
  *
  * The kernel sends a thread that is stopped inside a section to the section's abort handler.  So stepping
- * never gets further than a section's first instruction, and again and again; breakpoints are what reaches
- * the others. Each operation runs on a heap that the child checks afterwards: no object is handed out twice,
- * and at the end the allocator's own count of what is in use is what it was.
+ * never gets beyond a section's first instruction, again and again; only breakpoints reach the others.  Each
+ * operation runs on a heap that the child checks afterwards: no object is handed out twice, and at the end
+ * the allocator's own count of objects in use is what it was.
  */
 #include "check.h"
 
@@ -53,7 +56,7 @@ static const char *const operation_names[] = {
 	"free to a list",   "lists that end",
 };
 
-/* What tracer and child tell each other. */
+/* Shared by tracer and child. */
 static struct shared {
 	enum operation operation;
 	bool stop;
@@ -123,7 +126,7 @@ static void check_lists(void)
 	}
 }
 
-/* Whatever the operation left behind, objects come out distinct, and those that live are untouched. */
+/* Whatever the operation left behind, allocated objects are distinct, and live ones are untouched. */
 static void check_heap(size_t count)
 {
 	static uint64_t *sorted[LIVE + BATCH];
@@ -301,7 +304,7 @@ static const char *traced_doing(void)
 
 /* ---- the tracer ------------------------------------------------------------------------------------ */
 
-/* Runs the operation once: to its first trap, then as `interrupt` likes, to its second trap. */
+/* Runs the operation once: to its first trap, then as `interrupt` directs, to its second trap. */
 static bool one_round(enum operation operation, bool (*interrupt)(unsigned long), unsigned long argument)
 {
 	shared->operation = operation;
@@ -310,10 +313,10 @@ static bool one_round(enum operation operation, bool (*interrupt)(unsigned long)
 	return interrupted;
 }
 
-/* The first, exhaustively; then at strides that share no divisor with any loop. */
+/* True if the operation had not ended after k steps. */
 enum { EVERY = 150, STEPS = 6000 };
 
-/* Where the operation was after each of its steps, and how often it had been there until then. */
+/* The first steps exhaustively; then at strides coprime with any loop length. */
 static struct path {
 	unsigned long steps;
 	struct {
@@ -327,7 +330,7 @@ static bool is_crossed(const struct section *section)
 	return section && shared->mode != CPUSLAB_VCPU_THREAD_SLOT;
 }
 
-/* Another step; false at the operation's end. */
+/* True if the operation ran into the breakpoint; it may do so repeatedly until it is removed. */
 static bool step_once(void)
 {
 	CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
@@ -368,12 +371,12 @@ static bool pass(unsigned long unused)
 	return go_on();
 }
 
-/* To where the operation was after so many steps, by a breakpoint; false when it ended before. */
+/* The first instruction tells which operation executes this section. */
 static bool go_to_step(unsigned long steps)
 {
 	bool reached = true;
 	set_debug_register(0, path.step[steps - 1].at);
-	set_debug_register(7, 1); /* execution, breakpoint 0 */
+	set_debug_register(7, 1); /* Also behind the commit, where nothing is undone any more. */
 	for (unsigned visit = path.step[steps - 1].visit; visit && reached; visit--) {
 		CHECK(go_on());
 		reached = !at_own_trap();
@@ -382,8 +385,7 @@ static bool go_to_step(unsigned long steps)
 	return reached;
 }
 
-/* True when the operation had not ended after k steps: what stops it is the last of them, the others lead
- * there. */
+/* clang makes several copies of some sections, of which these operations use one. */
 static bool step(unsigned long k)
 {
 	if (k > 1 && !go_to_step(k - 1))
@@ -394,8 +396,7 @@ static bool step(unsigned long k)
 	return true;
 }
 
-/* True when it was stopped there, if need be on a path found anew: a tick, or memory that stands by, leads
- * elsewhere. */
+/* The child's last operation has two more traps to pass. */
 static bool stop_after(enum operation operation, unsigned long k)
 {
 	bool stopped = one_round(operation, step, k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that uses caches, for tools that watch its memory: rightly, or with one error.
+ * A program that uses caches, for tools that watch its memory: correctly, or with one error.
  * sanitized_caches.sh builds it with each sanitizer, and runs it under memcheck.
  */
 #include <cpuslab/cache.h>
@@ -93,7 +93,7 @@ struct worker {
 	struct cpuslab_cache *caches[4];
 };
 
-/* Objects that pass from thread to thread by way of the caches alone. */
+/* Objects pass from thread to thread through the caches alone. */
 static void *work(void *argument)
 {
 	const struct worker *worker = argument;
@@ -112,7 +112,7 @@ static void *work(void *argument)
 		memset(held[at]->text, i, sizeof held[at]->text);
 		if (from[at] != worker->caches[2])
 			held[at]->number = i;
-		/* Caches come and go, and their memory goes to others. */
+		/* Caches come and go, and others get their memory. */
 		if (i % 500 == 0) {
 			struct cpuslab_cache *own =
 				create("own", NULL, CPUSLAB_CACHE_NO_MERGE, CPUSLAB_ENGINE_MAGAZINE);
@@ -142,7 +142,7 @@ static int no_error(struct cpuslab_cache *cache)
 	};
 	struct object *object = cpuslab_cache_alloc(caches[3]);
 
-	/* This one may be looked at. */
+	/* This one may be read. */
 	object->number = 3;
 	cpuslab_cache_free(caches[3], object);
 	sink = object->number;

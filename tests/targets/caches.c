@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* caches COUNT THREADS: object caches by the thousand and threads that use some of each, then a line, and
- * sleep. */
+/*
+ * caches COUNT THREADS: object caches by the thousand and threads that use some of each; then prints a line
+ * and sleeps.
+ */
 #include "check.h"
 
 #include <cpuslab/cache.h>

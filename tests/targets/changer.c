@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * changer: allocates, and then starts over by execve() for as long as it is left alone; its children allocate
- * and die.  For readers who must bear that.
+ * changer: allocates, and then restarts itself by execve() until it is stopped; its children allocate and
+ * die.  Readers must cope with that.
  */
 #include "check.h"
 

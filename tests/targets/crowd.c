@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crowd THREADS OBJECTS: threads that free and allocate objects of many sizes at random, each having OBJECTS
- * of them at every instant but that between a free and the next allocation.  Before that, an object of a size
- * whose class then has no slab.  Writes one line when it is up.  On SIGUSR1 they stop where they are and
- * stay; a second line says so.
+ * crowd THREADS OBJECTS: threads that free and allocate objects of many sizes at random, each holding OBJECTS
+ * of them at every instant except between a free and the next allocation.  Before that, allocates an object
+ * of a size whose class then has no slab.  Writes one line when it is up.  On SIGUSR1 the threads stop where
+ * they are and stay; a second line says so.
  */
 #include "check.h"
 

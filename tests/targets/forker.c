@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * forker THREADS OBJECTS: threads that free and allocate, while the process forks all the time; each child,
- * and every other one's own child, allocates as many objects, stays for some milliseconds and exits.  For
- * readers who must bear that, in the parent and in children that were forked at any instant.  Writes one line
- * when it is up.
+ * and every other one's own child, allocates as many objects, stays for some milliseconds and exits.  Readers
+ * must cope with that, in the parent and in children forked at any instant.  Writes one line when it is up.
  */
 #include "check.h"
 

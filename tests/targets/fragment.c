@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fragment: a load of sessions ends, and one in thirty stays; each keeps a slab from going back.  Then a
- * line, and sleep. */
+/*
+ * fragment: a load of sessions ends, except for one in thirty, each of which keeps a slab alive.  Then prints
+ * a line and sleeps.
+ */
 #include "check.h"
 
 enum { SESSIONS = 200000, STAYS = 30 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * garbled NAME VALUE SIZE...: something has written over these lines of the library's root record, as a
- * program that breaks its memory might; or one that means harm, which has VALUEs of its own:
+ * garbled NAME VALUE SIZE...: overwrites these fields of the library's root record, as a program that
+ * corrupts its memory might; or a malicious one, which has VALUEs of its own:
  *
- *   many, number:N   where a number stands
+ *   many, number:N   in place of a number
  *   all, fakes       a list of very many addresses: of the record, or of one that looks like a cache
- *   circle           a page in which each word leads to itself
+ *   circle           a page in which each word points to itself
  *
- * With the SIZE "fake" it is a member of that cache which has the value.
+ * With the SIZE "fake" the value goes to a member of that cache.
  */
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 static struct root *root;
 
-/* The note of the library's image leads to its record. */
+/* The note in the library's image leads to its record. */
 static int find_root(struct dl_phdr_info *image, size_t bytes, void *unused)
 {
 	(void)bytes;
@@ -60,7 +60,7 @@ static struct root_field *field_of(const char *name)
 	return NULL;
 }
 
-/* The first cache that there is, copied. */
+/* A copy of the first cache. */
 static char *fake(void)
 {
 	static char copy[1 << 16];
@@ -113,7 +113,7 @@ static void garble(const char *name, const char *value, const char *size)
 int main(int argc, char **argv)
 {
 	CHECK(argc > 1 && argc % 3 == 1);
-	/* A cache of its own, so that there are names for those as well. */
+	/* A cache of its own, so that there are names for caches as well. */
 	struct cpuslab_cache *cache =
 		cpuslab_cache_create(&(struct cpuslab_cache_args){.name = "garbled", .size = 100});
 

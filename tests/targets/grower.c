@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* grower: a vector that has grown to 3 MiB by a page at a time, and how many bytes it may use. */
+/* grower: grows a vector to 3 MiB by a page at a time, and prints how many bytes it may use. */
 #include "check.h"
 
 #include <malloc.h>

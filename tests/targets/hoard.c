@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hoard: bursts of work, all of it freed again each time, and then nothing: what the allocator has learnt to
- * keep for the next burst stays where it is, for nobody comes by to age it.  SIGUSR1 has it trimmed.
+ * keep for the next burst stays, since no call ages it.  SIGUSR1 trims it.
  */
 #include "check.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * leak [SECONDS]: a server that answers requests and forgets one buffer in ten.  What leaks, what is kept for
- * a while and what is only passed through come from three functions, which a profile must tell apart: two of
- * them take turns in each request.
+ * a while and what is freed at once come from three functions, which a profile must tell apart: two of them
+ * alternate in each request.
  */
 #include "check.h"
 

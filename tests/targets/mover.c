@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mover ASK DONE: has many objects of one size from one function, or as many of another size from another,
- * and changes from one to the other for each byte that comes out of ASK; a byte into DONE says that it has.
- * At each moment in between it has either, so that a reader who sees both, or none, is wrong.  Both sizes are
+ * mover ASK DONE: holds many objects of one size from one function, or as many of another size from another
+ * function, and switches between the two for each byte read from ASK; a byte into DONE confirms it.  At each
+ * moment in between it has one or the other, so a reader that sees both, or none, is wrong.  Both sizes are
  * those of hosts (src/malloc/size_class.h), whose classes have all their objects from the first on.
  */
 #include "check.h"
@@ -34,7 +34,7 @@ static void free_all(void)
 int main(int argc, char **argv)
 {
 	CHECK(argc == 3);
-	/* For reading and writing: so there is no end while nobody has the other one. */
+	/* Opened for reading and writing: so there is no end-of-file while the other end is not open. */
 	int ask = open(argv[1], O_RDWR), done = open(argv[2], O_RDWR);
 	char byte;
 

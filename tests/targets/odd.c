@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * odd: what a reader from outside may get wrong: magazines with any number of objects in them, and of a size
- * that others have no more; slabs of the linked engine; and names that are no text.
+ * odd: what an outside reader may get wrong: magazines with any number of objects in them, and of an outdated
+ * size; slabs of the linked engine; and names that are not valid text.
  */
 #include "check.h"
 
@@ -40,11 +40,14 @@ int main(void)
 		.size = 200, .magazine_capacity = MAGAZINE, .flags = CPUSLAB_CACHE_NO_MERGE};
 	char name[32];
 
-	/* In the middle of a letter, as the kernel cuts a name off; and what would clear a terminal. */
+	/*
+	 * Ends in the middle of a character, as the kernel truncates names; and contains a sequence that
+	 * clears a terminal.
+	 */
 	prctl(PR_SET_NAME, "odd \xc3\x28\x1b[2J\xe2\x82");
 	args.name = "odd_\xff\x1b[2J";
 	CHECK(cpuslab_cache_alloc(cpuslab_cache_create(&args)));
-	/* Of the cache held_N there are N objects. */
+	/* The cache held_N has N objects in use. */
 	args.name = name;
 	for (unsigned held = 1; held <= CACHES; held++) {
 		snprintf(name, sizeof name, "held_%u", held);

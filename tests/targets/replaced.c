@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replaced: allocates, and at SIGUSR1 becomes a program without the library that has memory of its own where
- * that was; at the next it says whether anybody has written there.
+ * replaced: allocates, and at SIGUSR1 execs a program without the library that has memory of its own at the
+ * library's addresses; at the next signal it says whether anybody has written there.
  */
 #include "check.h"
 
@@ -18,7 +18,7 @@ static void await_signal(void)
 	CHECK(sigwait(&set, &number) == 0);
 }
 
-/* Where the library lies, from its first page to the end of what it has written to. */
+/* Address range of the library, from its first page to the end of the memory that it has written to. */
 static bool find_library(unsigned long *start, unsigned long *end)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
