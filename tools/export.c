@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab export: the figures of all processes on cpuslab, for a metrics server to fetch. */
+/* cpuslab export: serves the figures of all processes on cpuslab to a metrics server. */
 #include "commands.h"
 #include "inspect/bounds.h"
 #include "inspect/view.h"
@@ -39,17 +39,17 @@ static int usage(FILE *to)
 /* ---- what is served ------------------------------------------------------------------------------------ */
 
 /*
- * Each process is read by a child within bounds (inspect/bounds.h), and hands on no more than this.  For all
- * together there is a bound as well: where several claim very much, those that claim most are left out, not
- * those that happen to come last.
+ * A child reads each process within bounds (inspect/bounds.h), and hands on no more than this.  The total is
+ * bounded as well: if several processes claim very much, those that claim most are left out, not those that
+ * happen to come last.
  */
 enum {
-	CACHES_MOST = 1 << 14, /* of a process */
+	CACHES_MOST = 1 << 14, /* per process */
 	CELLS_MOST = 1 << 20,
 	CACHES_ALL = 1 << 16
 };
 
-/* What is kept of a process: of its caches those that have slabs. */
+/* What is kept of a process; of its caches, only those with slabs. */
 struct seen {
 	struct target target;
 	struct census census;
@@ -58,7 +58,7 @@ struct seen {
 struct answer {
 	struct seen *seen;
 	size_t count, room, caches;
-	bool whole; /* there was memory for all of it */
+	bool whole; /* memory sufficed for all of it */
 };
 
 static bool is_moderate(const struct census *census)
@@ -66,7 +66,7 @@ static bool is_moderate(const struct census *census)
 	return census->cache_count <= CACHES_MOST && census->cache_count * census->vcpus <= CELLS_MOST;
 }
 
-/* In a child. */
+/* Runs in a child. */
 static size_t look_at(pid_t pid, void *told, size_t bytes)
 {
 	struct seen one = {.census.cache_count = 0};
@@ -144,7 +144,7 @@ static bool print_answer(FILE *to, const struct answer *answer)
 	size_t *order = calloc(CACHES_MOST, sizeof(*order));
 	bool whole = views && order;
 
-	/* Caches as they come, so that one order serves all. */
+	/* Caches in the order in which they come, so that one array serves all processes. */
 	for (size_t c = 0; whole && c < CACHES_MOST; c++)
 		order[c] = c;
 	for (size_t i = 0; whole && i < answer->count; i++)
@@ -157,7 +157,7 @@ static bool print_answer(FILE *to, const struct answer *answer)
 	return whole && !ferror(to);
 }
 
-/* The text, or NULL where there is no memory for it. */
+/* Returns the text, or NULL when memory is short. */
 static char *make_metrics(const char *name, size_t *length)
 {
 	struct answer answer = {.whole = true};
@@ -194,8 +194,8 @@ static char *make_metrics(const char *name, size_t *length)
 /* ---- HTTP ---------------------------------------------------------------------------------------------- */
 
 /*
- * One client at a time: none may keep the others waiting for long.  It has PATIENCE milliseconds to ask, and
- * as many to take the reply, however it shares them out.
+ * One client at a time, and none may keep the others waiting for long.  It has PATIENCE milliseconds to send
+ * its request, and as many to take the reply, however it divides them.
  */
 static int64_t milliseconds(void)
 {
@@ -205,7 +205,7 @@ static int64_t milliseconds(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits until the client has sent or taken something; false when its time is over. */
+/* Waits until the client has sent or taken something; returns false when its time is up. */
 static bool wait_for(int connection, short events, int64_t until)
 {
 	struct pollfd client = {.fd = connection, .events = events};
@@ -243,7 +243,7 @@ static void reply(int connection, const char *status, const char *type, const ch
 		send_all(connection, body, length, until);
 }
 
-/* Up to the empty line that ends the head; what a client sends behind it is of no interest. */
+/* Reads up to the empty line that ends the head, and ignores the rest. */
 static bool read_request(int connection, char request[static REQUEST])
 {
 	int64_t until = milliseconds() + PATIENCE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab info: the caches of a running process, in the ways of the kernel's slabinfo tool. */
+/* cpuslab info: the caches of a running process, also in the formats of the kernel's slabinfo tool. */
 #include "commands.h"
 #include "inspect/bounds.h"
 #include "inspect/view.h"

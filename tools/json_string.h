@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* json_string: a string as JSON has it, for every part of the command that writes some. */
+/* json_string: prints JSON strings, for every part of the command. */
 #ifndef CPUSLAB_TOOLS_JSON_STRING_H
 #define CPUSLAB_TOOLS_JSON_STRING_H
 
 #include <stdio.h>
 
-/* Names may hold any byte; what is not ASCII goes out as it is: if it is UTF-8 it was so before. */
+/* Names may contain any byte.  Bytes beyond ASCII are printed as they are, so that UTF-8 stays UTF-8. */
 static inline void json_print_string(FILE *to, const char *text)
 {
 	fputc('"', to);

@@ -8,7 +8,7 @@
 
 static bool readable_in(const char *directory, char path[static PATH_MAX])
 {
-	/* The bare name comes with a development install only; the soname is always there. */
+	/* Only a development install has the bare name; the soname is always there. */
 	static const char *const names[] = {"libcpuslab.so", "libcpuslab.so.0"};
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		char candidate[PATH_MAX];

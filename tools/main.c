@@ -29,7 +29,7 @@ int wrong_value(const char *command, const char *option, const char *value, cons
 	return 2;
 }
 
-/* What was printed may still have to go out, and may not have found room. */
+/* Flushes standard output, since buffered output may still fail to be written. */
 static int finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -38,7 +38,7 @@ static int finish(int status)
 	return status ? status : 1;
 }
 
-/* Of a command that takes no arguments, which was given one. */
+/* For a command that takes no arguments but was given one. */
 static int usage(const struct command *command, const char *argument)
 {
 	bool asked = strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], commands[i].name) == 0) {
 			char name[sizeof("cpuslab ") + 16];
 
-			/* What messages begin with, getopt's too. */
+			/* The name that messages begin with, getopt's too. */
 			snprintf(name, sizeof(name), "cpuslab %s", commands[i].name);
 			argv[1] = name;
 			if (!*commands[i].arguments && argc > 2)

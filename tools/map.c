@@ -21,16 +21,16 @@ enum {
 	BLOCK_PAGES = 512,
 	CELLS = 64,
 	CELL_PAGES = BLOCK_PAGES / CELLS,
-	BLOCKS_MOST = 1 << 20, /* of a picture: one of 2 TiB */
+	BLOCKS_MOST = 1 << 20, /* in a picture: 2 TiB */
 	SVG_BLOCKS_MOST = 1 << 16,
 	PAGES_AT_ONCE = CENSUS_PAGES_AT_ONCE
 };
 
-/* What a page is, from the page map; see src/page/page.h. */
+/* A page's kind, from the page map; see src/page/page.h. */
 enum kind { PAGE_IS_FREE, PAGE_IS_LARGE, PAGE_IS_SLAB, KINDS };
 static const char *const kind_names[KINDS] = {"free", "large", "slab"};
 
-/* An eighth of a block in a row of eight cells: pages by kind, bytes of slabs that objects have, resident. */
+/* An eighth of a block in a row of eight: pages by kind, bytes of slabs in use by objects, resident pages. */
 struct cell {
 	uint8_t pages[KINDS];
 	uint8_t resident;
@@ -61,7 +61,7 @@ static int usage(FILE *to)
 
 /* ---- what is where ------------------------------------------------------------------------------------- */
 
-/* Reads the page map; a large run says so at both ends only, so that what lies between needs its length. */
+/* Reads the page map; a large run has entries at both ends only, so its length tells what lies between. */
 static bool read_kinds(struct picture *picture, const struct census *census, const struct target *target)
 {
 	uint64_t map, runs, first = census->heap_start / CENSUS_PAGE, large = 0;
@@ -97,7 +97,7 @@ static bool read_kinds(struct picture *picture, const struct census *census, con
 	return true;
 }
 
-/* Adds what the objects of each slab take, spread evenly over its pages. */
+/* Adds what the objects of each slab use, spread evenly over its pages. */
 static bool read_slabs(struct picture *picture, const struct census *census, const struct target *target)
 {
 	static struct census_slab slabs[PAGES_AT_ONCE];
@@ -119,7 +119,7 @@ static bool read_slabs(struct picture *picture, const struct census *census, con
 	return true;
 }
 
-/* The kernel tells of each page whether it is there. */
+/* Asks the kernel which pages are resident. */
 static bool read_residents(struct picture *picture, const struct census *census, const struct target *target)
 {
 	static uint64_t entries[PAGES_AT_ONCE];
@@ -146,7 +146,7 @@ static bool read_residents(struct picture *picture, const struct census *census,
 
 /* ---- drawing ------------------------------------------------------------------------------------------- */
 
-/* From 0, nothing in use, to 8, all of it. */
+/* Returns 0 (nothing in use) to 8 (all in use). */
 static unsigned fill_of(const struct cell *cell)
 {
 	uint64_t used = cell->used + cell->pages[PAGE_IS_LARGE] * (uint64_t)CENSUS_PAGE;
@@ -155,7 +155,7 @@ static unsigned fill_of(const struct cell *cell)
 	return eighths > 8 ? 8 : used && !eighths ? 1 : (unsigned)eighths;
 }
 
-/* What most of its pages are. */
+/* Returns the kind of most of its pages. */
 static enum kind kind_of(const struct cell *cell)
 {
 	enum kind kind = PAGE_IS_FREE;
@@ -175,7 +175,7 @@ static double block_fill(const struct cell *cells)
 	return 100.0 * (double)used / (BLOCK_PAGES * CENSUS_PAGE);
 }
 
-/* Slabs are blue, large objects orange, the darker the more of them is in use. */
+/* Slabs are blue, large objects orange; darker means fuller. */
 struct colour {
 	uint8_t red, green, blue;
 };
@@ -267,7 +267,7 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 }
 
 #ifdef CPUSLAB_HAS_PNG
-/* A cell is a square, with a line of background below and beside it; smaller ones where there are many. */
+/* A cell is a square with a line of background below and beside it; squares shrink where there are many. */
 static bool draw_png(const struct picture *picture, const char *file)
 {
 	const size_t side = picture->blocks > 1000 ? 3 : 10, step = side + 1;
@@ -289,7 +289,7 @@ static bool draw_png(const struct picture *picture, const char *file)
 				if (x % step && y % step)
 					pixels[y * image.width + x] =
 						colour_of(&picture->cells[y / step * CELLS + x / step]);
-		/* Not png_image_write_to_file: that removes the file, whatever it was, if it cannot write. */
+		/* Not png_image_write_to_file: if it cannot write, it removes the file, whatever that was. */
 		if (!png_image_write_to_stdio(&image, to, 0, pixels, 0, NULL))
 			trouble = image.message;
 		else if (fflush(to) != 0)
@@ -354,7 +354,7 @@ int command_map(int argc, char **argv)
 
 	if (done && !read_residents(&picture, &census, &target))
 		for (size_t c = 0; c < picture.blocks * CELLS; c++)
-			picture.cells[c].resident = CELL_PAGES; /* not told: as if all were there */
+			picture.cells[c].resident = CELL_PAGES; /* unknown: assume that all are resident */
 	bounds_done();
 	if (done && svg)
 		done = draw_svg(&picture, &census, &target, svg);

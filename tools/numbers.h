@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a command line says in numbers: all of the text, or false. */
+/* Numbers on a command line: each function parses the whole text, or returns false. */
 #ifndef CPUSLAB_TOOLS_NUMBERS_H
 #define CPUSLAB_TOOLS_NUMBERS_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Digits alone: no sign, no space. */
+/* Digits only: no sign, no space. */
 static inline bool parse_count(const char *text, uint64_t *count, char **end)
 {
 	errno = 0;
@@ -36,7 +36,7 @@ static inline bool parse_bytes(const char *text, uint64_t *bytes)
 	return true;
 }
 
-/* From `least` to `most`, with a fraction. */
+/* From `least` to `most`, possibly with a fraction. */
 static inline bool parse_seconds(const char *text, double *seconds, double least, double most)
 {
 	char *end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab options: the table of src/options/options.def, with what CPUSLAB_OPTIONS says at present. */
+/* cpuslab options: the table of src/options/options.def, with the present values from CPUSLAB_OPTIONS. */
 #include "commands.h"
 #include "options/options.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab profile: which calls of a running process allocated what is in use, by samples. */
+/* cpuslab profile: which calls of a running process allocated what is in use, by sampling. */
 #include "commands.h"
 #include "inspect/bounds.h"
 #include "inspect/symbols.h"
@@ -56,7 +56,7 @@ struct sampled {
 	struct profile_dump dump;
 	struct profile_site *sites;
 	struct profile_counts *counts;
-	uint64_t lost, moved; /* samples: without room; that came or went while they were read */
+	uint64_t lost, moved; /* samples: without room; that came or went while being read */
 };
 
 static bool read_process(void *process, uint64_t address, void *buffer, size_t bytes)
@@ -69,7 +69,7 @@ static bool read_member(const struct target *target, const struct root_field *fi
 	return target_read(target, target->at.profile.value + field->value, value, sizeof(*value));
 }
 
-/* The one word that the command ever writes into another process; its slow paths look at it. */
+/* Writes the only word that the command ever writes into another process; its slow paths read it. */
 static bool wish(const struct target *target, uint64_t interval)
 {
 	uint64_t address = target->at.profile.value + target->at.profile_wanted.value;
@@ -96,9 +96,9 @@ static double now(void)
 }
 
 /*
- * Lets a profile run for so long from its start, which is when the process comes to a slow path: a busy one
- * within milliseconds, and one on a busy machine whenever it gets there.  False with a message when the
- * process has no part in it.  `started`: when, or 0 where it did not.
+ * Lets a profile run for `seconds` from its start, when the process first reaches a slow path: within
+ * milliseconds if it is busy, whenever it gets there on a busy machine.  Returns false with a message if the
+ * process is gone or was replaced.  `started`: when it started, or 0 if it did not.
  */
 static bool wait_for(struct target *target, uint64_t interval, double seconds, double *started)
 {
@@ -154,7 +154,7 @@ static char *read_maps(pid_t pid, size_t *length)
 	return text;
 }
 
-/* The counts of the sites that there are, read twice. */
+/* The counts of the known sites, read twice. */
 struct reading {
 	size_t count;
 	size_t *numbers; /* of the sites */
@@ -164,7 +164,7 @@ struct reading {
 	uint64_t unknown; /* samples of other sites */
 };
 
-/* The stacks, and which sites there are. */
+/* Reads the stacks, and which sites there are. */
 static bool read_table(struct sampled *sampled, uint64_t tables, struct reading *reading)
 {
 	if (!target_read(sampled->target, tables, sampled->sites,
@@ -181,8 +181,8 @@ static bool read_table(struct sampled *sampled, uint64_t tables, struct reading 
 }
 
 /*
- * Samples that came or went between the two times that each count was read, and those of sites that are not
- * known yet.  Counts only grow: where nothing came or went, all were true at the moment in between.
+ * Counts the samples that came or went between the two readings of each count, and those of sites not yet
+ * known.  Counts only grow: if nothing came or went, all were true at the moment in between.
  */
 static bool read_counts(const struct sampled *sampled, uint64_t tables, struct reading *reading,
 			uint64_t *moved)
@@ -221,7 +221,7 @@ static bool read_counts(const struct sampled *sampled, uint64_t tables, struct r
 	return true;
 }
 
-/* Keeps what was read, which is the best so far. */
+/* Keeps this reading, the best so far. */
 static void keep_counts(struct sampled *sampled, const struct reading *reading, uint64_t moved)
 {
 	memset(sampled->counts, 0, sampled->dump.site_count * sizeof(*sampled->counts));
@@ -229,7 +229,7 @@ static void keep_counts(struct sampled *sampled, const struct reading *reading, 
 		struct profile_counts *counts = &sampled->counts[reading->numbers[i]];
 
 		*counts = reading->second[i];
-		/* The process may have counted on in the middle of these two. */
+		/* The process may have counted on between these two. */
 		if (counts->freed > counts->allocated)
 			counts->freed = counts->allocated;
 	}
@@ -238,9 +238,10 @@ static void keep_counts(struct sampled *sampled, const struct reading *reading, 
 }
 
 /*
- * The process runs on, and this one may lose its CPU at any time: what is freed here and allocated there
- * meanwhile would count twice, or not at all.  So the counts, which are together in one system call or few,
- * are read until nothing happens in between; of a process too busy for that, as nearly as it came.
+ * The process runs on, and this one may be preempted at any time: a block freed in one place and allocated in
+ * another meanwhile would count twice or not at all.  So the counts, which one system call or a few read
+ * together, are read until nothing happens in between; if the process is too busy for that, the best reading
+ * is kept.
  */
 static bool settle_counts(struct sampled *sampled, uint64_t tables)
 {
@@ -266,7 +267,7 @@ static bool settle_counts(struct sampled *sampled, uint64_t tables)
 	return read;
 }
 
-/* Says why what there is could not be read. */
+/* Says why the samples could not be read. */
 static bool no_samples(struct target *target)
 {
 	fprintf(stderr, "cpuslab profile: process %d: %s\n", (int)target->pid,
@@ -274,11 +275,11 @@ static bool no_samples(struct target *target)
 	return false;
 }
 
-/* `seen`: the process has come to see that there is to be a profile; if not, it has no samples. */
+/* `seen`: the process has noticed that a profile was requested; if not, it has no samples. */
 static bool read_sites(struct sampled *sampled, bool seen)
 {
 	const struct target *target = sampled->target;
-	enum { SITES_MOST = 1 << 18 }; /* of any library that this command reads */
+	enum { SITES_MOST = 1 << 18 }; /* for any library that this command reads */
 	size_t count = seen ? target->at.profile_sites.value : 0;
 	uint64_t tables = 0;
 
@@ -312,7 +313,7 @@ static bool read_sites(struct sampled *sampled, bool seen)
 
 /* ---- for people ---------------------------------------------------------------------------------------- */
 
-/* Bytes that a site's samples stand for. */
+/* Returns the bytes that a site's samples stand for. */
 static double value_of(const struct sampled *sampled, size_t number, bool total)
 {
 	const struct profile_site *site = &sampled->sites[number];
@@ -335,7 +336,7 @@ static void print_folded(const struct sampled *sampled, struct symbols *symbols,
 
 		if (!site->frame_count)
 			fputs("(no_stack)", to);
-		/* From the outermost in; what separates frames must not be in a name. */
+		/* From the outermost frame in; the separator must not occur in a name. */
 		for (unsigned f = site->frame_count; f-- > last;) {
 			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
 			for (char *c = name; *c; c++)
@@ -438,7 +439,7 @@ static bool find_format(const char *text, enum format *format)
 	return false;
 }
 
-/* Not what it holds: that is lost when there is something to write. */
+/* Does not truncate: the file keeps its content until there is something to write. */
 static FILE *open_output(const char *file)
 {
 	FILE *to = file ? fopen(file, "ae") : stdout;
@@ -450,7 +451,7 @@ static FILE *open_output(const char *file)
 
 static bool write_output(struct sampled *sampled, enum format format, const char *file, FILE *to, bool total)
 {
-	/* A pipe or a device has nothing to lose. */
+	/* A pipe or a device has nothing to truncate. */
 	if (file && ftruncate(fileno(to), 0) != 0 && errno != EINVAL) {
 		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
 		return false;
@@ -480,8 +481,8 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 }
 
 /*
- * Waits a little for the process to see it, so that the next profile is a new one.  To where that was nothing
- * is written when another program runs there by now.
+ * Waits a little for the process to notice, so that the next profile is a new one.  Writes nothing if another
+ * program runs there by now.
  */
 static void end_profile(struct target *target)
 {
@@ -496,7 +497,10 @@ static void end_profile(struct target *target)
 	bounds_done();
 }
 
-/* The process that a profile was started in and not ended yet, for a command that ends by its bounds. */
+/*
+ * The process with a profile that this command started and has not ended, for a command that ends at its
+ * bounds.
+ */
 static const struct target *started_in;
 
 static void take_wish_back(void)
@@ -505,7 +509,7 @@ static void take_wish_back(void)
 		(void)wish(started_in, 0);
 }
 
-/* By a signal, or by who debugs it. */
+/* By a signal, or by a debugger. */
 static bool is_stopped(pid_t pid)
 {
 	char state = target_state(pid);
@@ -521,7 +525,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	double started;
 	bool whole;
 
-	/* Whatever ends this command early, the process must not be left with a profile that nobody reads. */
+	/* However this command ends, the process must not be left with a profile that nobody reads. */
 	signal(SIGINT, on_interrupt);
 	signal(SIGTERM, on_interrupt);
 	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
@@ -536,8 +540,10 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 		return false;
 	}
 	whole = wait_for(target, running ? running : interval, running ? 0 : seconds, &started);
-	/* Who did not wait does not know.  Else a profile without samples is what there is to say, and no
-	 * error. */
+	/*
+	 * An interrupted wait says nothing about the process.  Otherwise a profile without samples is a
+	 * result, not an error.
+	 */
 	if (whole && started <= 0 && interrupted) {
 		fprintf(stderr, "cpuslab profile: process %d had not begun: there is no profile\n",
 			(int)target->pid);
@@ -611,7 +617,7 @@ int command_profile(int argc, char **argv)
 	bounds_begin(argv[0], take_wish_back);
 	if (!target_open(&target, argv[0], argv[optind]))
 		return 1;
-	/* Before the wait, which would be in vain. */
+	/* Before the wait, which would be in vain if this failed. */
 	FILE *to = open_output(file);
 	bool done = to && take_profile(&sampled, seconds, interval, keep, end) &&
 		    write_output(&sampled, format, file, to, total);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab run: a program, unchanged, on cpuslab's malloc. */
+/* cpuslab run: runs an unchanged program on cpuslab's malloc. */
 #include "commands.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static int usage(FILE *to)
 	return to == stdout ? 0 : 2;
 }
 
-/* Appended, because the parser lets the later of two tokens win. */
+/* Appends, because the parser lets the later of two tokens win. */
 static bool add_options(const char *tokens)
 {
 	const char *present = getenv("CPUSLAB_OPTIONS");
@@ -33,7 +33,7 @@ int command_run(int argc, char **argv)
 	char found[PATH_MAX];
 	const char *library = NULL;
 	int i = 1;
-	/* Without "--" the program is the first word that is no option: none of ours lacks a colon. */
+	/* Without "--" the program is the first word that is not an option: all of ours contain a colon. */
 	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		if (strcmp(argv[i], "--library") == 0 && i + 1 < argc)
 			library = argv[++i];
@@ -58,8 +58,10 @@ int command_run(int argc, char **argv)
 		fprintf(stderr, "%s: no program to run\n", argv[0]);
 		return usage(stderr);
 	}
-	/* From the root: a bare name the dynamic linker would look for elsewhere, and children may run in
-	 * other folders. */
+	/*
+	 * An absolute path: the dynamic linker would search for a bare name elsewhere, and children may run
+	 * in other folders.
+	 */
 	if (library ? !realpath(library, found) || access(found, R_OK) != 0 : !library_find(found)) {
 		fprintf(stderr, "cpuslab run: %s: %s\n", library ? library : "libcpuslab.so",
 			library ? strerror(errno) : "not found");
@@ -68,7 +70,7 @@ int command_run(int argc, char **argv)
 	if (!library_preload(found))
 		return 1;
 	execvp(argv[i], argv + i);
-	/* As the shell does: not found, or found and not to be run. */
+	/* As the shell does: 127 for not found, 126 for found but not executable. */
 	int status = errno == ENOENT ? 127 : 126;
 
 	fprintf(stderr, "cpuslab run: %s: %s\n", argv[i], strerror(errno));

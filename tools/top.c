@@ -27,7 +27,7 @@ static const struct option options[] = {
 	{"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
 };
 
-/* slabtop's letters, and some more. */
+/* slabtop's keys, and some more. */
 static const struct {
 	char key;
 	enum sorting sorting;
@@ -82,7 +82,7 @@ static bool find_sorting(int key, enum sorting *sorting)
 
 struct watch {
 	struct target target;
-	struct census census[2]; /* this one and the one before, in turn */
+	struct census census[2]; /* this one and the previous one, in turn */
 	unsigned now, taken;
 	struct view view;
 	struct rates rates;
@@ -101,8 +101,8 @@ static double now_seconds(clockid_t clock)
 }
 
 /*
- * What is resident takes the kernel a walk through the target's page tables.  In a large process that is
- * asked for so seldom that it stays below a two-hundredth of the time.
+ * Finding what is resident makes the kernel walk the target's page tables.  For a large process this is done
+ * so seldom that it takes less than a two-hundredth of the time.
  */
 static void watch_residents(struct watch *watch, struct census *census)
 {
@@ -131,7 +131,7 @@ static void watch_arrange(struct watch *watch)
 	view_sort(&watch->view, watch->sorting, watch->inverted);
 }
 
-/* One more look.  What was seen last stays where the process has ended. */
+/* Takes one more census.  If the process has ended, the last one stays. */
 static void watch_refresh(struct watch *watch)
 {
 	unsigned next = watch->taken ? !watch->now : 0;
@@ -139,7 +139,7 @@ static void watch_refresh(struct watch *watch)
 	enum target_status status = census_take(census, &watch->target);
 
 	if (status == TARGET_CHANGED) {
-		/* Another program in the same process: start over with that. */
+		/* The process runs another program now: start over with it. */
 		pid_t pid = watch->target.pid;
 
 		target_detach(&watch->target);
@@ -187,7 +187,7 @@ static struct overview overview_of(const struct watch *watch)
 
 static struct screen screen;
 
-/* Two looks, for rates need both; all rows. */
+/* Takes two censuses, which rates need, and prints all rows. */
 static int print_once(struct watch *watch, double delay)
 {
 	watch_refresh(watch);
@@ -224,21 +224,21 @@ struct terminal {
 	struct watch *watch;
 	enum mode mode;
 	size_t first, chosen;
-	uint32_t cache; /* number of the one that is looked into */
+	uint32_t cache; /* number of the cache shown in detail */
 	struct process processes[256];
 	size_t process_count, chosen_process;
 };
 
 static attr_t attributes[STYLE_FAINT + 1];
 
-/* For a command that ends by its bounds. */
+/* For a command that ends at its bounds. */
 static void leave_screen(void)
 {
 	if (stdscr && !isendwin())
 		endwin();
 }
 
-/* False where there is none that lines could be put in place on. */
+/* Returns false if the terminal cannot place the cursor, or there is none. */
 static bool start_terminal(bool colour)
 {
 	const char *name = getenv("TERM");
@@ -275,13 +275,13 @@ static bool start_terminal(bool colour)
 	return true;
 }
 
-/* As much of a line as the screen is wide: curses would go on with it in the row below. */
+/* Cuts a line at the screen's width: curses would continue it in the row below. */
 static void show_text(int row, const char *text)
 {
 	static wchar_t letters[SCREEN_COLUMNS * 4];
 	size_t count = mbstowcs(letters, text, sizeof(letters) / sizeof(letters[0]));
 
-	/* What this locale knows no letters for goes out byte by byte. */
+	/* Bytes that this locale cannot decode are printed one by one. */
 	if (count == (size_t)-1)
 		mvaddnstr(row, 0, text, COLS);
 	else
@@ -304,7 +304,7 @@ static void show(void)
 	refresh();
 }
 
-/* In a child. */
+/* Runs in a child. */
 static size_t look_at_process(pid_t pid, void *answer, size_t bytes)
 {
 	struct target target;
@@ -353,7 +353,7 @@ static void find_processes(struct terminal *terminal)
 				    pids, count);
 	free(pids);
 	/*
-	 * Others come and go; the choice is of a process, not of a row, or of the next one once it is gone.
+	 * Processes come and go; the selection is a process, not a row, or the next process once it is gone.
 	 */
 	size_t row = 0;
 
@@ -447,7 +447,7 @@ static void move_by(struct terminal *terminal, long distance)
 		*chosen = (size_t)distance < count - *chosen ? *chosen + (size_t)distance : count - 1;
 }
 
-/* False to end. */
+/* Returns false to quit. */
 static bool handle(struct terminal *terminal, int key)
 {
 	struct watch *watch = terminal->watch;
@@ -535,10 +535,10 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 		timeout((int)(left * 1000) + 1);
 		int key = getch();
 
-		/* A resize comes as a key of its own: drawing again is all that it needs. */
+		/* A resize arrives as a key of its own; redrawing is all it needs. */
 		if (key != ERR && key != KEY_RESIZE)
 			going = handle(&terminal, key);
-		/* From a terminal that was closed no key comes, and getch() does not wait for one either. */
+		/* A closed terminal sends no key, and getch() does not wait for one either. */
 		if (key == ERR && tcgetattr(STDIN_FILENO, &(struct termios){0}) != 0) {
 			status = 1;
 			going = false;
@@ -599,7 +599,7 @@ int command_top(int argc, char **argv)
 	if (argc - optind > 1)
 		return usage(stderr);
 	bounds_begin(argv[0], leave_screen);
-	/* Without a name, and not for a script, there is a picker. */
+	/* Without a process name, and not in a script, a picker is shown. */
 	if ((optind < argc || watch.once) && !target_open(&watch.target, argv[0], argv[optind]))
 		return 1;
 	int status = watch.once ? print_once(&watch, delay) : run_terminal(&watch, delay, colour);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cpuslab version: the command's version, and what the library says about itself and this machine. */
+/* cpuslab version: the command's version, and what the library reports about itself and this machine. */
 #include "commands.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ int command_version(int argc, char **argv)
 		puts("library: not found");
 		return 1;
 	}
-	/* Loaded aside, not preloaded: this process keeps the system's malloc, and only asks. */
+	/* Loaded beside the system's malloc, not preloaded: this process keeps that malloc, and only asks. */
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
 		printf("library: %s\n", dlerror());

@@ -16,20 +16,20 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *command_name; /* NULL in a child, which says nothing */
+static const char *command_name; /* NULL in a child, which prints nothing */
 static void (*restore_all)(void);
 
-/* ---- whether anything goes on ----------------------------------------------------------------------- */
+/* ---- progress --------------------------------------------------------------------------------------- */
 
-/* The thread that reads. */
+/* The reading thread. */
 struct reader {
-	clockid_t clock; /* of its CPU time */
+	clockid_t clock; /* its CPU-time clock */
 	pid_t pid;
 	struct timespec used;
-	unsigned still; /* seconds */
+	unsigned still; /* seconds without progress */
 };
 
-/* Once a second: whether it was kept from going on so many times in a row. */
+/* Called once a second.  Returns whether the reader has made no progress `still` times in a row. */
 static bool is_kept(struct reader *reader, unsigned still)
 {
 	struct timespec used = reader->used;
@@ -45,16 +45,19 @@ static bool is_kept(struct reader *reader, unsigned still)
 
 /* ---- a command that looks at one process ------------------------------------------------------------ */
 
-static _Atomic(pid_t) looked_at; /* 0: at none */
+static _Atomic(pid_t) looked_at; /* 0: none */
 static atomic_uint seconds;
 
-/* By the watch, while the thread that reads may be stuck for ever: not even stdio is safe to wait for. */
+/*
+ * Called by the watch thread.  The reading thread may be stuck for ever, perhaps with stdio's lock: so this
+ * avoids stdio.
+ */
 noreturn static void end_by_bounds(const char *why)
 {
 	char line[256];
 	int length = snprintf(line, sizeof(line), "%s: process %d: %s\n", command_name, (int)looked_at, why);
 
-	/* Whoever has to put things back may get stuck like the one that reads. */
+	/* If restore_all gets stuck like the reader, the alarm ends the process. */
 	signal(SIGALRM, SIG_DFL);
 	alarm(2);
 	if (restore_all)
@@ -65,9 +68,9 @@ noreturn static void end_by_bounds(const char *why)
 }
 
 /*
- * By turns of a second, not by the clock: a command that is stopped, by its user or with the machine, does
- * not use its time up.  A thread, since one that waits for another process's page takes no signal but those
- * that end it.
+ * Counts turns of a second, not clock time: while the command is stopped, by its user or with the machine,
+ * its time does not run out.  A thread, not a signal: a thread that waits for another process's page takes
+ * none but fatal signals.
  */
 static void *watch(void *reader)
 {
@@ -84,7 +87,10 @@ static void bound_memory(void)
 {
 	struct rlimit bytes;
 
-	/* Not the address space: what is reserved, by the command's own malloc for one, is not used. */
+	/*
+	 * Not RLIMIT_AS: address space that is only reserved, by the command's own malloc for one, costs
+	 * nothing.
+	 */
 	if (getrlimit(RLIMIT_DATA, &bytes) == 0 && bytes.rlim_cur > BOUNDS_BYTES) {
 		bytes.rlim_cur = BOUNDS_BYTES;
 		setrlimit(RLIMIT_DATA, &bytes);
@@ -100,7 +106,7 @@ void bounds_begin(const char *command, void (*restore)(void))
 	command_name = command;
 	restore_all = restore;
 	bound_memory();
-	/* Signals are for the thread that waits for them. */
+	/* Signals must go to the thread that waits for them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	reader.pid = getpid();
@@ -162,7 +168,7 @@ static bool is_outcast(pid_t pid)
 	return false;
 }
 
-/* In the place of the one whose time is over first. */
+/* Replaces the entry that expires first. */
 static void cast_out(pid_t pid)
 {
 	struct outcast *first = &outcasts[0];
@@ -175,7 +181,7 @@ static void cast_out(pid_t pid)
 		first->pid = 0;
 }
 
-/* What a child tells: that it looks at a process, what it saw, or that it has no time for this one. */
+/* What a child reports: that it looks at a process, what it saw, or that its time is up for this one. */
 struct message {
 	enum { LOOKS, SAW, LATE } what;
 	size_t index, bytes;
@@ -194,7 +200,7 @@ static bool tell(int to, const void *what, size_t bytes)
 	return true;
 }
 
-/* A child that is kept from going on is ended. */
+/* Kills a child that makes no progress. */
 static bool hear(int from, struct reader *child, void *what, size_t bytes)
 {
 	for (char *to = what; bytes;) {
@@ -215,7 +221,7 @@ static bool hear(int from, struct reader *child, void *what, size_t bytes)
 	return true;
 }
 
-/* What a command has handlers for is to end a child. */
+/* A signal that the command handles must end a child. */
 static void drop_handlers(void)
 {
 	struct sigaction action;
@@ -256,7 +262,7 @@ noreturn static void look_at_all(const struct bounds_survey *survey, const pid_t
 	_exit(!answer);
 }
 
-/* Starts a child, which goes on at `index`; the end of a pipe that it tells into, or -1. */
+/* Starts a child that continues at `index`; returns the read end of the pipe it reports to, or -1. */
 static int start_child(const struct bounds_survey *survey, const pid_t *pids, size_t index, size_t count,
 		       double end, struct reader *child)
 {
@@ -278,7 +284,7 @@ static int start_child(const struct bounds_survey *survey, const pid_t *pids, si
 	return ends[0];
 }
 
-/* Takes what a child tells until it ends: the last of it, of which no answer came. */
+/* Takes a child's reports until it ends; returns the last one, which tells where it ended. */
 static struct message take_answers(const struct bounds_survey *survey, int from, struct reader *child,
 				   void *answer)
 {

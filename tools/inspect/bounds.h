@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inspect/bounds: what a look at other processes may take.
+ * inspect/bounds: limits on memory and time for reading other processes.
  *
- * What stands in another process is its own to make up: it may claim more than there is memory for, lead
- * around in circles, or have a page in the way that never comes.  So a look at one has bounds of memory and
- * of time.  A command that looks at one process ends by them, with one line.  One that looks at many has
- * children do so, one of which ends, and the process at which it did is left out.
+ * Another process controls all that is read from it: it may claim more than there is memory for, lead around
+ * in circles, or contain a page whose fault is never served.  So reading one is bounded in memory and in
+ * time.  A command that reads a single process ends at these bounds, with one line.  One that reads many does
+ * so in children: at the bounds the child ends, and the process that it was reading is left out.
  *
- * Time is above all that in which nothing goes on: the reader neither gets CPU time nor waits for any.  So a
- * large process takes as long as it takes, and so does a busy machine.  What remains is one that hands its
- * memory out by drops, for which there is a bound of all the time, far above what honest ones take.
+ * The time is mainly that without progress, in which the reader neither uses CPU time nor waits for a CPU.
+ * So a large process may take as long as it needs, and a busy machine too.  Against a process that hands out
+ * its memory drop by drop there is also a limit on the total time, far above what honest ones need.
  */
 #ifndef CPUSLAB_TOOLS_BOUNDS_H
 #define CPUSLAB_TOOLS_BOUNDS_H
@@ -22,38 +22,41 @@
 
 enum {
 	BOUNDS_BYTES = 1 << 30,
-	BOUNDS_STILL = 20, /* seconds in which nothing goes on */
+	BOUNDS_STILL = 20, /* seconds without progress */
 	BOUNDS_SECONDS = 600,
-	/* Of many processes, in which somebody waits for the others. */
+	/* When many processes are read, each makes the others wait. */
 	SURVEY_STILL = 5,
 	SURVEY_EACH = 15,
 	SURVEY_ALL = 30
 };
 
 /*
- * Once, by a command that looks at a process by itself.  `restore` is called before the command ends by its
- * bounds, if not by another thread's will; it is not waited for.
+ * Called once by a command that reads a process itself.  `restore` is called before the command ends at its
+ * bounds, by whichever thread ends it; it has two seconds.
  */
 void bounds_begin(const char *command, void (*restore)(void));
-/* From now on what is done is a look at this process, until bounds_done(). */
+/* What follows, up to bounds_done(), reads this process. */
 void bounds_look(pid_t pid);
 void bounds_done(void);
-/* There is no memory for what a process claims. */
+/* Ends the command, or the child: memory does not suffice for what a process claims. */
 noreturn void bounds_no_room(void);
 
-/* A look at many processes, one after the other. */
+/* Reads many processes, one after the other. */
 struct bounds_survey {
-	const char *command; /* tells on standard error who is left out; NULL: nobody does */
-	/* In a child: what is to be known of a process, in `bytes` at `answer`; 0 for nothing. */
+	const char *command; /* reports on standard error who is left out; NULL: no reports */
+	/*
+	 * In a child: reads a process and stores up to `bytes` at `answer`; returns how many, 0 for nothing.
+	 */
 	size_t (*look)(pid_t pid, void *answer, size_t bytes);
-	/* In this process: what was told of pids[index]. */
+	/* Runs in this process: takes the answer for pids[index]. */
 	void (*take)(void *context, size_t index, const void *answer, size_t bytes);
 	void *context;
 	size_t answer_bytes; /* at most */
 };
 /*
- * False where this process has no memory or no child for it.  Who took too long once is not looked at again
- * for some minutes: no survey has the time to wait for all that others waited for.
+ * Returns false when this process cannot get memory or a child for it.  A process that took too long is left
+ * out of further surveys for some minutes: a survey has no time to wait again for all that earlier ones
+ * waited for.
  */
 bool bounds_survey(const struct bounds_survey *survey, const pid_t *pids, size_t count);
 

@@ -10,12 +10,12 @@
 #include <time.h>
 
 enum { ATTEMPTS = 8, CACHES_MAX = 1 << 17, VCPUS_MAX = 1 << 14, MAGAZINE_MAX = 500 };
-/* Of one memory, and of all; a list may lead around in a circle. */
+/* Per memory, and in total; a list may lead around in a circle. */
 enum { HANDLES_MAX = 4096, HANDLES_ALL = 1 << 17 };
-/* What a cache has on a vCPU may be a line of what is printed. */
+/* Bounds the output as well: what one cache has on one vCPU may be a line of it. */
 enum { CELLS_MAX = 1 << 25 };
 
-/* Regions in the order in which the library shows them. */
+/* Regions in the order in which the library lists them. */
 enum { HEAP, MAP, SLAB_OF, RUNS, METADATA, REGIONS };
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -72,8 +72,8 @@ static void understand(struct census_cache *cache, const struct target *target, 
 }
 
 /*
- * Copies of all caches of which two in a row were equal.  Every change under a cache's locks counts an
- * acquisition, so that equal copies mean that nothing happened in between.
+ * Copies all caches until two copies in a row are equal.  Every change under a cache's locks counts an
+ * acquisition, so equal copies mean that nothing happened in between.
  */
 static void read_caches(struct census *census, const struct target *target, const uint64_t *addresses)
 {
@@ -87,7 +87,7 @@ static void read_caches(struct census *census, const struct target *target, cons
 	for (int attempt = 0; attempt < ATTEMPTS && unsettled; attempt++) {
 		size_t asked = 0;
 
-		/* Both copies close together: what lies in between is what can happen. */
+		/* Both copies close together, to keep the window for changes between them short. */
 		for (size_t i = 0; i < count; i++)
 			for (size_t copy = 0; !settled[i] && copy < 2; copy++)
 				pieces[asked++] = (struct target_piece){
@@ -114,7 +114,7 @@ static void read_caches(struct census *census, const struct target *target, cons
 		understand(&census->caches[i], target, copies + 2 * i * bytes);
 	}
 
-	/* The names last: 128 bytes each, up to the end of a page, and then what is missing. */
+	/* The names last: 128 bytes each, or up to the end of a page, and then the rest. */
 	for (int part = 0; part < 2; part++) {
 		size_t asked = 0;
 
@@ -139,7 +139,10 @@ static void read_caches(struct census *census, const struct target *target, cons
 
 /* ---- handles ------------------------------------------------------------------------------------------- */
 
-/* Puts those of one cache together, in the order in which they were read, and gives each cache its own. */
+/*
+ * Sorts the handles by cache, each cache's in the order in which they were read, and gives each cache its
+ * own.
+ */
 static void group_handles(struct census *census)
 {
 	struct census_handle *grouped = array(NULL, census->handle_count, sizeof(*grouped));
@@ -167,7 +170,9 @@ static void group_handles(struct census *census)
 	census->handles = grouped;
 }
 
-/* The handles of all memories, one from each list at a time, for the lists lie all over the target. */
+/*
+ * Reads the handles of all memories, one from each list at a time, as the lists are spread over the target.
+ */
 static void read_handles(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -229,7 +234,7 @@ static void read_handles(struct census *census, const struct target *target)
 	group_handles(census);
 }
 
-/* Leaves out what was read while it came or went. */
+/* Drops handles that came or went while they were read. */
 static void drop_strays(struct census *census)
 {
 	size_t kept = 0;
@@ -278,7 +283,7 @@ static int by_number(const void *one, const void *other)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Where a cache's structure lies, and its index. */
+/* Where a cache's structure lies, and the cache's index. */
 struct place {
 	uint64_t address;
 	size_t cache;
@@ -292,8 +297,8 @@ static int by_place(const void *one, const void *other)
 }
 
 /*
- * The two engines' descriptors differ, and the page map tells which one a page's is.  Of a slab that came or
- * went meanwhile a descriptor may say anything, but not of which engine a cache is.
+ * The two engines' descriptors differ; the page map tells which kind a page's is.  The descriptor of a slab
+ * that came or went meanwhile may name any cache, but not one of the other engine.
  */
 bool census_read_slabs(const struct census *census, const struct target *target, uint64_t first, size_t count,
 		       struct census_slab *slabs)
@@ -352,7 +357,7 @@ bool census_read_slabs(const struct census *census, const struct target *target,
 	return true;
 }
 
-/* Which page the heap begins with, and how many there are up to the highest ever used. */
+/* Reads the first page of the heap, and the number of pages up to the highest ever used. */
 static bool read_heap(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -366,8 +371,10 @@ static bool read_heap(struct census *census, const struct target *target)
 	return true;
 }
 
-/* What is in use stands in each slab, so that all slabs are looked at; what vCPUs have on their words is part
- * of it, and is counted with the words. */
+/*
+ * Objects in use are counted in each slab, so all slabs are read.  Those on the vCPUs' words are part of
+ * them, and are counted with the words.
+ */
 static void count_linked(struct census *census, const struct target *target)
 {
 	struct census_slab *slabs = array(NULL, CENSUS_PAGES_AT_ONCE, sizeof(*slabs));
@@ -398,7 +405,7 @@ static void count_linked(struct census *census, const struct target *target)
 	free(slabs);
 }
 
-/* Adds them to the others. */
+/* Adds the linked caches to the others. */
 static void find_linked(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -469,7 +476,7 @@ static bool find_caches(struct census *census, const struct target *target)
 
 /* ---- vCPUs --------------------------------------------------------------------------------------------- */
 
-/* Everything that one bank's area of one vCPU says of its caches. */
+/* One bank's area of one vCPU, with the words of the bank's caches. */
 struct area {
 	uint32_t vcpu, bank;
 	char *words;
@@ -480,7 +487,7 @@ static bool is_magazine(const struct target *target, uint64_t word)
 	return word && word != target->at.vcpu_void.value && word != target->at.vcpu_closed.value;
 }
 
-/* Where a cache's word lies in its area. */
+/* Returns the offset of a cache's word in its area. */
 static size_t word_offset(const struct target *target, uint32_t number)
 {
 	uint32_t row = (uint32_t)target->at.area_row.value;
@@ -490,8 +497,8 @@ static size_t word_offset(const struct target *target, uint32_t number)
 }
 
 /*
- * A loaded magazine and how many of its slots are in use, from those above the word: its own address with bit
- * 0 set stands in the slot after the last.  0 where none is found.
+ * Finds the loaded magazine, and returns how many of its slots are in use, from the slots above the word: the
+ * one after the last holds the magazine's own address with bit 0 set.  Without such a slot, 0 for both.
  */
 static uint16_t slots_below(const uint64_t *slots, size_t count, uint64_t word, uint64_t first_slot,
 			    uint64_t *magazine)
@@ -516,7 +523,7 @@ struct pending {
 	uint64_t *slots;
 };
 
-/* As slots_below.  A magazine from before its cache's limit was lowered has more slots than were read. */
+/* As slots_below.  A magazine made before its cache's limit was lowered has more slots than were read. */
 static uint16_t slots_loaded(const struct target *target, const struct pending *pending, uint64_t *magazine)
 {
 	uint64_t all[MAGAZINE_MAX + 2], first_slot = target->at.magazine_slot.value;
@@ -555,7 +562,7 @@ static void follow_lists(const struct target *target, struct pending *lists, siz
 	free(links);
 }
 
-/* Some of the slots counted so far hold no object: the marks of watched ones. */
+/* Some of the slots counted so far contain no object but the mark of a watched one. */
 static void subtract_marks(const struct target *target, struct target_piece *pieces, uint16_t **counts,
 			   size_t count)
 {
@@ -573,7 +580,7 @@ static void subtract_marks(const struct target *target, struct target_piece *pie
 	free(marks);
 }
 
-/* How many words and spares there are something to read behind. */
+/* Counts the words and spares that lead to something to read. */
 static size_t count_words(const struct census *census, const struct target *target, const struct area *areas,
 			  size_t area_count)
 {
@@ -647,7 +654,7 @@ static void count_magazines(struct census *census, const struct target *target, 
 	}
 	memset(slot, 0, slots * sizeof(*slot));
 	target_gather(target, pieces, asked);
-	/* A magazine that went elsewhere meanwhile has anything in its place. */
+	/* If a magazine went elsewhere meanwhile, anything may be in its place. */
 	for (size_t i = 0; i < first_loaded; i++) {
 		struct census_cell *cell =
 			(void *)((char *)pieces[i].buffer - offsetof(struct census_cell, spare));
@@ -683,7 +690,7 @@ static bool find_vcpus(struct census *census, const struct target *target)
 		return false;
 	census->mode = mode < 3 ? modes[mode] : "unknown";
 
-	/* Ids up to the highest that has an area: there are many more possible than used. */
+	/* Only ids up to the highest with an area: many more are possible than used. */
 	size_t entries = banks * ids, area_count = 0, area_bytes = target->at.area.size;
 	uint64_t *addresses = array(NULL, entries, sizeof(*addresses));
 	char *bank = array(NULL, banks, target->at.vcpu_banks.size);
@@ -746,7 +753,7 @@ static void count_standby(struct census *census, const struct target *target, co
 		uint64_t pages = words[i] >> at->standby_turns_bits.value &
 				 ((1ull << at->standby_pages_bits.value) - 1);
 
-		/* Those that came to stand by since the others were counted are not among them. */
+		/* Excludes runs that came to standby after the others were counted. */
 		census->large_allocs += minus(turns, pages != 0);
 		census->large_frees += turns;
 		census->large_runs = minus(census->large_runs, pages != 0);
@@ -755,7 +762,7 @@ static void count_standby(struct census *census, const struct target *target, co
 	}
 }
 
-/* Large runs that stand by are free, and what they serve is counted with them. */
+/* Large runs on standby are free; the allocations they serve are counted with them. */
 static bool read_standby(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -774,7 +781,7 @@ static bool read_standby(struct census *census, const struct target *target)
 	return read;
 }
 
-/* Pages that are kept for a run to grow into are free; those that it has grown into are in no count yet. */
+/* Pages kept for a run to grow into are free; those that it has grown into are in no count yet. */
 static bool read_headroom(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -797,7 +804,7 @@ static bool read_headroom(struct census *census, const struct target *target)
 	return true;
 }
 
-/* The number of slots is a member of a variable, the rest are variables. */
+/* The number of slots is a member of a variable; the rest are variables. */
 static bool read_guarded(struct census *census, const struct target *target)
 {
 	const struct target_fields *at = &target->at;
@@ -853,7 +860,7 @@ static bool read_pages(struct census *census, const struct target *target)
 	/* What is used was read a little later, and may have grown. */
 	census->heap_committed = larger(committed[HEAP], census->heap_pages * CENSUS_PAGE);
 	census->metadata_committed = larger(committed[METADATA], census->metadata_used);
-	/* The vCPU table and the page map's part below the heap lie in front of the map's region. */
+	/* The vCPU table, and the page map's part for addresses below the heap, precede the map's region. */
 	uint64_t map;
 
 	if (!target_read(target, at->page_front.value + at->front_map.value, &map, sizeof(map)))
@@ -878,7 +885,7 @@ static int by_address(const void *one, const void *other)
 	return (a->address > b->address) - (a->address < b->address);
 }
 
-/* The mappings that are objects, and those that wait to be one again, by address. */
+/* Reads the mappings that are huge objects, and those waiting to be one again, sorted by address. */
 static size_t read_huge(const struct target *target, struct huge **mappings)
 {
 	const struct target_fields *at = &target->at;
@@ -896,7 +903,7 @@ static size_t read_huge(const struct target *target, struct huge **mappings)
 	for (size_t i = 0; i < slots; i++)
 		if (all[i].address > 1 && all[i].bytes) {
 			all[count] = all[i];
-			all[count++].bytes &= ~1ul; /* set where the system would not take it back */
+			all[count++].bytes &= ~1ul; /* set if the system refused to take it back */
 		}
 	if (target_read(target, at->huge_waiting.value, raw, at->huge_waiting.size))
 		for (size_t i = 0; i < waiting; i++) {
@@ -912,7 +919,7 @@ static size_t read_huge(const struct target *target, struct huge **mappings)
 	return count;
 }
 
-/* Bytes of [start, end) that such mappings cover. */
+/* Returns how many bytes of [start, end) such mappings cover. */
 static uint64_t covered(const struct huge *mappings, size_t count, uint64_t start, uint64_t end)
 {
 	uint64_t bytes = 0;
@@ -1008,7 +1015,7 @@ static void add_up(struct census *census)
 			cache->free_misses += cell->free_misses;
 		}
 		/*
-		 * Read after the slabs: a magazine that was just filled can seem to hold more than was
+		 * Read after the slabs: a magazine that has just been filled can seem to hold more than was
 		 * taken.
 		 */
 		if (cache->in_depot > cache->allocated)
@@ -1027,9 +1034,9 @@ static void add_up(struct census *census)
 }
 
 /*
- * Pages are counted after the slabs, so that those of a slab that went back in between are counted as free,
- * too. Here they are still the slab's: whatever else there is has the room that slabs leave, and what went
- * back last is what is free and resident.
+ * Pages are counted after slabs, so those of a slab that went back in between are counted as free, too.  They
+ * still count as the slab's here: all other categories share what slabs leave, and what went back last is
+ * free and resident.
  */
 static void settle_pages(struct census *census)
 {
@@ -1081,7 +1088,7 @@ uint64_t census_mapped(const struct census *census)
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
-/* How often this thread has given its CPU to others, or had to. */
+/* Returns how often this thread has yielded or lost its CPU. */
 static long count_interruptions(void)
 {
 	struct rusage usage;

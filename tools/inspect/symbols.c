@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A function of a file. */
+/* A function in a file. */
 struct symbol {
 	uint64_t value, size;
 	uint32_t name, number; /* in the file's table */
@@ -22,13 +22,13 @@ struct symbol {
 struct image {
 	const struct profile_mapping *mapping;
 	bool tried;
-	int file; /* while it is read */
+	int file; /* open while it is read */
 	uint64_t length;
-	struct symbol *symbols; /* by address */
+	struct symbol *symbols; /* sorted by address */
 	size_t symbol_count;
-	char *strings; /* a zero byte stands behind them */
+	char *strings; /* followed by a zero byte */
 	uint64_t strings_length;
-	uint64_t bias; /* from a symbol's value to its address */
+	uint64_t bias; /* add to a symbol's value for its address */
 };
 
 struct symbols {
@@ -62,8 +62,8 @@ void symbols_close(struct symbols *symbols)
 }
 
 /*
- * A part of the file with a zero byte behind it, or NULL.  Not mapped: whoever is looked at may cut its file
- * short at any time.
+ * Returns a part of the file followed by a zero byte, or NULL.  Reads rather than maps: the target may
+ * truncate its file at any time.
  */
 static void *read_part(const struct image *image, uint64_t offset, uint64_t bytes)
 {
@@ -86,7 +86,9 @@ static void *read_part(const struct image *image, uint64_t offset, uint64_t byte
 	return part;
 }
 
-/* Of aliases the global one last, and the first in the file: that is what is found. */
+/*
+ * Orders aliases so that the global one, and of these the first in the file, comes last: that one is found.
+ */
 static int by_value(const void *one, const void *other)
 {
 	const struct symbol *a = one, *b = other;
@@ -114,7 +116,7 @@ static void keep_functions(struct image *image, const Elf64_Sym *table, size_t c
 		qsort(image->symbols, image->symbol_count, sizeof(*image->symbols), by_value);
 }
 
-/* The full table where the file has one, else what it exports. */
+/* Finds the full table if the file has one, else the dynamic one. */
 static void find_table(struct image *image, const Elf64_Ehdr *header)
 {
 	Elf64_Shdr *sections = read_part(image, header->e_shoff, header->e_shnum * sizeof(*sections));
@@ -151,13 +153,13 @@ static void find_bias(struct image *image, const Elf64_Ehdr *header)
 }
 
 /*
- * The very file that is mapped, which the kernel gives to root alone, though it was deleted; else the one
- * that has its name by now: where the process sees it, which may live in another mount namespace, or here,
- * since the kernel names the files of one with another root directory as they are called here.
+ * Opens the very file that is mapped, even a deleted one, which the kernel allows only root; else the file
+ * that has its name now: first as the process sees it, which may live in another mount namespace, then here,
+ * since the kernel reports the files of a process with another root directory by their names here.
  */
 static int open_mapped(pid_t pid, const struct profile_mapping *mapping)
 {
-	/* It may be a pipe, which nobody writes into. */
+	/* It may be a pipe without a writer. */
 	enum { FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 	char path[PROFILE_PATH + 64];
 
@@ -193,7 +195,9 @@ static void open_image(const struct symbols *symbols, struct image *image)
 	close(image->file);
 }
 
-/* The function that begins last before an address, of those that go on there: few others lie in between. */
+/*
+ * Returns the last function that begins at or before an address, among those that reach it: few lie between.
+ */
 static const char *find_symbol(const struct image *image, uint64_t address)
 {
 	enum { BACK = 64 };
@@ -225,7 +229,7 @@ const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, 
 		if (address - image->mapping->start >= image->mapping->limit - image->mapping->start)
 			continue;
 		if (!image->tried) {
-			/* Of what file system the file is, is up to the process as well. */
+			/* The process also decides what file system the file is on. */
 			bounds_look(symbols->pid);
 			open_image(symbols, image);
 			bounds_done();
@@ -243,7 +247,7 @@ const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, 
 	return name;
 }
 
-/* The functions by which an allocation comes to profile_allocated and its caller. */
+/* Whether it is one of the functions between an allocation and profile_allocated, or its caller. */
 static bool is_allocator(const char *name)
 {
 	static const char *const patterns[] = {
@@ -256,7 +260,7 @@ static bool is_allocator(const char *name)
 	};
 	char whole[128];
 
-	/* Parts of a function that the compiler has made, "malloc_slow.cold", are called by its name. */
+	/* Parts that the compiler splits off ("malloc_slow.cold") count under the function's name. */
 	snprintf(whole, sizeof(whole), "%.*s", (int)strcspn(name, ".@"), name);
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
 		if (fnmatch(patterns[i], whole, 0) == 0)
@@ -267,12 +271,12 @@ static bool is_allocator(const char *name)
 unsigned symbols_own_frames(struct symbols *symbols, const uint64_t *frames, unsigned count)
 {
 	char name[128];
-	unsigned own = 2; /* who notes samples is the allocator's, and whoever calls that */
+	unsigned own = 2; /* the function that records samples is the allocator's, and so is its caller */
 
 	if (count <= own || strncmp(symbols_name(symbols, frames[0] - 1, name, sizeof(name)),
 				    "profile_allocated", strlen("profile_allocated")) != 0)
 		return 0;
-	/* The outermost is the program's, whatever it is called. */
+	/* The outermost frame is the program's, whatever its name. */
 	while (own + 1 < count && is_allocator(symbols_name(symbols, frames[own] - 1, name, sizeof(name))))
 		own++;
 	return own;

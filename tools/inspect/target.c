@@ -40,7 +40,7 @@ static FILE *open_proc(pid_t pid, const char *file)
 	return fopen(path, "re");
 }
 
-/* A process that could not be looked at, since there is no memory for it, is none that is not there. */
+/* Without this, a process that memory did not suffice to look at would pass for one that does not exist. */
 static void tell_no_memory(void)
 {
 	if (errno == ENOMEM)
@@ -48,8 +48,8 @@ static void tell_no_memory(void)
 }
 
 /*
- * What stands before a field of /proc/PID/stat; the name in field 2 may hold anything, so counting starts
- * after it.
+ * Returns what precedes a field of /proc/PID/stat.  Counting starts after the name in field 2, which may
+ * contain anything.
  */
 static const char *find_stat(pid_t pid, int wanted, char line[static STAT_LINE])
 {
@@ -87,7 +87,7 @@ char target_state(pid_t pid)
 	return field ? field[1] : 0;
 }
 
-/* Of a process without memory. */
+/* For a process without memory of its own. */
 static enum target_status without_memory(struct target *target)
 {
 	enum { PF_KTHREAD = 0x200000 };
@@ -124,7 +124,7 @@ void target_clean_name(char *name)
 	}
 }
 
-/* Why the system refuses, as far as can be told, and what helps. */
+/* Says why the system refuses, as far as can be told, and what helps. */
 static enum target_status forbidden(struct target *target)
 {
 	char path[64], self[256];
@@ -177,7 +177,7 @@ bool target_read(const struct target *target, uint64_t address, void *buffer, si
 	return read_at(target, address, buffer, bytes) == (ssize_t)bytes;
 }
 
-/* How many pieces from the first on came whole in one call. */
+/* Returns how many pieces, from the first on, one call read whole. */
 static size_t gather_some(const struct target *target, const struct target_piece *pieces, size_t count)
 {
 	static struct iovec local[PIECES_AT_ONCE], remote[PIECES_AT_ONCE];
@@ -209,7 +209,7 @@ void target_gather(const struct target *target, struct target_piece *pieces, siz
 		for (size_t n = 0; n < whole; n++)
 			pieces[i + n].read = true;
 		i += whole;
-		/* The call stops at the first page that is not there. */
+		/* The call stops at the first page that is missing. */
 		if (whole < some)
 			pieces[i++].read = false;
 	}
@@ -219,7 +219,7 @@ uint64_t target_member(const void *structure, const struct root_field *field)
 {
 	uint64_t value = 0;
 
-	/* Little-endian, as is every machine that the library runs on. */
+	/* Little-endian, as on every machine that the library runs on. */
 	memcpy(&value, (const char *)structure + field->value, field->size < 8 ? field->size : 8);
 	return value;
 }
@@ -232,7 +232,7 @@ bool target_variable(const struct target *target, const struct root_field *field
 
 /* ---- the root record ----------------------------------------------------------------------------------- */
 
-/* Goes through the notes of one segment; the record's address, or 0. */
+/* Searches the notes of one segment; returns the record's address, or 0. */
 static uint64_t find_in_notes(const struct target *target, uint64_t address, size_t bytes)
 {
 	static const char owner[] = ROOT_NOTE_OWNER;
@@ -261,7 +261,7 @@ static uint64_t find_in_notes(const struct target *target, uint64_t address, siz
 	return 0;
 }
 
-/* The record that an ELF image mapped at `base` leads to, or 0. */
+/* Returns the record that an ELF image mapped at `base` leads to, or 0. */
 static uint64_t find_in_image(const struct target *target, uint64_t base)
 {
 	Elf64_Ehdr header;
@@ -292,8 +292,8 @@ static bool read_root(const struct target *target, uint64_t address, struct root
 }
 
 /*
- * Looks through every image.  Where there are two libraries, one linked and one preloaded, it is the one that
- * the program allocates from.
+ * Searches every image.  If there are two libraries, one linked and one preloaded, finds the one that the
+ * program allocates from.
  */
 static enum target_status find_root(struct target *target)
 {
@@ -344,8 +344,7 @@ struct fields {
 	char name[ROOT_FIELDS_MAX][ROOT_FIELD_NAME];
 };
 
-/* What lies behind a name may be the end of what is mapped: no further than its page, unless it goes on
- * there. */
+/* The mapping may end after a name: reads no further than its page, unless the name continues there. */
 static bool read_field_name(const struct target *target, uint64_t address, char name[ROOT_FIELD_NAME])
 {
 	size_t here = 4096 - address % 4096, first = here < ROOT_FIELD_NAME ? here : ROOT_FIELD_NAME;
@@ -389,7 +388,7 @@ static bool lies_inside(const struct root_field *member, uint64_t bytes)
 	return bytes <= STRUCTURE_MOST && member->size <= bytes && member->value <= bytes - member->size;
 }
 
-/* Whether each cache of a bank has its words inside of an area: see src/vcpu/vcpu.h. */
+/* Whether each cache of a bank has its words inside an area: see src/vcpu/vcpu.h. */
 static bool areas_make_sense(const struct target_fields *at)
 {
 	uint64_t caches = at->area_bank_caches.value, row = at->area_row.value, bytes = at->area.size;
@@ -398,16 +397,16 @@ static bool areas_make_sense(const struct target_fields *at)
 	if (bytes > STRUCTURE_MOST || caches > bytes || row > bytes || row_bytes > bytes ||
 	    group_bytes > bytes || !caches || !row)
 		return false;
-	/* The last word of a cache is its third, which counts misses. */
+	/* A cache's last word is its third, which counts misses. */
 	return (caches - 1) / row * group_bytes + 2 * row_bytes +
 		       (row < caches ? row : caches) * sizeof(uint64_t) <=
 	       bytes;
 }
 
-/* Whether what is read by these numbers lies where it was read to. */
+/* Whether the fields read by these numbers lie inside what is copied. */
 static bool makes_sense(const struct target_fields *at)
 {
-	/* A handle is as long as its name, which stands behind the rest. */
+	/* A handle is as long as its name, which follows its other members. */
 	const uint64_t handle = at->handle_name.value;
 	bool whole = true;
 
@@ -459,13 +458,13 @@ static enum target_status read_fields(struct target *target)
 		       : trouble(target, TARGET_VERSION, "its root record cannot be made sense of");
 }
 
-/* One byte of the program's first image tells whether reading is allowed, and by which way. */
+/* Reads one byte of the program's first image to find out whether reading is allowed, and by which method. */
 static enum target_status choose_way(struct target *target)
 {
 	char path[64], byte;
 
 	target->memory = -1;
-	/* An address that nobody has: EFAULT says that we might, EPERM that we may not. */
+	/* Nothing is mapped there: EFAULT means that we may read, EPERM that we may not. */
 	if (read_at(target, 0, &byte, 1) >= 0 || errno == EFAULT)
 		return TARGET_READY;
 	if (errno == ESRCH)
@@ -516,11 +515,11 @@ enum target_status target_check(struct target *target)
 	    root.fields == target->root.fields) {
 		if (root.field_count == target->root.field_count)
 			return TARGET_READY;
-		/* A part of the library came into use. */
+		/* Part of the library came into use meanwhile. */
 		target->root = root;
 		return read_fields(target);
 	}
-	/* No memory: it ends, and nobody has waited for it yet. */
+	/* No memory: the process is ending, and has not been waited for yet. */
 	FILE *maps = open_proc(target->pid, "maps");
 	bool ended = !maps || fgetc(maps) == EOF;
 
@@ -561,16 +560,16 @@ static int by_pid(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* Who has a number, whether there is such a process or not. */
+/* Returns the number in a text as a pid, whether such a process exists or not. */
 static pid_t pid_of(const char *number)
 {
 	unsigned long pid = strtoul(number, NULL, 10);
 
-	/* A number that is no pid is nobody's, not that of whoever has its lower half. */
+	/* A number too large for a pid must match no process, not the one with its lower half. */
 	return pid <= INT_MAX ? (pid_t)pid : INT_MAX;
 }
 
-/* False where there is no memory for one more. */
+/* Returns false when memory is short. */
 static bool append(pid_t **pids, size_t *count, pid_t pid)
 {
 	enum { AT_ONCE = 1024 };
@@ -620,7 +619,7 @@ bool target_find(const char *text, pid_t **pids, size_t *count)
 	return whole;
 }
 
-/* What of a process is told who looks for the one that is meant. */
+/* What the messages tell of each process that a name might mean. */
 struct candidate {
 	enum target_status status;
 	char name[sizeof(((struct target *)0)->name)], trouble[sizeof(((struct target *)0)->trouble)];

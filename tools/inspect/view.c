@@ -13,7 +13,7 @@ static bool fits(const char *name, char *const *patterns, size_t count)
 	return count == 0;
 }
 
-/* A cache is also meant by the name of any other that shares its memory. */
+/* A pattern also selects a cache by the name of any other that shares its memory. */
 static bool selected(const struct census *census, size_t index, char *const *patterns, size_t count)
 {
 	if (fits(census->caches[index].name, patterns, count))
@@ -82,7 +82,7 @@ static int compare(const void *one, const void *other)
 	const struct census_cache *a = &sorted_caches[*(const size_t *)one];
 	const struct census_cache *b = &sorted_caches[*(const size_t *)other];
 	uint64_t left = key(a), right = key(b);
-	/* The largest first; names from A to Z; the number where nothing else tells. */
+	/* Largest first; names from A to Z; ties by number. */
 	int order = (left < right) - (left > right);
 
 	if (!order && sorted_by == SORT_NAME)

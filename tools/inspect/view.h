@@ -9,7 +9,7 @@
 
 #include "inspect/census.h"
 
-/* Which caches, in which order. */
+/* Which caches, and in which order. */
 struct view {
 	const struct census *census;
 	const struct target *target;
@@ -18,10 +18,10 @@ struct view {
 };
 
 enum sorting {
-	SORT_NONE, /* in the order of their numbers */
+	SORT_NONE, /* by cache number */
 	SORT_NAME,
 	SORT_SIZE,     /* memory taken */
-	SORT_LOSS,     /* memory taken that no live object has */
+	SORT_LOSS,     /* memory taken that no live object uses */
 	SORT_ACTIVITY, /* misses of the fast path, refills and drains */
 	SORT_PARTIAL,
 	SORT_OBJECTS,
@@ -33,7 +33,9 @@ enum sorting {
 	SORT_USE,
 };
 
-/* Caches whose name fits one of the patterns (fnmatch(3); none: all), those without slabs only if `empty`. */
+/*
+ * Selects caches whose name fits one of the patterns (fnmatch(3); none: all); those without slabs if `empty`.
+ */
 void view_select(struct view *view, const struct census *census, const struct target *target,
 		 char *const *patterns, size_t pattern_count, bool empty);
 void view_sort(struct view *view, enum sorting sorting, bool inverted);
@@ -54,12 +56,12 @@ void view_print_slabinfo(FILE *to, const struct view *view);
 void view_print_json(FILE *to, const struct view *view);
 
 /*
- * The text exposition format of Prometheus for several processes: a metric's samples must stand together, so
- * that all processes come at once.
+ * The text exposition format of Prometheus.  Takes all processes at once, since a metric's samples must stand
+ * together.
  */
 void view_print_prometheus(FILE *to, const struct view *views, size_t count);
 
-/* 1234567 as "1.2M", in powers of 1000 as the kernel's tool has it. */
+/* Formats 1234567 as "1.2M", in powers of 1000 like the kernel's tool. */
 const char *format_number(char text[static 24], uint64_t number);
 
 #endif

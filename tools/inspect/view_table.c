@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tables of the kernel's slabinfo tool (tools/mm/slabinfo.c), from a process of ours. */
+/* The tables of the kernel's slabinfo tool (tools/mm/slabinfo.c), for a process on cpuslab. */
 #include "inspect/view.h"
 #include "inspect/bounds.h"
 
@@ -28,7 +28,7 @@ const char *format_number(char text[static 24], uint64_t number)
 	return text;
 }
 
-/* The kernel's slabs have 2^order pages; ours any number: the order that would hold one. */
+/* The kernel's slabs have 2^order pages; ours have any number: the order that would hold one. */
 static unsigned order_of(const struct census_cache *cache)
 {
 	unsigned order = 0;
@@ -38,8 +38,10 @@ static unsigned order_of(const struct census_cache *cache)
 	return order;
 }
 
-/* As the kernel's tool has them: '*' shares its memory, 'A' aligned to cache lines; and 't' for memory that
- * stays of its type, 'c' for a constructor, 'm' for a class of malloc, 'l' for the linked engine. */
+/*
+ * As in the kernel's tool: '*' shares its memory, 'A' aligned to cache lines; and here 't' for memory that
+ * keeps its type, 'c' for a constructor, 'm' for a class of malloc, 'l' for the linked engine.
+ */
 static const char *flags_of(const struct census_cache *cache, char text[static 8])
 {
 	char *end = text;
@@ -65,7 +67,7 @@ static uint64_t per_cent(uint64_t part, uint64_t whole)
 	return whole ? part * 100 / whole : 100;
 }
 
-/* Magazines that vCPUs have loaded or spare: the kernel's column counts the slabs that CPUs hold. */
+/* Counts vCPUs' loaded and spare magazines; the kernel's column counts the slabs that CPUs hold. */
 static unsigned vcpu_magazines(const struct view *view, size_t index)
 {
 	unsigned magazines = 0;
@@ -254,7 +256,7 @@ void view_print_report(FILE *to, const struct view *view)
 
 enum { NODES = 64 };
 
-/* Asks the kernel where pages are, and counts them by owner (the caches in `of`) and node. */
+/* Asks the kernel which node each page is on, and counts pages by owner (the caches in `of`) and node. */
 static bool count_nodes(const struct target *target, void **pages, const uint32_t *of, size_t count,
 			uint64_t (*nodes)[NODES])
 {

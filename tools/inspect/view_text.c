@@ -223,7 +223,7 @@ static const struct cache_metric cache_metrics[] = {
 	{"cpuslab_cache_drains_total", "counter", "Magazines emptied into slabs.", drains},
 };
 
-/* What a process has one of: a number in its census. */
+/* Metrics that a process has one of: a number in its census. */
 static const struct process_metric {
 	const char *name, *type, *help;
 	size_t offset;

@@ -7,7 +7,7 @@
 
 enum { HEAD_LINES = 12 };
 
-/* Where names of caches would not fit behind all columns, one that Enter shows as well is left out. */
+/* If cache names would not fit after all columns, one column that Enter shows as well is left out. */
 static bool is_narrow(const struct screen *screen)
 {
 	return screen->columns < 100;
@@ -61,9 +61,9 @@ static uint64_t since(uint64_t before, uint64_t now)
 }
 
 /*
- * Hits of the fast path are not counted anywhere.  But each miss moves a magazine, whole from the depot and
- * the spare or as a batch from the slabs, so that the traffic tells how many objects went through: as many
- * allocations there were at least, beside those that were served by what the same vCPU had just freed.
+ * Hits of the fast path are not counted.  But each miss moves a magazine, whole from the depot and the spare,
+ * or as a batch from the slabs, so this traffic gives the number of objects that passed: a lower bound of the
+ * allocations, apart from those served by what the same vCPU had just freed.
  */
 static struct rate rate_between(const struct census_cache *before, const struct census_cache *now,
 				double seconds)
@@ -90,7 +90,7 @@ void rates_compute(struct rates *rates, const struct census *before, const struc
 	*rates = (struct rates){.of = of};
 	if (seconds <= 0)
 		return;
-	/* Both are in the order of the numbers. */
+	/* Both are sorted by number. */
 	for (size_t b = 0, n = 0; n < now->cache_count; n++) {
 		while (b < before->cache_count && before->caches[b].number < now->caches[n].number)
 			b++;
@@ -126,7 +126,7 @@ const struct rate *rates_of(const struct rates *rates, uint32_t number)
 
 /* ---- pictures in text ---------------------------------------------------------------------------------- */
 
-/* A bar of `width` cells: what is used, what else is resident, and the rest. */
+/* A bar of `width` cells: used, resident but unused, and the rest. */
 static void draw_bar(const struct screen *screen, char *text, uint64_t used, uint64_t resident,
 		     uint64_t whole, unsigned width)
 {
@@ -147,7 +147,7 @@ static void draw_bar(const struct screen *screen, char *text, uint64_t used, uin
 	}
 }
 
-/* The last values, from the smallest of them to the largest. */
+/* The latest values, scaled from their smallest to their largest. */
 static void draw_sparkline(const struct screen *screen, char *text, const struct history *history,
 			   unsigned width)
 {
@@ -315,7 +315,7 @@ void screen_picker(struct screen *screen, const struct process *processes, size_
 	    "cpuslab top - processes on cpuslab   (Enter: look at it, Esc: back, q: quit)");
 	add(screen, STYLE_PLAIN, "%s", "");
 	add(screen, STYLE_HEAD, "     PID       LIVE     MAPPED CACHES NAME");
-	/* As many as fit, down to the chosen one where they do not. */
+	/* As many as fit; if they do not, the list ends with the chosen one. */
 	size_t rows = screen->rows > screen->count ? screen->rows - screen->count : 1;
 
 	for (size_t i = chosen < rows ? 0 : chosen - rows + 1; i < count; i++)

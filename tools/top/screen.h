@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * top/screen: what `cpuslab top` shows, as lines of text; how they reach a terminal is top.c's business, and
- * a file gets the same lines.
+ * top/screen: what `cpuslab top` shows, as lines of text; top.c brings them to a terminal, and a file gets
+ * the same lines.
  */
 #ifndef CPUSLAB_TOOLS_SCREEN_H
 #define CPUSLAB_TOOLS_SCREEN_H
@@ -13,35 +13,35 @@ enum { SCREEN_COLUMNS = 512, SCREEN_LINES = 512, HISTORY = 120 };
 enum style { STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_CHOSEN, STYLE_WARNING, STYLE_FAINT };
 
 struct line {
-	char text[SCREEN_COLUMNS * 4]; /* UTF-8 where `unicode` says so */
+	char text[SCREEN_COLUMNS * 4]; /* UTF-8 if `unicode` says so */
 	enum style style;
 };
 
 struct screen {
 	unsigned columns, rows; /* of the terminal */
-	bool unicode;           /* blocks and lines beyond ASCII */
+	bool unicode;           /* block and line characters beyond ASCII */
 	unsigned count;
 	struct line lines[SCREEN_LINES];
 };
 
-/* What two censuses tell that one does not: objects per second, in the order of the caches' numbers. */
+/* Computed from two censuses: objects per second, in the order of the caches' numbers. */
 struct rates {
 	size_t count;
 	struct rate {
 		uint32_t number;
-		double allocs, frees; /* that the vCPUs' magazines were filled and emptied for */
+		double allocs, frees; /* by which the vCPUs' magazines were filled and emptied */
 	} *of;
 	double allocs, frees, misses; /* all caches together */
 };
 
-/* One value for each refresh, the latest last. */
+/* One value per refresh, the latest last. */
 struct history {
 	unsigned count;
 	uint64_t values[HISTORY];
 };
 void history_add(struct history *history, uint64_t value);
 
-/* Rates from `before` to `now`. */
+/* Computes the rates from `before` to `now`. */
 void rates_compute(struct rates *rates, const struct census *before, const struct census *now);
 const struct rate *rates_of(const struct rates *rates, uint32_t number);
 
@@ -49,14 +49,14 @@ struct overview {
 	const struct view *view;
 	const struct rates *rates;
 	const struct history *used;
-	size_t first, chosen; /* rows of the table: the first that is shown, and the marked one */
+	size_t first, chosen; /* rows of the table: the first one shown, and the selected one */
 	const char *notice;   /* the last line, or NULL */
 };
 void screen_overview(struct screen *screen, const struct overview *overview);
-/* Rows of the table that fit. */
+/* Returns how many rows of the table fit. */
 size_t screen_overview_rows(const struct screen *screen);
 
-/* One cache, its index in view->order. */
+/* Shows one cache; `index` is its index in view->order. */
 void screen_cache(struct screen *screen, const struct overview *overview, size_t index,
 		  const struct history *live);
 
