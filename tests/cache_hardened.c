@@ -199,8 +199,7 @@ static void test_wrongs(void (*constructor)(void *), unsigned flags)
 	CHECK(cpuslab_cache_destroy(cache) == 0 && cpuslab_cache_destroy(other) == 0);
 }
 
-/* ---- what stays
- * -------------------------------------------------------------------------------------------- */
+/* ---- what stays ------------------------------------------------------------------------------------ */
 
 static void test_read_after_free(void)
 {
@@ -259,8 +258,7 @@ static void test_order(void)
 	CHECK(cpuslab_cache_destroy(cache) == 0);
 }
 
-/* ---- addresses
- * --------------------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------------- */
 
 static int by_address(const void *one, const void *two)
 {

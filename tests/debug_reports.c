@@ -62,9 +62,7 @@ static void said_nothing(void)
 	CHECK(!text[0], "said: %s", text);
 }
 
-/* ---- caches of the kernel's tests
- * --------------------------------------------------------------------------
- */
+/* ---- caches of the kernel's tests ------------------------------------------------------------------ */
 
 static struct cpuslab_cache *create(const char *name, unsigned flags)
 {
@@ -221,9 +219,7 @@ static void test_leak_destroy(void)
 	said(" age=");
 }
 
-/* ---- what stops a program
- * ----------------------------------------------------------------------------------
- */
+/* ---- what stops a program -------------------------------------------------------------------------- */
 
 enum {
 	CHECKED = CPUSLAB_CACHE_CONSISTENCY_CHECKS,
@@ -313,9 +309,7 @@ static void test_stops(void)
 	said("@offset=17. First byte 0x1 instead of 0x6b\n");
 }
 
-/* ---- what a flag alone does
- * ----------------------------------------------------------------------------------
- */
+/* ---- what a flag alone does ------------------------------------------------------------------------ */
 
 static void overflow_unchecked(void *unused)
 {
@@ -389,9 +383,7 @@ static void test_trace(void)
 	said("TRACE traced free ADDRESS size=64 inuse=1\n");
 }
 
-/* ---- caches that are not debugged
- * ----------------------------------------------------------------------------
- */
+/* ---- caches that are not debugged ------------------------------------------------------------------ */
 
 static void test_undebugged(void)
 {

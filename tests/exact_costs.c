@@ -2,23 +2,23 @@
 /*
  * exact_costs: the costs of fixed scripts in counts that involve no clock, each with a bound.
  *
- *   one     one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
- *   two     one thread allocates, another frees, turn by turn: the same, for objects that always change hands
- *   memory  page faults of a first fill and of later ones, and resident bytes while the objects are held
- *           and after they were freed
- *   start   page faults of a program's first allocations, which start the library
+ *   one        one thread replaces objects of many sizes: slow paths and lock acquisitions of a million calls
+ *   two        one thread allocates, another frees, turn by turn: the same, for objects that change hands
+ *   memory     page faults of a first fill and of later ones, and resident bytes while the objects are held
+ *              and after they were freed
+ *   start      page faults of a program's first allocations, which start the library
  *   classes    page faults of a few objects of each size up to 1 KiB; many of a size have their own class
- *   code    resident pages of library code that a small program which runs for a while does not need
+ *   code       resident pages of library code that a small program which runs for a while does not need
  *   survivors  resident bytes for a few objects scattered among many that were freed, after a trim
- *   drift   peak resident bytes while objects of other sizes replace older ones
- *   vector  moves and page faults of a vector that grows to a MiB by tenths, with other objects in between
- *   blocks  page faults of blocks of mixed sizes of some MiB, replaced one after the other
- *   child   page faults of a forked child's first slow path, which looks for locks that nobody holds any more
- *   system  system calls of a process that starts, runs the first script and ends, beyond those of one that
- *           only starts and ends, counted from outside
+ *   drift      peak resident bytes while objects of other sizes replace older ones
+ *   vector     moves and page faults of a vector that grows to a MiB by tenths, with others in between
+ *   blocks     page faults of blocks of mixed sizes of some MiB, replaced one after the other
+ *   child      page faults of a forked child's first slow path, which looks for locks without an owner
+ *   system     system calls of a process that starts, runs the first script and ends, beyond those of one
+ *              that only starts and ends, counted from outside
  *
- * Each bound is at least a quarter above the count at the time it was set: a regression of a few per cent,
- * lost in the noise of a clock, shows here.  A change that lowers a count lowers its bound.
+ * Most bounds are a quarter or more above the count at the time they were set.  A change whose cost is lost
+ * in a few per cent of clock noise shows here.  A change that lowers a count lowers its bound.
  */
 #include "check.h"
 

@@ -184,9 +184,7 @@ static void give_mapping(unsigned i)
 	CHECK(huge_free(address));
 }
 
-/* ---- what the child finds
- * ----------------------------------------------------------------------------------
- */
+/* ---- what the child finds -------------------------------------------------------------------------- */
 
 static void check_cache(unsigned c)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_blocks: the option huge_pages.  Always and never apply to the whole heap and to mappings outside it.
- * Auto leaves the heap's beginning alone; advises what a filled heap grows by, but not growth of one that is
- * not filled, nor growth far beyond its size; withdraws the advice where a part of a block is given back, and
- * restores it with the whole; starts sooner in a large program; advises large objects once such objects were
- * filled, those of resident pages only after many; gives whole blocks back first; stops where a huge page is
- * dear, but tries again now and then; and also covers what goes back to the reserve.
+ * page_blocks: the option huge_pages.  `always` and `never` apply to the whole heap and to mappings outside
+ * it.  `auto` leaves the heap's beginning alone; advises what a filled heap grows by, but not growth of one
+ * that is not filled, nor growth far beyond its size; withdraws the advice where a part of a block is given
+ * back, and restores it with the whole; starts sooner in a large program; advises large objects once such
+ * objects were filled, those of resident pages only after many; gives whole blocks back first; stops where a
+ * huge page is dear, but tries again now and then; and also covers what goes back to the reserve.
  *
  * Advice is read from the flags in /proc/self/smaps, which needs no free huge page; a separate check uses an
  * advised mapping of the test's own to see whether advised memory becomes huge pages.
@@ -153,15 +153,14 @@ static char *take(size_t pages, uint16_t id, bool touch)
 	return run;
 }
 
-/* Grows the heap by `bytes` with runs like those of slabs; none is ever freed. */
+/* Grows the heap to `bytes` with runs like those of slabs; none is ever freed. */
 static void fill_heap(size_t bytes, bool touch)
 {
 	while (page_heap_pages() * PAGE_BYTES < bytes)
 		take(RUN_PAGES, SOME_SLAB, touch);
 }
 
-/* ---- auto
- * --------------------------------------------------------------------------------------------------- */
+/* ---- auto ------------------------------------------------------------------------------------------ */
 
 static void expect_advice(unsigned block, bool advised)
 {
@@ -251,8 +250,7 @@ static void test_mapping(void)
 	CHECK(huge_free(mapping));
 }
 
-/* ---- the others
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the others ------------------------------------------------------------------------------------ */
 
 /* A large object is advised if one of half its size was filled; one that was not filled counts against it. */
 static void run_large(void)
@@ -383,7 +381,7 @@ static void run_reused(void)
 	page_free(other, 1);
 }
 
-/* Huge pages that are too dear at any cost, and then cheap ones. */
+/* Huge pages that count as dear whatever they cost, and then as cheap. */
 static void run_dear(void)
 {
 	enum { SMALL = BLOCK_SMALL_HEAP / BLOCK_BYTES, MIDDLE = 64, BLOCKS = 128 };

@@ -27,9 +27,7 @@ int main(void)
 
 #else
 
-/*
- * ---- mappings: each is unmapped exactly as it was mapped ------------------------------------------------
- */
+/* ---- mappings: each is unmapped exactly as it was mapped ------------------------------------------- */
 
 enum { MOST = 4096 };
 static struct {

@@ -104,9 +104,7 @@ static enum outcome outcome_of(const struct corruption *corruption, int file)
 	return judge(check_wait(child));
 }
 
-/* ---- what each mode must stop
- * ------------------------------------------------------------------------------
- */
+/* ---- what each mode must stop ---------------------------------------------------------------------- */
 
 struct mode {
 	const char *name, *options, *debug;
