@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lock_handlers_fork: what asks libc for a handler of forks, lest a child have what its parent's threads were
- * in the middle of.  One thread is asking, and has not come back; others contend meanwhile.  A child that is
- * forked then has neither their waiters nor a guard that is held.  What libc allocates for the handler may
- * contend for a lock as well, and does not ask again.
+ * lock_handlers_fork: registering a fork handler with libc, which keeps a child from inheriting what its
+ * parent's threads were in the middle of.  One thread is inside that registration; others contend meanwhile.
+ * A child forked then has neither their waiters nor a held guard.  What libc allocates for the handler may
+ * contend for a lock as well, and must not register again.
  *
- *   lock_handlers_fork queues    the pagelocks', where the system does not wipe memory on fork
- *   lock_handlers_fork checks    the table's of CPUSLAB_DEBUG_LOCKS
+ *   lock_handlers_fork queues    that of the pagelocks' queues, where the system does not wipe memory on fork
+ *   lock_handlers_fork checks    that of the table of CPUSLAB_DEBUG_LOCKS
  */
 #include "check.h"
 

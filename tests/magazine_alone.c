@@ -19,8 +19,7 @@ enum { THREADS = 4, OBJECTS = 1500, SIZES = 40, STEP = 10, REST = 2000, TURNS = 
 
 static cpu_set_t cpus;
 static pthread_key_t key;
-static pthread_key_t before_key,
-	behind_key; /* relative to the library's own key: destructors run in that order */
+static pthread_key_t before_key, behind_key; /* destroyed before and after the library's own */
 static pthread_barrier_t all_work;
 
 /* Bytes in objects, magazines, depots and slabs, and those that wait to go back. */

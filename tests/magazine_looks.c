@@ -11,8 +11,7 @@
 enum { MIB = 1 << 20, OBJECT = 2000, SIZES = 16, STEP = 128 << 10, TICK = 100 };
 
 struct fences {
-	uint64_t all, beside_ticks; /* at least this many of them were not caused by a tick, which time alone
-				       brings */
+	uint64_t all, beside_ticks; /* at least so many of them are not due to ticks */
 };
 
 /* Grows the heap to so many bytes; returns how many fences that took. */
