@@ -9,6 +9,8 @@
  *   vcpu_modes banks   areas of a later bank come when there is memory for them, and nobody waits for that
  *   vcpu_modes counts  a reused number does not carry over misses of the previous cache
  *   vcpu_modes late    a thread that begins while there is no memory gets its slot when there is some again
+ *   vcpu_modes ended   the slot of a thread that could not give it back serves another; slots of live threads
+ *                      do not
  */
 #include "check.h"
 
@@ -386,7 +388,7 @@ static void run_late(void)
 
 static pthread_key_t last_key;
 
-/* On every vCPU that this thread can run on. */
+/* Runs behind the library's own destructor: what is left to that in the last round, nobody does any more. */
 static void come_by_last(void *rounds_left)
 {
 	if ((uintptr_t)rounds_left > 1)
@@ -423,7 +425,7 @@ static void *fork_and_end(void *unused)
 	if (child == 0) {
 		check_watchdog(30);
 		process_enter();
-		/* Three caches with the same number, one after the other. */
+		/* The slot is this thread's own even before its first slow path in the child says so. */
 		unsigned own = arch_id(vcpu_self);
 		for (int i = 0; i < 40; i++)
 			check_distinct(own);
@@ -443,11 +445,11 @@ static void run_ended(void)
 	check_join(check_thread(fork_and_end, NULL));
 }
 
-/* And in a later bank. */
+/* ---- counts ---------------------------------------------------------------------------------------- */
 
 enum { MISSES = 50 };
 
-/* The mode in use is the requested one, as far as the system supports it. */
+/* On every vCPU that this thread can run on. */
 static void *miss(void *argument)
 {
 	struct cache *missing = argument;
@@ -480,7 +482,7 @@ static uint64_t linked_misses(struct linked_cache *counted)
 	return statistics.alloc_misses + statistics.free_misses;
 }
 
-/* Three caches with one number, one after the other. */
+/* Three caches with the same number, one after the other. */
 static void test_counts(void)
 {
 	static struct cache first, last;
@@ -523,7 +525,7 @@ int main(int argc, char **argv)
 	const char *asked = getenv("CPUSLAB_OPTIONS");
 	check_watchdog(60);
 	free(malloc(1));
-	/* What was asked for is what is there, as far as the system has it. */
+	/* The mode in use is the requested one, as far as the system supports it. */
 	enum cpuslab_vcpu_mode mode = cpuslab_vcpu_mode();
 	if (asked && strstr(asked, "vcpu:slot"))
 		CHECK(mode == CPUSLAB_VCPU_THREAD_SLOT);

@@ -313,10 +313,10 @@ static bool one_round(enum operation operation, bool (*interrupt)(unsigned long)
 	return interrupted;
 }
 
-/* True if the operation had not ended after k steps. */
+/* The first steps exhaustively; then at strides coprime with any loop length. */
 enum { EVERY = 150, STEPS = 6000 };
 
-/* The first steps exhaustively; then at strides coprime with any loop length. */
+/* Where the operation was after each of its steps, and how often it had been there until then. */
 static struct path {
 	unsigned long steps;
 	struct {
@@ -330,7 +330,7 @@ static bool is_crossed(const struct section *section)
 	return section && shared->mode != CPUSLAB_VCPU_THREAD_SLOT;
 }
 
-/* True if the operation ran into the breakpoint; it may do so repeatedly until it is removed. */
+/* One more step; false at the operation's end. */
 static bool step_once(void)
 {
 	CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
@@ -371,12 +371,12 @@ static bool pass(unsigned long unused)
 	return go_on();
 }
 
-/* The first instruction tells which operation executes this section. */
+/* Runs to where the operation was after so many steps, by a breakpoint; false if it ended before. */
 static bool go_to_step(unsigned long steps)
 {
 	bool reached = true;
 	set_debug_register(0, path.step[steps - 1].at);
-	set_debug_register(7, 1); /* Also behind the commit, where nothing is undone any more. */
+	set_debug_register(7, 1); /* execution, breakpoint 0 */
 	for (unsigned visit = path.step[steps - 1].visit; visit && reached; visit--) {
 		CHECK(go_on());
 		reached = !at_own_trap();
@@ -385,7 +385,10 @@ static bool go_to_step(unsigned long steps)
 	return reached;
 }
 
-/* clang makes several copies of some sections, of which these operations use one. */
+/*
+ * True if the operation had not ended after k steps: only the last of them is a step, a breakpoint leads to
+ * it.
+ */
 static bool step(unsigned long k)
 {
 	if (k > 1 && !go_to_step(k - 1))
@@ -396,7 +399,10 @@ static bool step(unsigned long k)
 	return true;
 }
 
-/* The child's last operation has two more traps to pass. */
+/*
+ * True if it was stopped there, if need be on a path found anew: a tick, or memory that stands by, leads
+ * elsewhere.
+ */
 static bool stop_after(enum operation operation, unsigned long k)
 {
 	bool stopped = one_round(operation, step, k);
@@ -424,7 +430,7 @@ static void run_steps(void)
 	}
 }
 
-/* True when the operation ran into the breakpoint; it may do so again and again until it is taken away. */
+/* True if the operation ran into the breakpoint; it may do so repeatedly until it is removed. */
 static bool run_into(unsigned long address)
 {
 	set_debug_register(0, address);
@@ -446,21 +452,21 @@ static void run_breakpoints(void)
 	for (size_t i = 0; i < sections; i++) {
 		const struct section *section = &first_section[i];
 		CHECK(section->length > 0 && section->length < 256);
-		/* The first instruction tells which operation comes along here. */
+		/* The first instruction tells which operation executes this section. */
 		unsigned long stopped = 0;
 		for (int operation = 0; operation < OPERATIONS; operation++) {
 			if (!one_round((enum operation)operation, run_into, section->start))
 				continue;
 			for (uint64_t at = section->start; at < section->start + section->length; at++)
 				stopped += one_round((enum operation)operation, run_into, at);
-			/* And behind the commit, where nothing is undone any more. */
+			/* Also behind the commit, where nothing is undone any more. */
 			one_round((enum operation)operation, run_into, section->start + section->length);
 		}
 		reached += stopped > 0;
 		stops += stopped;
 	}
 	printf("  %zu of %zu sections reached, %lu stops inside them\n", reached, sections, stops);
-	/* clang makes several copies of some sections, of which these operations take one. */
+	/* clang makes several copies of some sections, of which these operations use one. */
 	CHECK(reached >= 10 && reached * 5 >= sections, "only %zu of %zu sections were reached", reached,
 	      sections);
 	if (shared->mode != CPUSLAB_VCPU_THREAD_SLOT)
@@ -482,7 +488,7 @@ int main(int argc, char **argv)
 	else
 		run_breakpoints();
 	shared->stop = true;
-	/* Its last operation has two more traps to pass. */
+	/* The child's last operation has two more traps to pass. */
 	while (go_on())
 		;
 	printf("%s: %llu operations, %llu aborted sections\n", check_mode(),
