@@ -102,7 +102,7 @@ static FILE *open_in(const char *directory, const char *name)
 	return file;
 }
 
-/* Added up whenever results are saved: a run that is cut short has its time in them. */
+/* Added up at every save, so that the results of an interrupted run include its time. */
 static void count_time(struct bench *bench)
 {
 	double now = seconds_now();
@@ -122,14 +122,14 @@ void bench_save(struct bench *bench)
 	if (!file)
 		return;
 	output_json(&bench->results, file);
-	/* Renamed when whole: a run that is stopped while it saves must find the older file. */
+	/* Renamed when complete: a run that is stopped while saving must find the older file. */
 	snprintf(from, sizeof(from), "%s/results.json.new", directory);
 	snprintf(to, sizeof(to), "%s/results.json", directory);
 	if (fclose(file) != 0 || rename(from, to) != 0)
 		fprintf(stderr, "cpuslab bench: %s: %s\n", to, strerror(errno));
 }
 
-/* The allocators of a test, in the order of the list; how many. */
+/* Lists the allocators of a test, in the order of the list; returns their number. */
 static unsigned list_taking_part(const struct bench *bench, unsigned list[static PEERS_MAX])
 {
 	unsigned count = 0;
@@ -149,10 +149,10 @@ static bool all_present(const struct bench *bench, const unsigned *peers, unsign
 	return true;
 }
 
-/* Waiting workers hold what memory their allocators keep: no more of them than this. */
+/* Waiting workers hold the memory that their allocators keep: at most this many of them. */
 enum { UNDER_WAY_MAX = 4 };
 
-/* The rounds of one test.  `finish` is NULL where a sample is whole when it has begun. */
+/* The rounds of one test.  `finish` is NULL if `begin` completes a sample. */
 struct rounds {
 	struct bench *bench;
 	const struct cell *cell;
@@ -162,7 +162,7 @@ struct rounds {
 	struct turn {
 		unsigned peer;
 		bool warm_up;
-	} under_way[UNDER_WAY_MAX]; /* the oldest first */
+	} under_way[UNDER_WAY_MAX]; /* oldest first */
 	unsigned under_way_count;
 };
 
@@ -213,12 +213,12 @@ void bench_rounds_overlapped(struct bench *bench, const struct cell *cell, unsig
 		.bench = bench, .cell = cell, .begin = begin, .finish = finish, .context = context};
 	if (all_present(bench, taking_part, count, cell, rounds))
 		return;
-	/* Rounds of an earlier run are not rounds of this one: pairs must have met the same moments. */
+	/* Rounds of an earlier run must not mix with this one's: pairs must share the same moments. */
 	results_drop(&bench->results, cell->group, cell->test, cell->parameter);
 	bench_progress(bench, cell->test, cell->parameter);
 	for (unsigned round = 0; round <= rounds; round++)
 		for (unsigned turn = 0; turn < count; turn++) {
-			/* The first round that counts begins at 0. */
+			/* The first counted round begins at 0. */
 			unsigned peer = taking_part[(turn + round + count - 1) % count];
 			take_turn(&all, (struct turn){.peer = peer, .warm_up = round == 0});
 		}
@@ -356,7 +356,7 @@ static bool parse_option(struct call *call, const char *option, const char *valu
 static bool parse_word(struct call *call, const char *word)
 {
 	const struct group *group = group_named(word);
-	/* "quick" and "all" come first, or not at all. */
+	/* "quick" and "all" must come first. */
 	if (call->group_count > 0 && (!group || call->group_count == GROUP_COUNT))
 		return false;
 	if (strcmp(word, "quick") == 0) {
@@ -395,7 +395,7 @@ static bool parse_call(struct call *call, int argc, char **argv)
 	return call->group_count > 0;
 }
 
-/* Of all groups, beside what each may take with ten allocators on two CPUs. */
+/* Prints each group's time beside what it may take with ten allocators on two CPUs. */
 static void print_times(const struct results *results, FILE *to)
 {
 	enum { MOST = 40 };
@@ -412,7 +412,7 @@ static void print_times(const struct results *results, FILE *to)
 		spent > MOST ? "  MISSED" : "");
 }
 
-/* The tables end in words. */
+/* The tables, then the verdict in words. */
 static void write_words(const struct bench *bench, bool all, FILE *to)
 {
 	verdict_print(&bench->results, to);
@@ -425,7 +425,7 @@ static void write_all_formats(const struct bench *bench, bool all)
 	for (unsigned i = 0; i < FORMAT_COUNT; i++) {
 		char name[32];
 		if (strcmp(formats[i].name, "json") == 0)
-			continue; /* results.json is there */
+			continue; /* results.json exists */
 		snprintf(name, sizeof(name), "results.%s",
 			 strcmp(formats[i].name, "table") == 0 ? "txt" : formats[i].name);
 		FILE *file = open_in(bench->settings.directory, name);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bulk: objects by the batch, cpuslab_cache_alloc_bulk and _free_bulk, against a call for each object.
+ * bulk: batches of objects by cpuslab_cache_alloc_bulk and _free_bulk, against one call for each object.
  *
- *   held   10000 objects are allocated, batch by batch, and written; then all are freed: ticks of an object
- *   pair   each batch is freed as soon as it was allocated: ticks of an object, both ways
+ *   held   10000 objects are allocated, batch by batch, and written; then all are freed: ticks per object
+ *   pair   each batch is freed right after it was allocated: ticks per object, both ways
  *
- * cpuslab's column is the bulk calls on an object cache, "cpuslab single" a call for each object on the same
- * cache; every other allocator has its malloc and free.
+ * cpuslab's column is the bulk calls on an object cache, "cpuslab single" one call for each object on the
+ * same cache; every other allocator uses its malloc and free.
  */
 #include "bench.h"
 
@@ -26,7 +26,7 @@ enum { N = 10000, REPETITIONS = 9 };
 
 struct request {
 	size_t size, batch;
-	bool cache, single; /* an object cache; a call for each object */
+	bool cache, single; /* an object cache; one call for each object */
 };
 
 struct reply {

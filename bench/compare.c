@@ -3,7 +3,7 @@
  * cpuslab bench compare A.json B.json: what changed between two runs.
  *
  * Two runs share no rounds, and the machine may have been busier in one of them.  So each side is first
- * divided by the system's malloc (or lock) of its own run where that was measured, and only then compared.
+ * divided by its own run's system malloc (or lock), where that was measured, and only then compared.
  */
 #include "bench.h"
 
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The system's malloc, or lock, in the same row. */
+/* Finds the system's malloc, or lock, in the same row. */
 static const struct series *system_of(const struct results *results, const struct cell *cell)
 {
 	struct table table;
@@ -22,7 +22,7 @@ static const struct series *system_of(const struct results *results, const struc
 	return results_find(results, cell, table.columns[table_system(&table)]);
 }
 
-/* The median over the system's, round by round; alone where that is missing. */
+/* Returns the median of the ratios to the system's, round by round; without that series, the plain median. */
 static double level(const struct series *s, const struct series *system)
 {
 	return system ? ratio_of(s, system).value : median_of(s->samples, s->count);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * engines and pageless: the linked engine by the way it commits (seeds 000 and 001).
+ * engines and pageless: the linked engine, by its ways to commit (seeds 000 and 001).
  *
- * One library holds every variant (variants/variants.h), each the whole engine on real slabs.  In each round
- * every variant has a process of its own, since pages that were used before are in another state; and each
- * round begins with another one.  N = 10000 objects, as in the kernel's module:
+ * One library contains every variant (variants/variants.h), each the whole engine on real slabs.  In each
+ * round every variant has a process of its own, since pages that were used before are in another state; each
+ * round begins with another variant.  N = 10000 objects, as in the kernel's module:
  *
  *   1  N allocations, each writing byte 0; then N frees
  *   2  N untouched pairs of an allocation and its free
@@ -41,7 +41,7 @@ struct request {
 };
 
 struct cost {
-	double first, second; /* ticks a call: allocations, frees; or pairs and 0 */
+	double first, second; /* ticks per call: allocations, frees; or pairs and 0 */
 };
 
 struct reply {
@@ -50,7 +50,7 @@ struct reply {
 	struct cost cost;
 };
 
-/* One round, by variant; those that were not measured have no name. */
+/* One round, by variant; a variant that was not measured has no name. */
 struct round {
 	unsigned count;
 	struct reply variant[VARIANTS_MAX];
@@ -58,7 +58,7 @@ struct round {
 
 /* ======== in the worker ======== */
 
-/* noinline, and the variant by value: every variant meets the same instructions in these loops. */
+/* noinline, with the variant by value: every variant meets the same instructions in these loops. */
 __attribute__((noinline)) static void allocate_all(struct variant v, void *cache, void **objects)
 {
 	for (unsigned i = 0; i < N; i++) {
@@ -143,7 +143,7 @@ static struct cost all_cpus(struct variant v, void *cache, unsigned threads)
 	return mean;
 }
 
-/* False when the variant cannot: no memory, or objects are left at the end. */
+/* Returns false if the variant fails: no memory, or objects are left at the end. */
 static bool clock_variant(struct variant v, const struct request *request, struct cost *cost)
 {
 	static double samples[2][REPETITIONS_MAX];
@@ -217,11 +217,11 @@ static const struct description {
 	[TEST_PARALLEL] = {"3 all CPUs: alloc, then free", "alloc", "free"},
 };
 
-/* What a group makes of one round. */
+/* Records one round for a group. */
 typedef void record(struct bench *bench, struct cell cell, const struct description *test,
 		    const struct round *round);
 
-/* A group: which variants it measures, or (NULL) all, and which of its columns is always there. */
+/* A group: the variants it measures (NULL: all), and the column that is always there. */
 struct subject {
 	const char *group;
 	const char *const *wanted;
@@ -230,7 +230,7 @@ struct subject {
 	const char *always;
 };
 
-/* Whether every variant was measured. */
+/* Returns whether every variant was measured. */
 static bool measure_round(const struct subject *subject, struct request request, unsigned begin_with,
 			  struct round *round)
 {
@@ -257,7 +257,7 @@ static void run_rounds(struct bench *bench, const struct subject *subject, enum 
 		       unsigned threads)
 {
 	const struct description *d = &descriptions[test];
-	/* Their columns are variants: how many allocators there are does not matter. */
+	/* The columns are variants: the number of allocators does not matter. */
 	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 9, failures = 0;
 	char parameter[RESULTS_NAME];
 	snprintf(parameter, sizeof(parameter), "%zu", size);
@@ -290,7 +290,7 @@ static unsigned sizes_of(const struct bench *bench, const size_t **sizes)
 			     : sizeof(usual) / sizeof(usual[0]);
 }
 
-/* Columns: one metric of a variant, and the other where the test has two. */
+/* Adds the columns: one metric of each variant, and the other if the test has two. */
 static void add_cost(struct bench *bench, struct cell cell, const struct description *test,
 		     const char *column, enum role role, struct cost cost)
 {

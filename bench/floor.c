@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The floor: what calling an allocator that does nothing costs.  A library of its own, so that it is called
- * as every allocator is, through an address that the dynamic linker gave.
+ * The floor: the cost of calling an allocator that does nothing.  A separate library, so that it is called as
+ * every allocator is, through an address that the dynamic linker resolved.
  */
 #include <stddef.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * geometry: how many objects a slab holds when its index shrinks from four bytes an object to one (seed 003),
- * and what that saves in memory.
+ * and how much memory that saves.
  *
  *   objects in a slab   the seed's eight caches by SLAB's rule before and after, beside its published rows
  *   bytes saved         by the objects that a slab has gained
  *   bytes an object     slab and index, over the objects; for this library's slabs too
  *   resident            200000 objects of each cache, allocated and written: slabs built by either rule, an
  *                       object cache of this library, and the malloc of every other allocator.  All memory of
- *                       the process but its files, read from its page tables and not computed: with what the
- *                       allocator needs for itself, and some 150 KiB of the process's own.
+ *                       the process but its files, read from its page tables and not computed: includes what
+ *                       the allocator needs for itself, and some 150 KiB of the process's own.
  */
 #include "bench.h"
 
@@ -31,7 +31,7 @@ enum { OBJECTS = 200000, PAGE = 4096, LINE = 64 };
 static const struct kernel_cache {
 	const char *name;
 	uint32_t size, alignment;
-	bool early;             /* made while the kernel starts: its index has nowhere else to lie */
+	bool early;             /* made while the kernel starts: its index can lie nowhere else */
 	uint32_t before, after; /* objects in a slab, published */
 } caches[] = {
 	{"kmalloc-512", 512, LINE, false, 8, 8},       {"kmalloc-256", 256, LINE, false, 15, 16},
@@ -51,7 +51,7 @@ static struct geometry slab_of(const struct kernel_cache *cache, bool narrow)
 
 /* ======== in the worker ======== */
 
-/* Fresh memory in small pages, so that what is touched is what is resident. */
+/* Maps fresh memory in small pages, so that exactly the touched pages are resident. */
 static char *map(size_t bytes)
 {
 	char *memory =
@@ -62,7 +62,7 @@ static char *map(size_t bytes)
 	return memory;
 }
 
-/* Slabs as SLAB lays them out, every object of them in use but those that are left in the last. */
+/* Builds slabs as SLAB lays them out, with every object in use but the surplus of the last slab. */
 static void build_slabs(const struct kernel_cache *cache, bool narrow)
 {
 	struct geometry slab = slab_of(cache, narrow);
@@ -130,7 +130,7 @@ static void add_exact(struct bench *bench, struct cell *cell, const char *column
 		results_add(&bench->results, cell, column, role, value);
 }
 
-/* Slab and index, wherever it lies, over the objects. */
+/* Returns slab and index, wherever that lies, over the objects. */
 static double bytes_an_object(const struct geometry *slab)
 {
 	double index = slab->index_inside ? 0 : (double)slab->objects * slab->index_bytes;
@@ -173,7 +173,7 @@ static bool add_resident(struct bench *bench, const struct context *c, const cha
 	return true;
 }
 
-/* The two rules are built beside the first allocator of each round. */
+/* The slabs of both rules are built beside the first allocator of each round. */
 static bool measure_geometry(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	const struct context *c = context;

@@ -10,7 +10,7 @@
 struct heap heap;
 
 /*
- * Buckets of an eighth of a power of two: a percentile is right within 12 %, and a thread's histogram is
+ * Buckets of an eighth of a power of two: percentiles are right within 12 %, and a thread's histogram is
  * small enough to stay in its cache.
  */
 enum { SUB_BITS = 3, SUB = 1 << SUB_BITS, BUCKETS = 44 * SUB };
@@ -31,7 +31,7 @@ static unsigned bucket_of(uint64_t t)
 	return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
-/* The largest time that falls into the bucket. */
+/* Returns the largest time that falls into the bucket. */
 static double bucket_end(unsigned bucket)
 {
 	if (bucket < SUB)

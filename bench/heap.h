@@ -2,9 +2,9 @@
 /*
  * heap: malloc as the workloads call it.
  *
- * Through pointers, which cost what a call through the linker's table costs.  In a timing pass they are
- * malloc's own addresses; in the latency pass they are wrappers that clock each call into a histogram.  One
- * binary serves both, and the timing pass pays nothing for the other.
+ * Calls go through pointers, at the cost of a call through the linker's table.  In a timing pass they are
+ * malloc's own addresses; in the latency pass they are wrappers that record the time of each call in a
+ * histogram.  One binary serves both, and the timing pass does not pay for the other.
  */
 #ifndef CPUSLAB_BENCH_HEAP_H
 #define CPUSLAB_BENCH_HEAP_H
@@ -22,7 +22,7 @@ struct heap {
 /* Set once, before any workload begins. */
 extern struct heap heap;
 
-/* A workload cannot go on without memory, and its figures would be worthless: it stops. */
+/* Stops the process when memory is short: a workload cannot go on, and its figures would be worthless. */
 __attribute__((malloc)) static inline void *heap_allocate(size_t size)
 {
 	void *object = heap.allocate(size);
@@ -44,15 +44,15 @@ static inline void heap_release(void *object)
 	heap.release(object);
 }
 
-/* Whether to clock every call. */
+/* `latency`: time every call. */
 void heap_init(bool latency);
 
-/* Adds the calling thread's histogram to the process's; every thread of a workload ends with this. */
+/* Adds the calling thread's histogram to the process's; every thread of a workload must end with this. */
 void heap_thread_end(void);
 
 enum heap_call { HEAP_ALLOCATE, HEAP_RELEASE, HEAP_CALLS };
 
-/* The latency that `share` of all calls stayed within, in ticks; 1 gives the longest. */
+/* Returns the latency, in ticks, that a `share` of all calls did not exceed; 1 gives the longest. */
 double heap_latency(enum heap_call call, double share);
 
 #endif

@@ -7,19 +7,19 @@
  *   3  test 1 by a pinned thread on every CPU at once, with a barrier before the frees
  *   4  N touched pairs by a pinned thread on every CPU at once
  *   5  remote free: every other CPU allocates N, CPU 0 frees them all
- *   6  CPU 0 allocates N for every other CPU, and they free as the objects come.  The module's consumers stop
- *      after N / CPUs objects and leak the rest, which the published figures contain: "6 compat" does
- *      the same (and clears the rest away untimed), "6" frees them all
+ *   6  CPU 0 allocates N for every other CPU, and they free the objects as they come.  The module's consumers
+ *      stop after N / CPUs objects and leak the rest, which is part of the published figures: "6 compat" does
+ *      the same (and frees the rest untimed), "6" frees them all
  *
- * remote: one thread allocates, another frees, through a ring: the cost of one object's whole way
+ * remote: one thread allocates and another frees, through a ring: the cost of one object's whole way.
  *
  * hardened: test 2, and test 4 on every CPU, on hardened mode and on allocators like it, beside cpuslab
- * without it and the system's malloc.  Test 4's processes have threads, of which the modes' frees must know;
+ * without it and the system's malloc.  Test 4's processes have threads, which the modes' frees must handle;
  * test 2's have one.
  *
  * In tests 1 and 2 the empty functions of floor.c are measured in the same process, right beside: their
- * column is the floor.  Tests of several threads have none: the one object of an allocator that does nothing
- * would be written by all of them, and what that costs is no floor.
+ * column is the floor.  Tests of several threads have none: all threads would write the one object of an
+ * allocator that does nothing, and the cost of that is no floor.
  */
 #include "bench.h"
 
@@ -58,7 +58,7 @@ struct request {
 };
 
 struct thread_time {
-	double first, second; /* ticks a call: allocations, frees; or pairs and 0 */
+	double first, second; /* ticks per call: allocations, frees; or pairs and 0 */
 };
 
 struct reply {
@@ -73,7 +73,7 @@ struct allocator {
 	void (*release)(void *object);
 };
 
-/* noinline, and the allocator by value: every allocator meets the same instructions in these loops. */
+/* noinline, with the allocator by value: every allocator meets the same instructions in these loops. */
 __attribute__((noinline)) static void allocate_all(struct allocator a, size_t size, void **objects)
 {
 	for (unsigned i = 0; i < N; i++) {
@@ -137,8 +137,8 @@ struct parallel {
 };
 
 /*
- * Spinning is what the kernel's module does; a yield lets the other side on when CPUs are fewer than
- * threads.
+ * Spins as the kernel's module does; yields now and then, for the other side to run when there are fewer CPUs
+ * than threads.
  */
 static void relax(unsigned *spins)
 {
@@ -251,7 +251,7 @@ static void *member_main(void *argument)
 	struct member *m = argument;
 	struct parallel *p = m->parallel;
 	pin_to_place(m->index);
-	/* Touched before the clock runs: the array's own page faults are nobody's allocation. */
+	/* Touched before the clock starts: the array's own page faults must not count. */
 	memset((void *)m->objects, 0, sizeof(m->objects));
 	pthread_barrier_wait(&p->barrier);
 	uint64_t start = ticks();
@@ -294,8 +294,7 @@ static struct thread_time parallel(struct allocator a, const struct request *req
 	}
 	pthread_barrier_destroy(&p.barrier);
 	/*
-	 * Where one thread works for all others, its time for one of them is the cost; where all work, the
-	 * mean is.
+	 * If one thread works for all others, its time for one of them is the cost; if all work, the mean is.
 	 */
 	unsigned others = request->threads - 1;
 
@@ -411,8 +410,10 @@ static void record(struct bench *bench, struct context *c, const char *peer, con
 		c->cell.metric = d->second;
 		results_add(&bench->results, &c->cell, peer, ROLE_MEASURED, reply->average.second);
 	}
-	/* One floor for the table: each process has measured the same thing, cpuslab's (or the first's) is
-	 * shown. */
+	/*
+	 * One floor for the table: every process measures the same, and cpuslab's (or the first one's) is
+	 * shown.
+	 */
 	if (c->request.test > TEST_PAIR || strcmp(peer, bench->peers.list[0].name) != 0)
 		return;
 	c->cell.metric = d->first;
@@ -424,8 +425,8 @@ static void record(struct bench *bench, struct context *c, const char *peer, con
 }
 
 /*
- * Each round has a process of its own: where a process's pages and code happened to land is luck that would
- * otherwise last for all rounds, and pass for a property of the allocator.
+ * Each round has a process of its own: where a process's pages and code happen to lie is luck, which would
+ * otherwise last for all rounds and pass for a property of the allocator.
  */
 static bool measure_kmalloc(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
@@ -445,7 +446,7 @@ static bool measure_kmalloc(struct bench *bench, unsigned peer, bool warm_up, vo
 	return well;
 }
 
-/* As the kernel's module prints it, so that both can be read side by side. */
+/* Prints the kernel module's format, so that both can be read side by side. */
 static void print_seed_lines(const struct bench *bench, const struct context *c)
 {
 	for (unsigned i = 0; i < bench->peers.count; i++) {
@@ -489,7 +490,7 @@ static void print_seed_lines(const struct bench *bench, const struct context *c)
 	}
 }
 
-/* Beside tests 1 to 3, of which the seeds publish figures. */
+/* Beside tests 1 to 3, for which the seeds publish figures. */
 static void add_published(struct bench *bench, struct cell cell, enum test test, size_t size)
 {
 	static const char *const columns[] = {
@@ -562,7 +563,7 @@ bool group_kmalloc(struct bench *bench)
 	return true;
 }
 
-/* Keeps of the allocators those that hardened ones are held against. */
+/* Keeps the allocators that hardened ones are compared with. */
 static void keep_usual(struct peers *peers)
 {
 	unsigned kept = 0;

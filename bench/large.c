@@ -2,11 +2,11 @@
 /*
  * large: blocks of 256 KiB to 64 MiB, vectors that grow by realloc, and images.
  *
- * A step is what a program does again and again: a block allocated and freed, the oldest block of a ring
- * replaced, a vector grown to its last size and dropped, a frame of images written and freed.  One thread
- * does so, or two that have nothing in common but the allocator.  For each test and size: CPU time and page
- * faults of a step, once the first steps have warmed the allocator up, and the peak of the resident memory.
- * Then, for tests that leave much behind, the resident memory two seconds after everything was freed.
+ * A step is what a program repeats: a block allocated and freed, the oldest block of a ring replaced, a
+ * vector grown to its last size and dropped, a frame of images written and freed.  One thread does so, or two
+ * that share nothing but the allocator.  For each test and size: CPU time and page faults of a step, once the
+ * first steps have warmed up the allocator, and the peak of the resident memory.  Then, for tests that leave
+ * much behind, the resident memory two seconds after everything was freed.
  */
 #include "bench.h"
 
@@ -31,13 +31,13 @@ enum {
 	REPETITION_STEPS = 4096,
 	WARM_STEPS = 512,
 	CREW = 2,       /* threads */
-	CREW_TIMES = 16 /* as many steps of each, so that to wake them is nothing beside */
+	CREW_TIMES = 16 /* times as many steps each, so that the cost of waking them is negligible */
 };
 
-/* CPU time after which a worker warms up no longer, and begins no further repetition. */
+/* CPU time after which a worker stops warming up, and begins no further repetition. */
 static const double WARM = 0.1, ENOUGH = 0.2;
 
-/* One cache line in every page. */
+/* Touches one cache line in every page. */
 static void touch(char *block, size_t from, size_t to)
 {
 	for (size_t at = from; at < to; at += PAGE)
@@ -93,8 +93,8 @@ static void release_ring(void)
 }
 
 /*
- * A vector from one page to `size`, written as it grows: `by` is the part of its length that it grows by.
- * A neighbour is allocated after each growth, which keeps it from growing where it is.
+ * Grows a vector from one page to `size`, writing as it grows, each time by the share `by` of its length.
+ * With `neighbours`, allocates a block after each growth, which keeps the vector from growing in place.
  */
 static void grow(size_t size, double by, bool neighbours)
 {
@@ -157,11 +157,11 @@ static void images(size_t size)
 		heap_release(image[freed[i]]);
 }
 
-/* Of a script. */
+/* Properties of a script. */
 enum {
-	TOUCHES = 1, /* pages, so that few steps take long enough to be timed */
-	RESTS = 2,   /* with much left behind, at its largest */
-	BY_CREW = 4, /* by threads that have nothing in common but the allocator */
+	TOUCHES = 1, /* touches pages, so that few steps take long enough to be timed */
+	RESTS = 2,   /* leaves much behind, at its largest */
+	BY_CREW = 4, /* by threads that share nothing but the allocator */
 };
 
 /* In the order of the report. */
@@ -200,7 +200,7 @@ struct report {
 	double seconds, faults, peak_bytes;
 };
 
-/* For each, the CPU time and page faults of a step. */
+/* For each repetition, the CPU time and page faults of a step. */
 struct repetitions {
 	double seconds[REPETITIONS], faults[REPETITIONS];
 	unsigned count;
@@ -240,14 +240,14 @@ static void repeat(void (*step)(size_t size), size_t size, unsigned steps)
 		step(size);
 }
 
-/* Of few steps: the same sizes in each, so that all of them measure one thing. */
+/* For few steps: the same sizes in each, so that all of them measure the same. */
 static void repeat_the_same(void (*step)(size_t size), size_t size, unsigned steps)
 {
 	random_sizes = 1;
 	repeat(step, size, steps);
 }
 
-/* Threads that warm up, and begin and end each repetition together. */
+/* Threads that warm up, and begin and end each repetition, together. */
 struct crew {
 	void (*step)(size_t size);
 	size_t size;
@@ -301,8 +301,8 @@ static struct report run_steps(const struct script *script, size_t size)
 	struct repetitions all = {.count = 0};
 	double start = used_now().seconds, limit = start + WARM;
 	/*
-	 * Until all places of a ring are filled; and where that is quick, until what an allocator changes
-	 * with the number of large objects it has seen, huge pages for them above all, is as it stays.
+	 * Until the ring is full; and, where steps are quick, until whatever an allocator adapts to the
+	 * number of large objects it has seen, above all huge pages for them, has settled.
 	 */
 	for (unsigned i = 0; i <= RING || (i < WARM_STEPS && used_now().seconds < limit); i += steps)
 		repeat_the_same(script->step, size, steps);
@@ -317,7 +317,7 @@ static struct report run_steps(const struct script *script, size_t size)
 	return report_of(&all);
 }
 
-/* SCRIPT SIZE [rest]: by number, and in bytes. */
+/* Arguments: SCRIPT SIZE [rest], by number and in bytes. */
 int worker_large(int argc, char **argv)
 {
 	if (argc < 3)
@@ -346,7 +346,7 @@ struct run {
 	struct cell cell;
 	char script[8], size[24];
 	bool crew;
-	struct reporter workers[PEERS_MAX]; /* that rest */
+	struct reporter workers[PEERS_MAX]; /* of workers at rest */
 };
 
 static struct launch launch_of(const struct bench *bench, unsigned peer, const struct run *run, char **argv)
@@ -414,7 +414,7 @@ static void run_script(struct bench *bench, unsigned number, size_t size)
 	char parameter[RESULTS_NAME];
 	struct run run = {.cell = {"large", script->name, parameter, "CPU time", "us", BETTER_LOWER},
 			  .crew = script->flags & BY_CREW};
-	/* The library is judged on these rows, however many allocators there are. */
+	/* The library is judged by these rows, however many allocators there are. */
 	unsigned rounds = bench->settings.rounds ? bench->settings.rounds : 7;
 	snprintf(run.script, sizeof(run.script), "%u", number);
 	snprintf(run.size, sizeof(run.size), "%zu", size);
@@ -425,7 +425,7 @@ static void run_script(struct bench *bench, unsigned number, size_t size)
 	bench_rounds_of(bench, &run.cell, rounds, measure_steps, &run);
 }
 
-/* What is left of the script at its largest. */
+/* Measures what is left of the script at its largest size. */
 static void run_to_rest(struct bench *bench, unsigned number, size_t size)
 {
 	struct run run = {

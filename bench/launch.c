@@ -201,7 +201,7 @@ bool launch_report(struct launch launch, void *report, size_t size)
 bool session_ask(struct session *session, const void *request, size_t request_size, void *reply,
 		 size_t reply_size)
 {
-	/* A worker that died must not take the command with it. */
+	/* The death of a worker must not kill the command. */
 	signal(SIGPIPE, SIG_IGN);
 	if (!session->broken)
 		session->broken = !write_all(session->to, request, request_size) ||
@@ -240,7 +240,7 @@ struct cpu_time cpu_time(void)
 
 static double bytes_in_rollup(const char *name)
 {
-	/* No stdio: it would allocate, and this is called to see what allocating costs. */
+	/* No stdio: it would allocate, and this is called to measure allocation. */
 	char text[4096];
 	int fd = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
 	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* launch: processes under one allocator or another, and what the kernel says they used. */
+/* launch: runs processes under a chosen allocator, and reports what the kernel says they used. */
 #ifndef CPUSLAB_BENCH_LAUNCH_H
 #define CPUSLAB_BENCH_LAUNCH_H
 
@@ -16,8 +16,7 @@ struct launch {
 	bool quiet;              /* stderr to /dev/null too */
 	/*
 	 * Debian links some programs against another allocator.  With this, the system's malloc is preloaded
-	 * by name instead of left out, and the program is handed the library in BENCH_PRELOAD, not
-	 * LD_PRELOAD.
+	 * by name instead of left out, and the program gets the library in BENCH_PRELOAD, not LD_PRELOAD.
 	 */
 	bool indirect;
 	int cpu;                 /* to pin to, or -1 */
@@ -31,22 +30,22 @@ struct usage {
 };
 
 /*
- * The peak of a process that is started by fork counts the pages of the parent that it was copied from: the
- * command therefore stays far smaller than anything that it measures.
+ * The peak of a forked process counts the pages of the parent that it was copied from: so the command stays
+ * far smaller than anything it measures.
  */
 pid_t launch_start(const struct launch *launch);
 bool launch_wait(pid_t child, struct usage *usage);
 
-/* Starts, waits and times.  False when it did not end with status 0. */
+/* Starts, waits and times.  Returns false unless the process ended with status 0. */
 bool launch_run(const struct launch *launch, struct usage *usage);
 
-/* Starts a worker that answers once, with so many bytes on its standard output, and then ends well. */
+/* Starts a worker that writes `size` bytes once to its standard output and then exits with status 0. */
 bool launch_report(struct launch launch, void *report, size_t size);
 
 /*
  * The same in steps, for a worker that answers more than once or late: others may be started meanwhile.
- * reporter_end closes, waits, and is called whether or not the others went well; false when the worker did
- * not end with status 0.
+ * reporter_end closes and waits, and must be called whether or not the others succeeded; it returns false
+ * unless the worker ended with status 0.
  */
 struct reporter {
 	pid_t child;
@@ -67,38 +66,39 @@ bool session_ask(struct session *session, const void *request, size_t request_si
 		 size_t reply_size);
 void session_close(struct session *session);
 
-/* The worker's side: 0 when the other end has gone. */
+/* The worker's side: returns false when the other end has closed. */
 bool session_receive(void *request, size_t size);
 bool session_reply(const void *reply, size_t size);
 
-/* This command, to start workers with: the very file that runs, even when a build has replaced it since. */
+/* This command, to start workers with: the very file that runs, even if a build has replaced it since. */
 extern char launch_program[];
 
-/* Where this command lies, to find what was built or installed with it. */
+/* Returns where this command lies, to find what was built or installed with it. */
 const char *launch_self(void);
 
-/* A file that was built or installed with this command.  False when it is not there. */
+/* Finds a file that was built or installed with this command; returns false if it is missing. */
 bool launch_beside(const char *name, char path[static PATH_MAX]);
 
-/* Seconds of CPU time that this process has used. */
+/* CPU time that this process has used, in seconds. */
 struct cpu_time {
 	double user, system;
 };
 struct cpu_time cpu_time(void);
 
 /*
- * Two seconds of a process that has little to do: a small allocation every 10 ms, as an idle server's timers
- * make them.  Allocators that give memory back on such occasions get them, those with a thread of their own
- * get the time.
+ * Two seconds of a nearly idle process: a small allocation every 10 ms, as an idle server's timers make them.
+ * Allocators that give memory back on such occasions get them; those with a thread of their own get the time.
  */
 void rest(void);
 
-/* Resident bytes of this process, exactly: summed over its page tables and not read from lazy counters. */
+/*
+ * Returns the exact resident bytes of this process: summed over its page tables, not read from lazy counters.
+ */
 double resident_bytes(void);
-/* Of these, what is no file's. */
+/* Returns those of them that are not file-backed. */
 double anonymous_bytes(void);
 
-/* A folder of one's own for the time of a measurement, below TMPDIR; false, and told, when there is none. */
+/* Makes a temporary folder below TMPDIR; returns false, with a message, if there is none. */
 bool launch_make_folder(char folder[static PATH_MAX]);
 void launch_remove_folder(const char *folder);
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * least: what malloc and free must do at least, to measure others by.  `--peers cpuslab,least`.
+ * least: the least that malloc and free must do, as a yardstick for others.  `--peers cpuslab,least`.
  *
- * The size classes are those of the library, and what was freed last is allocated first, as there.  But it is
- * for one thread, which it insists on; it checks nothing, gives nothing back, counts nothing, and its stacks
- * of free objects have no ends.  What a program takes longer with another allocator than with this one is
- * what that one does besides, for threads, safety and memory; what it takes less is a better order of the
- * objects.
+ * Size classes and LIFO order are the library's.  But it serves one thread, which it insists on; it checks
+ * nothing, gives nothing back, counts nothing, and its stacks of free objects have no bounds.  The time that
+ * a program takes longer with another allocator is what that one does besides, for threads, safety and
+ * memory; any time it saves comes from a better order of the objects.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -29,14 +28,14 @@ enum { PAGE = 4096, SLAB = 64 << 10, STEPS = SIZE_CLASS_SMALL / SIZE_CLASS_STEP 
 
 static const size_t heap_bytes = 1ul << 36, stack_bytes = 1ul << 28;
 
-/* The last free object of each class; the first of each stack is NULL. */
+/* The last free object of each class; the first entry of each stack is NULL. */
 static void **top[SIZE_CLASSES];
 static uint16_t class_of_step[STEPS];
 static size_t small_limit; /* 0 until it has started */
-static char *heap, *fresh; /* from here on nothing has been handed out */
+static char *heap, *fresh; /* nothing has been handed out from here on */
 static uint8_t *class_of_page;
 
-/* Which takes no memory before it is touched. */
+/* Reserves address space, which takes no memory until it is touched. */
 static char *reserve(size_t bytes)
 {
 	void *memory =
@@ -60,7 +59,7 @@ static void start(void)
 	small_limit = SIZE_CLASS_SMALL + 1;
 }
 
-/* A slab of this class: its first object, and the others on the stack, in order of address. */
+/* Makes a slab of this class: returns its first object, and stacks the others in address order. */
 static void *refill(unsigned class)
 {
 	size_t size = size_class_bytes(class), bytes = size > SLAB ? size : SLAB;
@@ -75,7 +74,7 @@ static void *refill(unsigned class)
 	return slab;
 }
 
-/* Behind a page that says how much it is. */
+/* Maps memory after a page that records its length. */
 static void *map_large(size_t alignment, size_t size)
 {
 	size_t *length = size <= PTRDIFF_MAX ? (size_t *)(void *)reserve(size + alignment + PAGE) : NULL;

@@ -16,7 +16,7 @@
 
 static struct {
 	struct cpuslab_pagelock page OWN_LINES;
-	/* A page lock in the first byte of a word of flags, as the kernel's. */
+	/* A page lock in the first byte of a word of flags, as in the kernel. */
 	union {
 		struct cpuslab_pagelock lock;
 		volatile uint64_t flags;
@@ -32,9 +32,9 @@ static struct {
 } locks = {.demoting = CPUSLAB_SPINLOCK_INITIALIZER_DEMOTE, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * Processors first compare the low twelve bits of a load's address with those of the stores before it.  A
- * lock that agrees in them with what it protects waits for stores that are none of its business, which cost a
- * quarter of the turns of two threads: so all of this lies within one such stretch.
+ * Processors first compare the low twelve bits of a load's address with those of earlier stores.  A lock that
+ * agrees in them with what it protects would wait for unrelated stores (4K aliasing), which cost a quarter of
+ * the turns of two threads: so all of this lies within one such stretch.
  */
 _Static_assert(sizeof(locks) <= 4096, "no two of them may agree in their addresses' low twelve bits");
 
@@ -47,7 +47,7 @@ static NOINLINE void never(void)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* The least that a byte lock with user flags can do, with nobody to wake. */
+/* The least that a byte lock with user flags can do, without waking anyone. */
 static inline void bare_lock(void)
 {
 	uint8_t seen = 0;
@@ -64,8 +64,8 @@ static inline void bare_unlock(void)
 }
 
 /*
- * What the fused unlock replaced in the kernel, whose flags are a word: clear the bit, in the word's first
- * byte, then look for waiters in the word.  The load is wider than what was just stored.
+ * What the fused unlock replaced in the kernel, whose flags are a word: clear the bit in the word's first
+ * byte, then look for waiters in the word.  The load is wider than the preceding store.
  */
 static inline void two_step_unlock(void)
 {
@@ -74,7 +74,7 @@ static inline void two_step_unlock(void)
 		never();
 }
 
-/* The same of a byte: what the page lock would do without the sign flag. */
+/* The same on a byte: the page lock without the sign flag. */
 static inline void two_step_byte_unlock(void)
 {
 	__atomic_fetch_and(&locks.page.byte, (uint8_t)~1, __ATOMIC_RELEASE);
@@ -88,7 +88,7 @@ static inline void bit_lock(void)
 		never();
 }
 
-/* The spinlock as it would be without the asymmetric barrier: the word says whether somebody is parked. */
+/* The spinlock without the asymmetric barrier: the word itself says whether a waiter is parked. */
 static inline void exchange_lock(void)
 {
 	uint32_t seen = 0;

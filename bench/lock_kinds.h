@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lock_kinds: the library's locks, other people's, and the bare instructions, all called alike. */
+/*
+ * lock_kinds: the library's locks, other libraries' locks, and the bare instructions, behind one interface.
+ */
 #ifndef CPUSLAB_BENCH_LOCK_KINDS_H
 #define CPUSLAB_BENCH_LOCK_KINDS_H
 
@@ -22,22 +24,24 @@ enum lock_kind_number {
 struct lock_kind {
 	const char *name;
 	enum lock_class class;
-	void (*pairs)(uint64_t pairs); /* lock and unlock, inline, so many times; NULL: not on this machine */
-	void (*lock)(void), (*unlock)(void); /* called; NULL for those that are measured alone only */
+	void (*pairs)(uint64_t pairs); /* inline lock + unlock, so many times; NULL: not on this machine */
+	void (*lock)(void), (*unlock)(void); /* called; NULL for kinds that are only measured alone */
 };
 
 extern struct lock_kind lock_kinds[LOCK_KINDS];
 
-/* Whether the processor can give a cache line away: without it the demoting unlock is a call for nothing. */
+/* Whether the processor can demote a cache line: without it the demoting unlock is a useless call. */
 bool lock_kinds_demote(void);
 
-/* The two spinlocks that the migratory test passes to and fro. */
+/* The two spinlocks of the migratory test. */
 struct cpuslab_spinlock *lock_kinds_spin(bool demoting);
 
-/* A counter for the owners of a contended lock: its address is like that of no lock here (see there). */
+/*
+ * A counter for the owners of a contended lock, at an address that aliases no lock here (see lock_kinds.c).
+ */
 uint64_t *lock_kinds_guarded(void);
 
-/* Finds those that are libraries of their own.  Before anything else. */
+/* Finds the kinds from other libraries; must be called first. */
 void lock_kinds_find(void);
 
 #endif

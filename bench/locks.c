@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * locks, pagelock: the library's locks beside the bare instructions and beside other people's locks, all in
- * one process.
+ * locks, pagelock: the library's locks beside the bare instructions and other libraries' locks, all in one
+ * process.
  *
  *   alone       uncontended lock + unlock, in a process with threads
  *   migratory   one lock that goes to and fro between two CPUs after runs of k acquisitions: what a remote
@@ -12,10 +12,10 @@
  *   fairness    the page lock under contention, by the number of races that a waiter may lose before it is
  *               handed the lock
  *
- * Windows are short and interleaved: each lock in turn, then again.  Where threads do not outnumber the CPUs
- * they are pinned and, where the system allows it, have real-time priority; where they do, they and their
- * session are the first to be served among the others.  A window in which a thread lost its CPU (involuntary
- * switches of pinned ones, or time stolen by the hypervisor) is thrown away and measured again.
+ * Windows are short and interleaved: each lock in turn, then again.  Threads that do not outnumber the CPUs
+ * are pinned and, if the system allows it, have real-time priority; more threads than CPUs, and their
+ * session, get the highest priority among the others.  A window in which a thread lost its CPU (involuntary
+ * switches of pinned ones, or time stolen by the hypervisor) is discarded and measured again.
  */
 #include "bench.h"
 
@@ -37,23 +37,26 @@
 #include <unistd.h>
 
 enum { PAIRS = 20000, TURNS = 2000, REST = 500, ATTEMPTS = 20, THREADS_MAX = 512, METRICS = 3 };
-/* The line's way is the least of several games of so many trips; one that takes milliseconds is given up. */
+/*
+ * The line's round trip is the least of several games of so many trips; a game that takes milliseconds is
+ * abandoned.
+ */
 enum { GAMES = 4, TRIPS = 125, LONGEST_GAME = 20 };
-/* Rounds of a contest: with threads for each CPU; with more; and if the CPUs moved meanwhile. */
+/* Rounds of a contest: with at most a thread for each CPU; with more; and if the CPUs moved meanwhile. */
 enum { ROUNDS_PINNED = 63, ROUNDS_OF_A_CROWD = 9, ROUNDS_OF_A_CROWD_MOVED = 14 };
 enum { ROUNDS_MOST = 1000, ROUNDS_OF_A_PLACE = 3, ROUNDS_REPEATED = 3 };
 /*
- * Where threads outnumber the CPUs, in milliseconds: what each gets of a CPU at a time, more or less; the
- * window; the longest warm-up, which is otherwise a slice for each.
+ * If threads outnumber the CPUs, in milliseconds: roughly the time slice of each; the window; the longest
+ * warm-up, which is otherwise a slice for each.
  */
 enum { SLICE = 4, CROWD_WINDOW = 25 * SLICE, CROWD_WARM_UP = 250 };
 #define PLACES_DIFFER 1.5
 
 enum part {
-	PART_WHICH,     /* which kinds are there: bits of them */
-	PART_ALONE,     /* ticks of a pair */
-	PART_MIGRATORY, /* ticks of: the first acquisition of a turn; a later one; a pair, all in all */
-	PART_CONTENDED, /* turns a second; the longest wait in microseconds; ticks of a line to and fro */
+	PART_WHICH,     /* which kinds exist, as bits */
+	PART_ALONE,     /* ticks per pair */
+	PART_MIGRATORY, /* ticks of: the first acquisition of a turn; a later one; a pair overall */
+	PART_CONTENDED, /* turns a second; the longest wait in microseconds; ticks of a line's round trip */
 };
 
 /* One window. */
@@ -62,8 +65,8 @@ struct request {
 	enum lock_kind_number kind;
 	unsigned length;                   /* migratory: acquisitions a turn */
 	unsigned threads, inside, outside; /* contended; work in turns of an empty loop */
-	unsigned warm_up, milliseconds;    /* contended: its longest warm-up, and its length */
-	unsigned races;                    /* fairness: that a waiter may lose */
+	unsigned warm_up, milliseconds;    /* contended: the longest warm-up, and the window */
+	unsigned races;                    /* fairness: races that a waiter may lose */
 };
 
 struct reply {
@@ -75,7 +78,7 @@ struct reply {
 /* ======== in the worker ======== */
 
 static bool real_time;
-static double tick_rate; /* a second */
+static double tick_rate; /* per second */
 
 static void prefer_me(void)
 {
@@ -91,8 +94,8 @@ static void prefer_nobody(void)
 }
 
 /*
- * Where the kernel shares the CPUs among sessions first (autogroups), a thread's niceness counts against the
- * others of its session alone: the worker becomes a session of its own, and that gets the niceness too.
+ * If the kernel shares the CPUs among sessions first (autogroups), a thread's niceness counts only within its
+ * session: so the worker becomes a session of its own, and that gets the niceness too.
  */
 static void prefer_my_session(void)
 {
@@ -102,7 +105,7 @@ static void prefer_my_session(void)
 	int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	/* Refused without the right to it: then the others of the machine are in the figures. */
+	/* Refused without privilege: then the machine's other load is in the figures. */
 	ssize_t written = write(fd, most, sizeof(most) - 1);
 	(void)written;
 	close(fd);
@@ -140,8 +143,10 @@ static void measure_alone(const struct request *request, struct reply *reply)
 	reply->value[0] = (double)(ticks() - start) / PAIRS;
 	reply->undisturbed = !lost_the_cpu(opened);
 	prefer_nobody();
-	/* Threads begin where their maker may run: on a CPU that another one has with real-time priority they
-	 * would not get as far as to pin themselves elsewhere. */
+	/*
+	 * Threads start where their creator may run: on a CPU that another thread holds with real-time
+	 * priority they would never get to pin themselves elsewhere.
+	 */
 	pin_to_none();
 }
 
@@ -179,7 +184,7 @@ static void *run_relay(void *argument)
 			*(i == 0 ? &remote : &local) += after - before;
 		}
 		whole += ticks() - start;
-		/* Long enough for the line to have left, if it was given away. */
+		/* Long enough for the line to have left, if it was demoted. */
 		for (uint64_t until = ticks() + REST; ticks() < until;)
 			;
 		__atomic_fetch_add(&relay.turn, 1, __ATOMIC_RELEASE);
@@ -211,8 +216,8 @@ static void measure_migratory(const struct request *request, struct reply *reply
 /* ---- where the CPUs are ---- */
 
 /*
- * How long a line takes from the first CPU to the second and back.  The CPUs of a virtual machine move about
- * in their host, and are then close to each other or far away: this tells which figures are of which place.
+ * A cache line's round trip between the first CPU and the second.  The CPUs of a virtual machine move about
+ * in their host, and are then close together or far apart: this tells which figures belong to which place.
  */
 static struct {
 	uint32_t ball OWN_LINES;
@@ -225,7 +230,7 @@ struct player {
 	unsigned place;
 };
 
-/* False if the other player did not come: somebody else has its CPU, and perhaps waits for ours. */
+/* Returns false if the other player did not come: something else has its CPU, and perhaps waits for ours. */
 static bool return_ball(unsigned place, uint64_t deadline)
 {
 	while (__atomic_load_n(&match.ball, __ATOMIC_ACQUIRE) % 2 != place)
@@ -256,7 +261,7 @@ static void *play_ball(void *argument)
 	return NULL;
 }
 
-/* In ticks; 0 if the match was given up. */
+/* In ticks; 0 if the match was abandoned. */
 static double line_to_and_fro(void)
 {
 	struct player players[2] = {{.place = 0}, {.place = 1}};
@@ -285,7 +290,7 @@ static struct contender {
 
 static struct {
 	uint64_t begun OWN_LINES;     /* when the first contender ran, in ticks; 0 until then */
-	uint64_t opened;              /* when the window did, the same */
+	uint64_t opened;              /* when the window opened, in ticks */
 	uint32_t newcomers OWN_LINES; /* contenders that have not had the lock yet */
 	pthread_barrier_t barrier OWN_LINES;
 	const struct lock_kind *kind;
@@ -300,7 +305,7 @@ static inline void work(unsigned amount)
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* One turn; when it had the lock. */
+/* Takes one turn; returns when it got the lock. */
 static inline uint64_t take_turn(uint64_t *guarded)
 {
 	contest.kind->lock();
@@ -312,9 +317,9 @@ static inline uint64_t take_turn(uint64_t *guarded)
 }
 
 /*
- * Takes turns until the window opens, which it does when every contender has had the lock, or has been given
- * time enough for it; says how long it waited at most.  Before that, threads that outnumber the CPUs do what
- * they never do again: most of them have not come to the lock yet, and those who have are hardly disturbed.
+ * Takes turns until the window opens, which is when every contender has had the lock, or has had time enough
+ * for it; returns its longest wait.  Before that, threads that outnumber the CPUs behave as never again: most
+ * have not reached the lock yet, and those that have are hardly disturbed.
  */
 static uint64_t warm_up(uint64_t *guarded)
 {
@@ -342,8 +347,10 @@ static uint64_t warm_up(uint64_t *guarded)
 static void *contend(void *argument)
 {
 	struct contender *me = argument;
-	/* The contenders end the window themselves: with real-time priority they leave no CPU to a
-	 * timekeeper. */
+	/*
+	 * The contenders end the window themselves: with real-time priority they leave no CPU for a
+	 * timekeeper.
+	 */
 	if (contest.pinned) {
 		pin_to_place(me->place);
 		prefer_me();
@@ -355,7 +362,7 @@ static void *contend(void *argument)
 	}
 	pthread_barrier_wait(&contest.barrier);
 	struct window opened = open_window();
-	/* Nothing is stored in the window but what the lock guards: see lock_kinds.c. */
+	/* In the window nothing is stored but what the lock guards: see lock_kinds.c. */
 	uint64_t *guarded = lock_kinds_guarded(), turns = 0, longest = warm_up(guarded);
 	uint64_t end = __atomic_load_n(&contest.opened, __ATOMIC_RELAXED) + contest.length;
 	for (uint64_t before; (before = ticks()) < end;) {
@@ -386,7 +393,7 @@ static void measure_contest(const struct request *request, struct reply *reply)
 	contest.newcomers = request->threads;
 	contest.warm_up = (uint64_t)(tick_rate * request->warm_up / 1000);
 	contest.length = (uint64_t)(tick_rate * request->milliseconds / 1000);
-	/* The measuring thread sleeps meanwhile: the CPUs are the contenders'. */
+	/* The measuring thread sleeps meanwhile: the CPUs belong to the contenders. */
 	contest.pinned = request->threads <= machine_cpus();
 	unsigned before = cpuslab_pagelock_set_unfairness(request->races);
 	unsigned long long stolen = machine_time().stolen;
@@ -408,12 +415,15 @@ static void measure_contest(const struct request *request, struct reply *reply)
 	pthread_attr_destroy(&attributes);
 	pthread_barrier_destroy(&contest.barrier);
 	cpuslab_pagelock_set_unfairness(before);
-	/* At least one, so that there is a ratio beside a lock that nobody got while its owner had no CPU. */
+	/*
+	 * At least one, so that ratios exist even beside a lock that nobody got while its owner was
+	 * preempted.
+	 */
 	reply->value[0] = fmax((double)turns, 1) * 1000 / request->milliseconds;
 	reply->value[1] = 1e6 * (double)longest / tick_rate;
 }
 
-/* A window in which the CPUs moved is of no place, and as good as disturbed. */
+/* A window in which the CPUs moved belongs to no place, and counts as disturbed. */
 static void measure_contended(const struct request *request, struct reply *reply)
 {
 	if (machine_cpus() < 2) {
@@ -474,24 +484,23 @@ int worker_locks(int argc, char **argv)
 struct metric {
 	const char *name, *unit;
 	enum better better;
-	const char *column; /* of what is not the locks': one sample a round, in a column of this name */
+	const char *column; /* one sample a round, in a column of this name: not the locks' */
 };
 
-/* One row of a table: what is asked of each of these kinds, so many times. */
+/* One row of a table: what is asked of each of these kinds, and how often. */
 struct row {
 	const char *group, *test, *parameter;
-	struct metric metrics[METRICS]; /* a NULL name ends them */
+	struct metric metrics[METRICS]; /* ended by a NULL name */
 	const enum lock_kind_number *kinds;
-	unsigned kind_count, rounds,
-		rounds_if_moved; /* the last: where the CPUs had two places; 0: as many */
+	unsigned kind_count, rounds, rounds_if_moved; /* the last: if the CPUs had two places; 0: as many */
 	struct request request;
 };
 
 struct lock_bench {
 	struct bench *bench;
 	struct session session;
-	unsigned kinds;         /* bits of those that are there */
-	bool pinned, real_time; /* whether any window should have had real-time priority; and had it */
+	unsigned kinds;         /* bits of those that exist */
+	bool pinned, real_time; /* whether a window should have had real-time priority; had it */
 };
 
 static bool open_locks(struct lock_bench *l, struct bench *bench)
@@ -520,7 +529,7 @@ static bool close_locks(struct lock_bench *l)
 	return well;
 }
 
-/* A window that nothing disturbed. */
+/* Repeats a window until nothing disturbed it; returns false if ATTEMPTS of them did not do. */
 static bool ask_undisturbed(struct lock_bench *l, const struct request *request, struct reply *reply)
 {
 	for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -561,7 +570,7 @@ static const struct series *series_of(const struct lock_bench *l, const struct r
 	return results_find(&l->bench->results, &cell, column);
 }
 
-/* The places that the CPUs had in the rounds of a row: told apart by the line's way, at `border`. */
+/* The places that the CPUs had in a row's rounds, told apart by the line's round trip, at `border`. */
 struct places {
 	bool differ;
 	double border;
@@ -578,7 +587,9 @@ static struct places places_of(const struct lock_bench *l, const struct row *row
 	return (struct places){.differ = !same_place(least, most), .border = sqrt(least * most)};
 }
 
-/* Each kind in turn, begun with another one each round.  False if a window is missing. */
+/*
+ * Measures each kind in turn, beginning with another one each round.  Returns false if a window is missing.
+ */
 static bool measure_round(struct lock_bench *l, const struct row *row, unsigned round,
 			  const enum lock_kind_number *kinds, unsigned count, struct reply *replies)
 {
@@ -592,7 +603,7 @@ static bool measure_round(struct lock_bench *l, const struct row *row, unsigned 
 	return true;
 }
 
-/* Whether the CPUs were elsewhere in one window of a round than in another: it compares nothing then. */
+/* Whether the CPUs moved between the windows of a round, which then compares nothing. */
 static bool moved_in_round(const struct row *row, const struct reply *replies, unsigned count)
 {
 	if (row->request.part != PART_CONTENDED || machine_cpus() < 2)
@@ -626,8 +637,7 @@ static void run_row(struct lock_bench *l, const struct row *row)
 				break;
 			whole = !moved_in_round(row, replies, count);
 		}
-		/* Rounds of which a window is missing would not be rounds: pairs must have met the same
-		 * moments. */
+		/* A round with a window missing is discarded: pairs must share the same moments. */
 		for (unsigned i = 0; whole && i < count; i++)
 			add_round(l->bench, row, kinds[i], &replies[i]);
 		if (!asked && row->rounds_if_moved && places_of(l, row).differ)
@@ -694,7 +704,7 @@ static void run_migratory(struct lock_bench *l)
 	}
 }
 
-/* As many races as the library's own setting. */
+/* Returns the library's own setting. */
 static unsigned usual_races(void)
 {
 	unsigned races = cpuslab_pagelock_set_unfairness(0);
@@ -703,12 +713,11 @@ static unsigned usual_races(void)
 }
 
 struct share {
-	double lines,
-		worst; /* medians: of the line's way; of our turns to those of whom we are worst beside */
+	double lines, worst; /* medians: of the round trip; of our turns to the worst rival's */
 	unsigned rounds;
 };
 
-/* Over the rounds whose line took from `low` to less than `high`.  Our lock is the first of the row. */
+/* Over the rounds whose round trip was at least `low` and below `high`.  Our lock is the row's first. */
 static struct share share_between(const struct lock_bench *l, const struct row *row, double low, double high)
 {
 	const struct series *line = series_of(l, row, line_metric, line_column),
@@ -730,7 +739,7 @@ static struct share share_between(const struct lock_bench *l, const struct row *
 	return share;
 }
 
-/* What the CPUs' place did to a row, if they had more than one while it was measured. */
+/* Notes what the CPUs' places did to a row, if they had more than one while it was measured. */
 static void note_places(struct lock_bench *l, const struct row *row)
 {
 	struct places places = places_of(l, row);
@@ -750,8 +759,8 @@ static void note_places(struct lock_bench *l, const struct row *row)
 }
 
 /*
- * Two threads fall into one rhythm or another, and stay in it for a window: many windows are needed.  A
- * crowd's are long, and of a kind where the CPUs stay in one place.
+ * Two threads fall into one rhythm or another and keep it for a window, so many windows are needed.  A
+ * crowd's windows are long, and alike as long as the CPUs stay in one place.
  */
 static void run_contest(struct lock_bench *l, struct row row)
 {
@@ -795,7 +804,7 @@ static void run_contests_under(struct lock_bench *l, unsigned threads, unsigned 
 	run_contest_of(l, row, LOCK_SPINNING, "spinning");
 }
 
-/* All loads, or the one of --load. */
+/* Runs all loads, or the one of --load. */
 static void run_contests_of(struct lock_bench *l, unsigned threads)
 {
 	static const struct {

@@ -33,7 +33,7 @@ double core_hertz(void)
 	for (int attempt = 0; attempt < 5; attempt++) {
 		unsigned long x = 1, steps = 1000000;
 		double start = seconds_now();
-		/* Eight additions in a chain: the loop around them runs in their shadow. */
+		/* Eight dependent additions: the loop's own instructions overlap with them. */
 		for (unsigned long i = 0; i < steps; i++)
 			__asm__ volatile(DEPENDENT_ADDITION DEPENDENT_ADDITION DEPENDENT_ADDITION
 						 DEPENDENT_ADDITION DEPENDENT_ADDITION DEPENDENT_ADDITION
@@ -50,7 +50,7 @@ double core_hertz(void)
 #endif
 }
 
-/* The text after `key` in a file of "key : text" lines, or the whole first line when there is no key. */
+/* Reads the text after `key` in a file of "key : text" lines, or the whole first line without a key. */
 static bool read_field(const char *path, const char *key, char *text, size_t size)
 {
 	FILE *file = fopen(path, "re");

@@ -14,11 +14,11 @@ struct machine_time {
 };
 struct machine_time machine_time(void);
 
-/* Adds a note when time was stolen since `start` or the samples were too far apart. */
+/* Adds a note if time was stolen since `start`, or if the samples were too far apart. */
 void machine_judge(struct results *results, struct machine_time start);
 
 /*
- * The CPU that single-threaded tests are pinned to: the last one allowed, as the first takes most
+ * Returns the CPU that single-threaded tests are pinned to: the last one allowed, as the first takes most
  * interrupts.
  */
 int machine_pinned_cpu(void);

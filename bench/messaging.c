@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * messaging: after `perf bench sched messaging`, with messages that are allocated.
+ * messaging: after `perf bench sched messaging`, with allocated messages.
  *
  * In each group 20 senders write to each of 20 receivers over sockets.  Here all are threads of one process,
- * and what goes through the socket is the address of a message of 100 bytes: the receiver reads it and frees
- * it.
+ * and the sockets carry the addresses of messages of 100 bytes, which the receiver reads and frees.
  */
 #include "bench.h"
 
@@ -88,7 +87,7 @@ int worker_messaging(int argc, char **argv)
 		group[g].loops = loops;
 		for (unsigned i = 0; i < MEMBERS; i++) {
 			int ends[2];
-			/* Packets, so that a message is never read by halves. */
+			/* Packets, so that a message is never read in part. */
 			if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 				perror("cpuslab bench: messaging");
 				return 1;
@@ -119,7 +118,7 @@ static bool measure_messaging(struct bench *bench, unsigned peer, bool warm_up, 
 {
 	struct cell *cell = context;
 	char *argv[] = {launch_program, "bench", "worker", "messaging", "10", "100", NULL};
-	/* The original's size, when it was asked for: 50 groups and 1000 messages take minutes. */
+	/* The original's size, only on request: 50 groups and 1000 messages take minutes. */
 	if (strcmp(cell->parameter, "g50 l1000") == 0) {
 		argv[4] = "50";
 		argv[5] = "1000";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The results as one page to look at: what came out at a glance, then plots group by group with their figures
- * folded away below, and the machine at the end.  No network, no script.  Its looks are in page.css.
+ * The results as one page: the outcome at a glance, then plots group by group with their figures folded away
+ * below, and the machine at the end.  No network, no script. page.css has the styles.
  */
 #include "page_style.h"
 #include "plot.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The colours as the plots use them: sN fills, lN draws, tN writes. */
+/* The colours as the plots use them: sN fills, lN strokes, tN is for text. */
 static void print_style(FILE *to)
 {
 	fputs("<style>\n", to);
@@ -26,7 +26,7 @@ static void print_style(FILE *to)
 
 /* ---- what came out, in large ---- */
 
-/* Tables that say most, the first of each line that was measured. */
+/* The most telling tables; of each line, the first that was measured. */
 static const struct headline {
 	const char *group, *test, *metric, *text;
 } headlines[] = {
@@ -203,7 +203,7 @@ static bool in_legend(const struct results *results, const char *column)
 	return false;
 }
 
-/* The names of columns that are no allocators. */
+/* Prints the names of columns that are not allocators. */
 static void print_own_legend(FILE *to, const struct results *results, const struct table *table)
 {
 	bool any = false;
@@ -222,9 +222,7 @@ static void print_own_legend(FILE *to, const struct results *results, const stru
 
 enum kind { KIND_BARS, KIND_RANKING, KIND_DOTS, KIND_CURVES };
 
-/*
- * Threads and run lengths are steps of one quantity; programs have nothing in common but the system's time.
- */
+/* Threads and run lengths are steps of one quantity; programs share nothing but the system's time. */
 static enum kind kind_of(const struct table *table)
 {
 	static const char *const steps[] = {"scale", "migratory", "fairness, 8 threads"};
@@ -299,7 +297,7 @@ static void print_latencies(FILE *to, const struct results *results)
 	}
 }
 
-/* The percentiles of calls are drawn as curves, all in one. */
+/* Percentiles of calls are drawn as curves, all in one plot. */
 static bool is_percentile(const struct table *table)
 {
 	return strcmp(table->cell.test, "calls of workloads") == 0 &&
@@ -316,7 +314,7 @@ static void print_group(FILE *to, const struct results *results, const char *gro
 	fputs("</h2>\n", to);
 	if (strcmp(group, "programs") == 0)
 		print_scatters(to, results);
-	/* Rankings are narrow: two beside each other. */
+	/* Rankings are narrow: two side by side. */
 	for (unsigned narrow = 0; narrow < 2; narrow++) {
 		bool any = false;
 		for (unsigned i = 0; results_table(results, i, &table); i++) {

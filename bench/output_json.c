@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The results whole, with every sample: what `compare` and a resumed run read back. */
+/* The complete results, with every sample: `compare` and resumed runs read them back. */
 #include "json_string.h"
 #include "results.h"
 
@@ -81,7 +81,7 @@ static void expect(struct reader *r, char c)
 	r->bad |= !take(r, c);
 }
 
-/* Longer text is cut to `size`; \u escapes above ASCII become '?', as we write none. */
+/* Cuts longer text to `size`; \u escapes above ASCII become '?', as we write none. */
 static void read_string(struct reader *r, char *text, size_t size)
 {
 	size_t length = 0;
@@ -135,7 +135,7 @@ static double read_number(struct reader *r)
 	return number;
 }
 
-/* Of something that a later version may have added. */
+/* Skips something that a later version may have added. */
 static void skip_value(struct reader *r, unsigned depth)
 {
 	if (depth > 32 || r->bad) {
@@ -199,7 +199,7 @@ static void read_series(struct reader *r, struct results *results)
 		if (f < sizeof(fields) / sizeof(fields[0])) {
 			read_string(r, fields[f].text, RESULTS_NAME);
 		} else if (strcmp(key, "samples") == 0) {
-			/* We write the samples last, when all that names the series is known. */
+			/* Samples are written last, when everything that names the series is known. */
 			enum role which = ROLES - 1;
 			while (which > ROLE_MEASURED && strcmp(role, role_names[which]) != 0)
 				which--;

@@ -13,7 +13,7 @@ static void print_facts(FILE *to, const struct fact *facts, unsigned count)
 		fprintf(to, "  %-20s %s\n", facts[i].name, facts[i].text);
 }
 
-/* Bytes in MiB, times in the unit they came in, counts whole. */
+/* Bytes in MiB, times in the unit they came in, counts as integers. */
 static void print_value(FILE *to, const char *unit, double value)
 {
 	if (isnan(value))
@@ -28,7 +28,7 @@ static void print_value(FILE *to, const char *unit, double value)
 
 static unsigned fewest_rounds(const struct results *results, const struct table *table)
 {
-	unsigned fewest = ~0u; /* of what was measured; 0 when nothing was */
+	unsigned fewest = ~0u; /* of what was measured; 0 if nothing was */
 	for (unsigned row = 0; row < table->parameter_count; row++)
 		for (unsigned column = 0; column < table->column_count; column++) {
 			const struct series *s = table_at(results, table, row, column);

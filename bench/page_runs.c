@@ -9,7 +9,7 @@ void page_runs_start(bool demoting)
 {
 	process_enter();
 	cpuslab_spin_init(&page_lock, demoting ? CPUSLAB_SPIN_DEMOTE : 0);
-	/* What is freed stays: giving it back to the system is no part of the test. */
+	/* Keeps what is freed: giving it back to the system is not part of the test. */
 	options.dirty = SIZE_MAX;
 	options.decay = 600000;
 }

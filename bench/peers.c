@@ -45,7 +45,7 @@ static const char *file_of(const void *address)
 	return address && dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-/* A symbol of the library that serves malloc, and of no other that happens to be loaded. */
+/* Finds a symbol of the library that serves malloc, and of no other that is loaded. */
 static void *own_symbol(const char *file, const char *name)
 {
 	void *symbol = dlsym(RTLD_DEFAULT, name);
@@ -66,7 +66,7 @@ static void describe_version(const char *file, char *text, size_t size)
 	if (cpuslab) {
 		snprintf(text, size, "%s", cpuslab());
 	} else if (mimalloc) {
-		/* 209 is 2.0.9; since 3.2 two digits a part. */
+		/* 209 is 2.0.9; since 3.2 each part has two digits. */
 		int v = mimalloc(), base = v >= 10000 ? 100 : 10;
 		snprintf(text, size, "%d.%d.%d", v / base / base, v / base % base, v % base);
 	} else if (jemalloc) {
@@ -101,7 +101,7 @@ int worker_identify(int argc, char **argv)
 
 /* ---- in the command ---- */
 
-/* False when the library did not become the malloc of its process. */
+/* Returns false if the library did not become the malloc of its process. */
 static bool identify(struct peer *peer, char version[static 64])
 {
 	int answer[2];
@@ -125,7 +125,7 @@ static bool identify(struct peer *peer, char version[static 64])
 	const char *wanted = strrchr(peer->library, '/') ? strrchr(peer->library, '/') + 1 : peer->library;
 	if (*wanted) {
 		char asked[PATH_MAX], got[PATH_MAX];
-		/* The dynamic linker may have answered with another name of the same file. */
+		/* The dynamic linker may have reported another name of the same file. */
 		if (!strstr(text, wanted) &&
 		    (!realpath(peer->library, asked) || !realpath(text, got) || strcmp(asked, got) != 0))
 			return false;
@@ -163,7 +163,7 @@ static bool add(struct peers *peers, struct results *results, const char *name, 
 
 static bool add_known(struct peers *peers, struct results *results, const struct known *peer)
 {
-	/* What was built with this command comes before what is installed. */
+	/* What was built with this command takes precedence over what is installed. */
 	static const char *const folders[] = {"", "peers/", "../lib/"};
 	char beside[PATH_MAX];
 	const char *self = launch_self(), *slash = strrchr(self, '/');

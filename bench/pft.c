@@ -3,11 +3,12 @@
  * pft: the page-fault test.  Threads touch fresh memory, one cache line in every page, and the table says
  * what a first touch costs:
  *
- *   mapping     in one mapping of the whole size: the kernel alone, which no allocator is in.  Once a round,
- * and the floor of the next: what its column spreads by is the machine's noise malloc      in blocks of 64
- * KiB, which an allocator must find, hand out and take back page runs   in runs of one page from this
- * library's page-run layer (page_runs.h), which are freed in the end: its lock is taken once for each fault,
- * as the kernel's was in seed 002, and is unlocked plainly or demoting
+ *   mapping     in one mapping of the whole size: the kernel alone, without any allocator.  Once a round, and
+ *               the floor of the next; the spread of its column is the machine's noise
+ *   malloc      in blocks of 64 KiB, which an allocator must find, hand out and take back
+ *   page runs   in runs of one page from this library's page-run layer (page_runs.h), which are freed in the
+ *               end: its lock is taken once for each fault, as the kernel's was in seed 002; it is
+ *               unlocked plainly or demoting
  */
 #include "bench.h"
 
@@ -29,8 +30,8 @@
 enum {
 	BLOCK = 64 << 10,
 	THREADS_MAX = 64,
-	LINES = 1,                   /* touched in a page */
-	COLUMNS_MAX = PEERS_MAX + 1, /* and the kernel's */
+	LINES = 1,                   /* touched in each page */
+	COLUMNS_MAX = PEERS_MAX + 1, /* with the kernel's */
 };
 
 struct report {
@@ -41,7 +42,7 @@ struct report {
 
 struct share {
 	pthread_t thread;
-	char *start; /* of the mapping's part */
+	char *start; /* of this thread's part of the mapping */
 	size_t size, page;
 };
 
@@ -94,7 +95,7 @@ static bool load_page_runs(void)
 	return page_runs.start && page_runs.allocate && page_runs.release;
 }
 
-/* The link to the run before is what touches a run. */
+/* The link to the previous run is the write that touches a run. */
 static void *touch_runs(void *argument)
 {
 	const struct share *share = argument;
@@ -114,7 +115,7 @@ static void *touch_runs(void *argument)
 	return NULL;
 }
 
-/* MODE MEBIBYTES THREADS; the mode is mapping, malloc, or the form of the page-run layer's unlock. */
+/* Arguments: MODE MEBIBYTES THREADS; MODE is mapping, malloc, or the form of the page-run layer's unlock. */
 int worker_pft(int argc, char **argv)
 {
 	static struct share shares[THREADS_MAX];
@@ -130,7 +131,7 @@ int worker_pft(int argc, char **argv)
 			fputs("cpuslab bench: libcpuslab-pages.so is missing\n", stderr);
 			return 1;
 		}
-		/* One fault a page is what is counted. */
+		/* One fault per page is what is counted. */
 		prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 		page_runs.start(strcmp(argv[1], "demoting") == 0);
 	}
@@ -144,7 +145,7 @@ int worker_pft(int argc, char **argv)
 			      -1, 0);
 		if (memory == MAP_FAILED)
 			return 1;
-		/* Here too. */
+		/* The same for this range. */
 		madvise(memory, size, MADV_NOHUGEPAGE);
 	}
 	for (unsigned i = 0; i < threads; i++) {
@@ -177,7 +178,7 @@ int worker_pft(int argc, char **argv)
 struct context {
 	struct cell cell;
 	unsigned mebibytes, threads;
-	/* By column, over all repetitions: what a line of the seed's is made of. */
+	/* By column, over all repetitions: the values of the seed's lines. */
 	struct total {
 		const char *column;
 		unsigned repetitions;
@@ -195,7 +196,7 @@ static void add_to_total(struct total *total, const char *column, struct report 
 	total->sum.pages += r.pages;
 }
 
-/* One process; its figures go into `column` unless it is warm-up. */
+/* Runs one process; its figures go into `column` unless it is warm-up. */
 static bool measure_process(struct bench *bench, struct context *c, const struct peer *peer, const char *mode,
 			    const char *column, enum role role, struct total *total, bool warm_up)
 {
@@ -232,8 +233,8 @@ static bool measure_process(struct bench *bench, struct context *c, const struct
 }
 
 /*
- * The first peer's turn begins with the kernel's.  What a first process can warm up is the machine's memory,
- * which is then warm for all.
+ * The first peer's turn begins with the kernel's.  All that a first process can warm up is the machine's
+ * memory, which is then warm for all.
  */
 static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
@@ -246,7 +247,7 @@ static bool measure_pft(struct bench *bench, unsigned peer, bool warm_up, void *
 	       measure_process(bench, c, p, "malloc", p->name, ROLE_MEASURED, &c->totals[peer], false);
 }
 
-/* The layer is this library's, whatever the peers are: its columns are the forms of its unlock. */
+/* The layer is this library's, whatever the peers: its columns are the forms of its unlock. */
 static void run_page_runs(struct bench *bench, struct context *c)
 {
 	static const char *const forms[] = {"plain", "demoting"};
@@ -269,7 +270,7 @@ static void run_page_runs(struct bench *bench, struct context *c)
 	bench_save(bench);
 }
 
-/* As seed 002 prints it: sums over the repetitions, and the rates that follow from them. */
+/* Prints seed 002's format: sums over the repetitions, and the rates derived from them. */
 static void print_seed_lines(const struct context *c)
 {
 	bool headed = false;
@@ -288,7 +289,7 @@ static void print_seed_lines(const struct context *c)
 	}
 }
 
-/* What new memory the system can give without swapping, in MiB; 0 where it does not tell. */
+/* Returns how much memory the system can give without swapping, in MiB; 0 if it does not tell. */
 static size_t mebibytes_available(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
@@ -302,7 +303,7 @@ static size_t mebibytes_available(void)
 	return kibibytes >> 10;
 }
 
-/* The seed's 4 GB, or what --sizes asks for; halved until as much again stays available. */
+/* Chooses the seed's 4 GB, or --sizes; halved until as much again stays available. */
 static unsigned choose_mebibytes(struct bench *bench)
 {
 	const struct settings *s = &bench->settings;

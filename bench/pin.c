@@ -3,7 +3,7 @@
 
 #include <sched.h>
 
-static cpu_set_t given; /* empty where it cannot be told */
+static cpu_set_t given; /* empty if unknown */
 
 void pin_to_cpu(int cpu)
 {

@@ -80,7 +80,7 @@ static bool is_system(const char *column)
 	return strcmp(column, "glibc") == 0 || strncmp(column, "pthread", 7) == 0;
 }
 
-/* This library in another setting. */
+/* Whether the column is this library with another setting. */
 static bool is_variant(const char *column)
 {
 	return strncmp(column, "cpuslab ", 8) == 0;
@@ -131,7 +131,7 @@ static bool is_better(const struct table *table, double a, double b)
 	return table->cell.better == BETTER_LOWER ? a < b : a > b;
 }
 
-/* The best column of a row, this library's left out; table.column_count when there is no other. */
+/* Returns the best column of a row other than this library's; table.column_count if there is none. */
 static unsigned best_other(const struct results *results, const struct table *table, unsigned row)
 {
 	unsigned best = table->column_count;
@@ -151,7 +151,7 @@ static unsigned best_other(const struct results *results, const struct table *ta
 
 struct canvas {
 	FILE *to;
-	double width, height, left, right, top, bottom; /* the plot lies within: pixels from the upper left */
+	double width, height, left, right, top, bottom; /* of the plot, in pixels from the upper left */
 };
 
 static struct canvas begin(FILE *to, const char *kind, const struct table *table, double width, double height)
@@ -172,7 +172,7 @@ static void end(const struct canvas *c)
 	fputs("</svg>\n", c->to);
 }
 
-/* Anchors as SVG names them: start, middle, end. */
+/* Anchors as in SVG: start, middle, end. */
 static void label(const struct canvas *c, double x, double y, const char *anchor, const char *class,
 		  const char *text)
 {
@@ -215,7 +215,7 @@ static void dot(const struct canvas *c, unsigned colour, double x, double y, dou
 /* ---- axes ---- */
 
 struct axis {
-	double low, high, from, to; /* figures, and the pixels they stand at */
+	double low, high, from, to; /* values, and the pixels they map to */
 	bool logarithmic;
 };
 
@@ -226,7 +226,7 @@ static double place(const struct axis *axis, double value)
 	return axis->from + (axis->to - axis->from) * fmin(fmax(share, 0), 1);
 }
 
-/* Calls `draw` for round figures along the axis, not closer than `gap` pixels. */
+/* Calls `draw` for round values along the axis, at least `gap` pixels apart. */
 static void for_ticks(const struct canvas *c, const struct axis *axis, double gap,
 		      void (*draw)(const struct canvas *c, const struct axis *axis, double value))
 {
@@ -245,7 +245,7 @@ static void for_ticks(const struct canvas *c, const struct axis *axis, double ga
 			double value = decade * steps[i];
 			if (value < axis->low * 0.999 || value > axis->high * 1.001)
 				continue;
-			/* Decades stand even where their neighbours must go. */
+			/* Decades stay even where their neighbours are dropped. */
 			struct axis next = *axis;
 			bool crowds = i > 0 && fabs(place(&next, decade * 10) - place(&next, value)) < gap &&
 				      decade * 10 <= axis->high;
@@ -256,7 +256,7 @@ static void for_ticks(const struct canvas *c, const struct axis *axis, double ga
 		}
 }
 
-/* Round figures need no digits after the point. */
+/* Round values need no decimals. */
 static const char *round_number(double value, char text[static 24])
 {
 	if (value >= 1e4)
@@ -291,7 +291,7 @@ static void tick_times_y(const struct canvas *c, const struct axis *axis, double
 	label(c, c->left - 8, y + 4, "end", "tick", text);
 }
 
-/* Round ratios, the most telling ones first, as far as there is room. */
+/* Calls `draw` for round ratios, the most telling ones first, as far as there is room. */
 static void for_times(const struct canvas *c, const struct axis *axis, double gap,
 		      void (*draw)(const struct canvas *c, const struct axis *axis, double value))
 {
@@ -323,7 +323,7 @@ static void tick_nanoseconds(const struct canvas *c, const struct axis *axis, do
 	label(c, c->left - 8, y + 4, "end", "tick", text);
 }
 
-/* From zero, or logarithmic when one figure would flatten all others. */
+/* From zero; logarithmic if one value would flatten all others. */
 static struct axis axis_of(const struct results *results, const struct table *table, double from, double to)
 {
 	double low = INFINITY, high = 0;
@@ -364,8 +364,8 @@ static int by_wanted(const void *a, const void *b)
 }
 
 /*
- * Names at the right end of curves, moved apart as far as they must and no farther: names that would touch
- * stand in a block, whose middle is where they would like to be on average.
+ * Moves names at the right end of curves apart, no further than needed: names that would touch form a block,
+ * centred on the mean of the places they would like.
  */
 static void move_apart(struct tag *tags, unsigned count, double highest, double lowest)
 {
@@ -410,7 +410,7 @@ static unsigned figures_in(const struct table *table)
 	return figures;
 }
 
-/* Under a group: this library's figure and the best of the others, the better one strong. */
+/* Under a group: this library's figure and the best of the others, the better one in bold. */
 static void print_winner(const struct canvas *c, const struct results *results, const struct table *table,
 			 unsigned row, double middle)
 {
@@ -445,7 +445,7 @@ static void print_group(const struct canvas *c, const struct results *results, c
 		bar(c, plot_colour(results, table->columns[column]), x, y, width - 1, c->bottom - y);
 		tooltip(c, table->columns[column], table->parameters[row], value, unit.name);
 		fputs("</rect>\n", c->to);
-		/* Where there is room, and nothing below says it. */
+		/* If there is room, and nothing below says it. */
 		if (width > 26 && table_ours(table) == table->column_count) {
 			char text[24];
 			label(c, x + width / 2, y - 5, "middle", "small", round_number(value, text));
@@ -543,7 +543,7 @@ static double over_system(const struct results *results, const struct table *tab
 	return plot_value(results, table, row, column) / plot_value(results, table, row, table_system(table));
 }
 
-/* Wide enough for all but what is far outside, which stands at the edge. */
+/* Wide enough for all but far outliers, which are drawn at the edge. */
 static struct axis times_axis(const struct results *results, const struct table *table, double from,
 			      double to)
 {
@@ -595,7 +595,7 @@ void plot_dots(FILE *to, const struct results *results, const struct table *tabl
 		double y = c.top + ROW * (row + 0.5);
 		line(&c, "grid", c.left, y, c.right, y);
 		label(&c, c.left - 10, y + 4, "end", "row", table->parameters[row]);
-		/* This library last, over all others. */
+		/* This library last, on top of all others. */
 		for (unsigned turn = 0; turn <= table->column_count; turn++) {
 			unsigned column = turn < table->column_count ? turn : table_ours(table);
 			double ratio =
@@ -678,7 +678,7 @@ struct point {
 	double x, y, time, memory;
 };
 
-/* Where a name of `width` pixels can stand beside its point: to a side, above, below, and further away. */
+/* Where a name of `width` pixels can stand beside its point: at a side, above, below, or further away. */
 static struct box name_box(const struct point *point, unsigned attempt, double width)
 {
 	static const struct {
@@ -808,7 +808,7 @@ void plot_latency(FILE *to, const struct results *results, const char *call, con
 	for_ticks(&c, &axis, 24, tick_nanoseconds);
 	for (unsigned i = 0; i < SHARES; i++)
 		label(&c, step_place(&c, i, SHARES), c.bottom + 18, "middle", "row", shares[i]);
-	/* This library last, over all others. */
+	/* This library last, on top of all others. */
 	for (unsigned turn = 0; turn <= table.column_count; turn++) {
 		unsigned column = turn < table.column_count ? turn : table_ours(&table);
 		if (column >= table.column_count || isnan(values[column][0]) ||
@@ -834,7 +834,7 @@ void plot_latency(FILE *to, const struct results *results, const char *call, con
 
 struct outcome {
 	struct table table;
-	struct ratio ratio; /* below 1: this library is better, whichever way the metric goes */
+	struct ratio ratio; /* below 1: this library is better, in either direction of the metric */
 };
 
 static bool outcome_of(const struct results *results, unsigned index, struct outcome *outcome, bool *more)

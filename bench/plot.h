@@ -2,11 +2,11 @@
 /*
  * plot: the plots of the HTML page, as SVG written here.
  *
- * Every plot is a picture of one table (or two) of the results, and says in data-plot of which.  What stands
- * for a figure has class "mark", so that a test can count that each one is there, and tells its figure as a
- * tooltip. Colours are classes: s0 is this library, s1 the system's malloc or lock, the last one
- * this library in another setting; the others follow in the order of the results.  The page's style sheet
- * gives them their colours, by day and by night.
+ * Every plot is a picture of one table (or two) of the results, named in data-plot.  An element that stands
+ * for a figure has class "mark", so that a test can count them, and shows its figure as a tooltip.  Colours
+ * are classes: s0 is this library, s1 the system's malloc or lock, the last one this library with another
+ * setting; the others follow in the order of the results.  The page's style sheet defines the colours, for
+ * light and dark mode.
  */
 #ifndef CPUSLAB_BENCH_PLOT_H
 #define CPUSLAB_BENCH_PLOT_H
@@ -15,23 +15,23 @@
 
 enum { PLOT_COLOURS = 13 };
 
-/* Text as HTML and SVG want it. */
+/* Escapes text for HTML and SVG. */
 void plot_text(FILE *to, const char *text);
 
 /* "12.3k": three digits and a magnitude. */
 const char *plot_number(double value, char text[static 24]);
 
-/* A unit as people read it, and what to multiply samples with: MiB for bytes, ms for parts of a second. */
+/* A unit for display, and the factor for samples: MiB for bytes, ms for fractions of a second. */
 struct plot_unit {
 	const char *name;
 	double factor;
 };
 struct plot_unit plot_unit_of(const struct results *results, const struct table *table);
 
-/* The colour of an allocator or lock in every plot of the page. */
+/* Returns the colour of an allocator or lock, the same in every plot of the page. */
 unsigned plot_colour(const struct results *results, const char *column);
 
-/* One figure: the median of a cell in the unit of plot_unit_of; NAN where there is none. */
+/* Returns the median of a cell in the unit of plot_unit_of; NAN if there is none. */
 double plot_value(const struct results *results, const struct table *table, unsigned row, unsigned column);
 
 /* Bars in groups, one for each row; the floor as a dashed line over its group.  For sizes. */
@@ -40,7 +40,9 @@ void plot_bars(FILE *to, const struct results *results, const struct table *tabl
 /* The only row of a table: a bar for each column, the best one first. */
 void plot_ranking(FILE *to, const struct results *results, const struct table *table);
 
-/* A line of dots for each row: each column over the system's.  For programs, whose own times say little. */
+/*
+ * A line of dots for each row: each column over the system's.  For programs, whose absolute times say little.
+ */
 void plot_dots(FILE *to, const struct results *results, const struct table *table);
 
 /* A curve for each column over the rows, which are steps of one quantity. */

@@ -3,10 +3,9 @@
  * programs: what users run.  Real programs, unchanged, on inputs generated here; and the workloads of
  * workloads/.
  *
- * For each: wall time, CPU time, peak resident memory and page faults of the whole process tree.  What a
- * program prints must be the same under every allocator.  Workloads run twice more in one process each: with
- * every call to malloc and free clocked (latency), and then two seconds on, after everything was freed (final
- * memory).
+ * For each: wall time, CPU time, peak resident memory and page faults of the whole process tree.  A program
+ * must print the same under every allocator.  Workloads run twice more, in a process each: with every call to
+ * malloc and free timed (latency), and on for two seconds after everything was freed (final memory).
  */
 #include "bench.h"
 
@@ -77,13 +76,13 @@ int worker_workload(int argc, char **argv)
 /* ======== in the command ======== */
 
 /*
- * Each runs in a directory of its own, after `setup` (by sh, on the system's malloc) has filled it; "= NAME"
- * is another one's setup.
+ * Each runs in a directory of its own, which `setup` (by sh, on the system's malloc) has filled; "= NAME"
+ * uses another program's setup.
  */
 static const struct program {
 	const char *name, *needs, *setup;
 	const char *argv[12];
-	bool indirect;  /* it starts its server itself, with BENCH_PRELOAD */
+	bool indirect;  /* starts its server itself, with BENCH_PRELOAD */
 	bool free_cpus; /* several processes or threads: not pinned */
 } programs[] = {
 	{"sqlite",
@@ -125,7 +124,7 @@ static const struct program {
 	 "total = sum(Node(8).size() for _ in range(3))\n"
 	 "print(len(text), len(found), total, back[0], back[-1]['id'])\n"
 	 "END\n"
-	 /* The interpreter itself: what is called python3 may be a script that looks for one. */
+	 /* The interpreter itself: python3 may be a script that looks for one. */
 	 "ln -s \"$(python3 -c 'import sys; print(sys.executable)')\" interpreter\n",
 	 {"./interpreter", "-S", "-B", "work.py"},
 	 false,
@@ -184,7 +183,7 @@ static const struct program {
 	 {"gcc", "-O2", "-S", "-o", "-", "big.c"},
 	 false,
 	 false},
-	/* Debian's redis-tools has the server as well, under this name. */
+	/* Debian's redis-tools contains the server as well, under this name. */
 	{"redis",
 	 "redis-check-rdb",
 	 "ln -sf \"$(command -v redis-check-rdb)\" redis-server\n"
@@ -231,7 +230,7 @@ struct run {
 	struct cell cell;
 	struct launch launch;
 	char output[PATH_MAX];
-	uint64_t expected; /* hash of what it prints with nothing preloaded */
+	uint64_t expected; /* hash of its output with nothing preloaded */
 };
 
 static uint64_t hash_file(const char *path)
@@ -256,7 +255,7 @@ static void add_metric(struct bench *bench, struct cell *cell, const char *peer,
 static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *context)
 {
 	struct run *run = context;
-	/* What a first run warms are the program's files, and run_rounds has run it. */
+	/* Only the program's files need warming up, and run_rounds has run it. */
 	if (warm_up)
 		return true;
 	run->launch.peer = &bench->peers.list[peer];
@@ -272,7 +271,7 @@ static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *
 	return false;
 }
 
-/* All rounds of a program, if it runs at all. */
+/* Runs all rounds of a program, if it runs at all. */
 static bool run_rounds(struct bench *bench, struct run *run, unsigned rounds)
 {
 	struct usage usage;
@@ -284,7 +283,7 @@ static bool run_rounds(struct bench *bench, struct run *run, unsigned rounds)
 	return well;
 }
 
-/* The workers that rest, while the next one already works. */
+/* Workers at rest, while the next one already works. */
 struct calls {
 	struct run *run;
 	struct reporter workers[PEERS_MAX];
@@ -296,7 +295,7 @@ static bool begin_calls(struct bench *bench, unsigned peer, bool warm_up, void *
 	struct calls *calls = context;
 	struct reporter *worker = &calls->workers[peer];
 	struct calls_report *report = &calls->reports[peer];
-	/* A percentile over millions of calls needs no warm-up round. */
+	/* A percentile of millions of calls needs no warm-up round. */
 	if (warm_up)
 		return true;
 	calls->run->launch.peer = &bench->peers.list[peer];
@@ -369,7 +368,7 @@ static bool make_directory(const struct program *program, const char *base, char
 	return launch_run(&launch, &usage);
 }
 
-/* However many allocators there are: on these tables the library is judged. */
+/* However many allocators there are: the library is judged by these tables. */
 static unsigned rounds_of(const struct bench *bench)
 {
 	const struct settings *s = &bench->settings;
@@ -414,7 +413,7 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	if (!run_rounds(bench, &run, rounds))
 		return;
 	bench->without_bounds = true;
-	/* Millions of calls make a percentile: a few rounds will do. */
+	/* Millions of calls make a percentile: a few rounds suffice. */
 	argv[6] = "calls";
 	run.cell.test = "calls of workloads";
 	struct calls calls = {.run = &run};

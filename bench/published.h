@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * published: what the seeds say, from other machines and for another unit of work.  It stands beside what is
+ * published: the seeds' figures, from other machines and in another unit of work.  They stand beside what is
  * measured here to compare shapes, never levels.
  */
 #ifndef CPUSLAB_BENCH_PUBLISHED_H
@@ -12,8 +12,10 @@
 
 enum published { PUBLISHED_PER_CPU, PUBLISHED_EMULATED, PUBLISHED_BEFORE, PUBLISHED_AFTER };
 
-/* The cycles of "alloc", "free" or "pair" in test 1, 2 or 3 of the kernel's module; 0 when they are not
- * published. */
+/*
+ * Returns the cycles of "alloc", "free" or "pair" in test 1, 2 or 3 of the kernel's module; 0 if they are not
+ * published.
+ */
 double published_cycles(enum published kernel, unsigned test, const char *metric, size_t size);
 
 /* Adds them as the named column of the cell's table, if they are published. */

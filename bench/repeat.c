@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cpuslab bench repeat A.json B.json...: whether the same measurements, taken again and again, name the same
- * winners.
+ * cpuslab bench repeat A.json B.json...: whether repeating the same measurements names the same winners.
  *
- * Asked is every ratio that the first run's tables print as a win or a loss.  It holds when in nine runs of
- * ten, the first included, the ratio is on the same side of 1.  A tie of the first run promises nothing.
+ * Checks every ratio that the first run's tables print as a win or a loss.  It holds if the ratio is on the
+ * same side of 1 in nine runs of ten, the first included.  A tie of the first run promises nothing.
  */
 #include "bench.h"
 
@@ -17,8 +16,8 @@ enum { RUNS_MAX = 32 };
 
 struct tally {
 	unsigned printed, held; /* wins and losses of the first run; those whose winner stayed */
-	unsigned proven;        /* those that were no tie either in nine runs of ten */
-	unsigned turned;        /* those that some run proves the opposite of */
+	unsigned proven;        /* those that were not ties in nine runs of ten, either */
+	unsigned turned;        /* those for which some run proves the opposite */
 };
 
 /* As the tables print it, over the rows that both columns have. */

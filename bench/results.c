@@ -55,7 +55,7 @@ static void *grow(void *array, unsigned *capacity, size_t element)
 	return array;
 }
 
-/* Puts a series, the last of the array so far, at the end of its table's chain. */
+/* Links a series, the last of the array so far, to the end of its table's chain. */
 static void link_up(struct results *results, unsigned place)
 {
 	struct series *s = &results->series[place];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scale: what an operation costs, and what memory is held, as threads grow from one past the CPUs.
+ * scale: the cost of an operation, and the memory held, as threads grow from one to more than the CPUs.
  *
- * The work is the same in sum: each thread replaces random objects of its own, and hands every sixteenth to
- * the next thread.  Time is CPU time for an operation (an allocation or a free), for wall time says nothing
- * once threads outnumber CPUs.  On paper both curves are flat: no operation waits for another thread, and a
- * thread owns no memory of the allocator's.  cpuslab runs twice, the second time with a vCPU slot for each
- * thread (vcpu:slot): so many vCPUs this machine does not have.  For cpuslab the slow paths and lock
- * acquisitions of a million operations are counted as well: they are exact where time is not.
+ * The total work is constant: each thread replaces random objects of its own, and hands every sixteenth to
+ * the next thread.  Time is CPU time per operation (an allocation or a free), since wall time says nothing
+ * once threads outnumber CPUs.  On paper both curves are flat: no operation waits for another thread, and no
+ * thread owns memory of the allocator's. cpuslab runs twice, the second time with a vCPU slot for each thread
+ * (vcpu:slot), which simulates more vCPUs than this machine has.  For cpuslab the slow paths and lock
+ * acquisitions per million operations are counted as well: they are exact where time is not.
  *
- * When all objects are freed the threads stay, with nothing to do: what is resident then is what an allocator
- * holds for idle threads, and after malloc_trim(0) what it cannot give back.
+ * When all objects are freed the threads stay idle: what is resident then is what an allocator holds for idle
+ * threads, and after malloc_trim(0) what it cannot give back.
  */
 #include "bench.h"
 
@@ -26,13 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Operations enough for magazines to grow to what their misses earn them, however many threads there are. */
+/* Enough operations for magazines to grow to what their misses earn, however many threads there are. */
 enum { THREADS_MAX = 256, OBJECTS = 1 << 14, OPERATIONS = 40000000 };
 
 struct report {
-	double nanoseconds;               /* a call */
+	double nanoseconds;               /* per call */
 	double resident, idle, trimmed;   /* bytes */
-	double slow_paths, lock_acquires; /* a million calls */
+	double slow_paths, lock_acquires; /* per million calls */
 	bool counted;
 };
 
@@ -47,8 +47,8 @@ static struct member {
 static pthread_barrier_t ready, warm, done, measured, idle, end;
 
 /*
- * Each thread has its part: on their stacks they would be resident memory that no allocator is to blame
- * for.
+ * Each thread has its part: on the threads' stacks they would be resident memory that no allocator is to
+ * blame for.
  */
 static char *all_objects[OBJECTS];
 
@@ -187,8 +187,8 @@ static bool measure_scale(struct bench *bench, unsigned peer, bool warm_up, void
 }
 
 /*
- * On paper every curve of cpuslab is flat: each row what one thread needs.  (Slots are memory of a thread,
- * and are not meant.)
+ * On paper every curve of cpuslab is flat: each row needs what one thread needs.  (This excludes slots, which
+ * are memory of a thread.)
  */
 static void add_paper(struct bench *bench, const char *parameter)
 {
@@ -202,7 +202,7 @@ static void add_paper(struct bench *bench, const char *parameter)
 	}
 }
 
-/* The allocator once more, with a slot for each thread. */
+/* Runs the allocator once more, with a slot for each thread. */
 static void add_slots(struct bench *bench)
 {
 	struct peers *peers = &bench->peers;

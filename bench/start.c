@@ -2,8 +2,8 @@
 /*
  * start: what an allocator costs a process that only starts and ends.
  *
- * Time: /bin/true, thirty times a round.  Memory: this command as a worker that allocates once, and then
- * sums its page tables; the command's own pages are the same under every allocator.
+ * Time: /bin/true, thirty times a round.  Memory: this command as a worker that allocates once and then sums
+ * up its page tables; the command's own pages are the same under every allocator.
  */
 #include "bench.h"
 

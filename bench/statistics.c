@@ -7,9 +7,8 @@
 #include <string.h>
 
 /*
- * A 99 % interval that excludes 1, and a difference that somebody could care about.  The second bound is
- * there because two copies of one library differ by where the linker happened to put them; measured, that
- * reaches a percent or two.
+ * A win needs a 99 % interval that excludes 1, and a difference that matters.  The second bound is there
+ * because two copies of one library differ by where the linker put them; measured, by a percent or two.
  */
 enum { RESAMPLES = 2000 };
 static const double tail = 0.005, indifference = 0.02;
@@ -80,7 +79,7 @@ static unsigned pairs_in(const struct series *a, const struct series *b)
 	return a->count < b->count ? a->count : b->count;
 }
 
-/* By insertion: rounds are few, and this is done thousands of times for each ratio. */
+/* Insertion sort: rounds are few, and this runs thousands of times for each ratio. */
 static void sort_few(double *values, unsigned count)
 {
 	for (unsigned i = 1; i < count; i++) {
@@ -111,7 +110,7 @@ static enum verdict verdict_of(const struct ratio *ratio, enum better better, bo
 	return (ratio->value < 1) == (better == BETTER_LOWER) ? VERDICT_WIN : VERDICT_LOSS;
 }
 
-/* Of counts too, which may be zero: two such are alike, and one counts as a thousandth of the other. */
+/* Counts may be zero: two zeros are equal, and one counts as a thousandth of the other side. */
 static double log_ratio(double ours, double theirs)
 {
 	if (ours == theirs)
@@ -157,7 +156,7 @@ struct ratio geometric_ratio(const struct series *const *ours, const struct seri
 	qsort(means, RESAMPLES, sizeof(*means), ascending);
 	ratio.low = quantile_sorted(means, RESAMPLES, tail);
 	ratio.high = quantile_sorted(means, RESAMPLES, 1 - tail);
-	/* With fewer samples no interval can be had: say nothing rather than something wrong. */
+	/* Fewer samples give no interval: report nothing rather than something wrong. */
 	bool exact = ours[0]->role == ROLE_EXACT && theirs[0]->role == ROLE_EXACT;
 	ratio.verdict = verdict_of(&ratio, ours[0]->better, exact || rounds >= 4);
 	free(logs);

@@ -2,7 +2,7 @@
 /*
  * statistics: medians, intervals, and what may be called a win.
  *
- * Times on a shared machine have a long tail to one side, so medians and never means; intervals come from
+ * Times on a shared machine have a long tail on one side: so medians, never means; intervals come from
  * resampling the rounds (bootstrap), because no distribution may be assumed.
  */
 #ifndef CPUSLAB_BENCH_STATISTICS_H
@@ -13,15 +13,15 @@
 double median_of(const double *samples, unsigned count);
 double minimum_of(const double *samples, unsigned count);
 
-/* Half the distance between the quartiles, as a share of the median: how noisy a series was. */
+/* Returns half the distance between the quartiles, as a share of the median: how noisy a series was. */
 double spread_of(const double *samples, unsigned count);
 
 enum verdict { VERDICT_WIN, VERDICT_TIE, VERDICT_LOSS };
 
-/* One side over the other: the median of the rounds' ratios, and the interval that holds it. */
+/* One side over the other: the median of the rounds' ratios, and its interval. */
 struct ratio {
 	double value, low, high; /* below 1: the first side needs less */
-	enum verdict verdict;    /* for the first side, whichever way is better */
+	enum verdict verdict;    /* for the first side, in the metric's better direction */
 };
 
 /* Pair by pair over the rounds that both have. */

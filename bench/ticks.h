@@ -2,8 +2,8 @@
 /*
  * ticks: the finest clock that a thread can read without a call.
  *
- * On x86 the TSC, which runs at one constant rate and not at the core's own clock: ticks compare within a
- * run, and the report says what both clocks were.  Elsewhere nanoseconds.
+ * On x86 the TSC, which runs at a constant rate and not at the core's clock: ticks are comparable within a
+ * run, and the report gives both clocks.  Elsewhere nanoseconds.
  */
 #ifndef CPUSLAB_BENCH_TICKS_H
 #define CPUSLAB_BENCH_TICKS_H
@@ -19,7 +19,9 @@ static inline uint64_t ticks(void)
 	return __rdtsc();
 }
 
-/* Once all before it is done: else the processor reads the clock while it waits for a line of another CPU. */
+/*
+ * Reads it after all earlier instructions: else the processor reads it while waiting for another CPU's line.
+ */
 static inline uint64_t ticks_in_order(void)
 {
 	_mm_lfence();
@@ -47,10 +49,10 @@ static inline double seconds_now(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Ticks per second, measured against the system's clock over `seconds`. */
+/* Measures ticks per second against the system's clock over `seconds`. */
 double ticks_per_second(double seconds);
 
-/* The core's own clock in Hz: one dependent addition is one cycle of it.  0 where that is not known. */
+/* Returns the core's clock in Hz: one dependent addition takes one cycle.  0 if unknown. */
 double core_hertz(void);
 
 #endif

@@ -4,7 +4,7 @@
 void cpuslab_unlock(struct cpuslab_pagelock *lock);
 
 #if defined(CPUSLAB_UNLOCK_TWO_STEP) || defined(CPUSLAB_UNLOCK_TWO_STEP_BYTE)
-/* Whether somebody waits, by a second look. */
+/* Reads the lock again to see whether there are waiters. */
 static inline bool anyone_waits(const uint8_t *byte)
 {
 #if defined(CPUSLAB_UNLOCK_TWO_STEP)
@@ -21,7 +21,7 @@ static inline bool anyone_waits(const uint8_t *byte)
 void cpuslab_unlock(struct cpuslab_pagelock *lock)
 {
 	cpuslab_clear_bit_unlock(0, &lock->byte);
-	/* Waking takes the same steps as ever. */
+	/* Waking takes the usual steps. */
 	if (__builtin_expect(anyone_waits(&lock->byte), 0))
 		cpuslab_pagelock_wake_unlocked(&lock->byte);
 }

@@ -3,13 +3,14 @@
  * unlock_probe: included before every source of the library in three builds of it, which `cpuslab bench
  * pagelock` profiles (libcpuslab-unlock-fused.so, -two-step.so and -two-step-byte.so).
  *
- * In all, all locks of the allocator are page locks, and unlocking is a function of its own, cpuslab_unlock,
- * so that a profile has a line for it.  They differ in that function alone: one locked instruction whose sign
- * flag tells whether somebody waits; or the bit cleared first, and the word of eight bytes that it is in, or
- * the byte, read again for the answer.  The kernel read the word before seed 004: its page flags are one.
+ * In each, all locks of the allocator are page locks, and unlocking is a separate function, cpuslab_unlock,
+ * so that a profile has a line for it.  The builds differ only in that function: one locked instruction whose
+ * sign flag says whether there are waiters; or the bit is cleared first, and then the word of eight bytes
+ * that contains it, or the byte, is read again for the answer.  The kernel read the word before seed 004: its
+ * page flags are one.
  *
- * A spinlock becomes a page lock by its address: it is larger, bit 0 of its first byte is the lock in both,
- * and zero is unlocked.
+ * A spinlock is used as a page lock by its address: it is larger, bit 0 of its first byte is the lock in
+ * both, and zero is unlocked.
  */
 #ifndef CPUSLAB_BENCH_UNLOCK_PROBE_H
 #define CPUSLAB_BENCH_UNLOCK_PROBE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The claim of seed 004, for an allocator: how much of the time of many short-lived shell scripts goes into
- * unlocking, when the unlock looks at the lock again and when it does not.
+ * unlocking, with and without an unlock that reads the lock again.
  *
  * Three builds of the library (unlock_probe.h), whose locks are all page locks, are preloaded in turn; perf
- * samples the CPUs' time.  Counted are the samples within the unlock function, over those within the library,
- * and over all of the load's, kernel included.
+ * samples CPU time.  Counted are the samples within the unlock function, over those within the library, and
+ * over all of the load's, kernel included.
  */
 #include "unlock_share.h"
 
@@ -39,7 +39,7 @@ static const struct form {
 
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
-/* Lines as "share ; samples ; file ; [.] function". */
+/* Reads lines of "share ; samples ; file ; [.] function". */
 static struct profile read_profile(const char *path, const char *library)
 {
 	struct profile profile = {0};

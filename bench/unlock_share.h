@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-/* The share of unlocking in a profile of the allocator, by both forms of unlock; part of group pagelock. */
+/* The share of unlocking in a profile of the allocator, for each form of unlock; part of group pagelock. */
 void unlock_share(struct bench *bench);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of every report, in words: where cpuslab wins, where it loses, by how much. */
+/* The end of every report: says where cpuslab wins, where it loses, and by how much. */
 #include "bench.h"
 
 #include "statistics.h"
@@ -54,7 +54,7 @@ static void print_match(FILE *to, const struct results *results, const struct ta
 	fprintf(to, "  (%.2f to %.2f)\n", match->ratio.low, match->ratio.high);
 }
 
-/* The rows that a mean would hide. */
+/* Prints rows that a mean would hide. */
 static void print_losing_rows(FILE *to, const struct results *results, const struct table *table)
 {
 	unsigned ours = table_ours(table), theirs = table_system(table);
@@ -112,15 +112,17 @@ static void print_against(const struct results *results, FILE *to, const char *p
 	}
 }
 
-/* How many tables cpuslab wins, ties and loses, against one allocator or (NULL) the best of all in each
- * table. */
+/*
+ * Prints how many tables cpuslab wins, ties and loses against one allocator, or (NULL) the best in each
+ * table.
+ */
 static void print_score(const struct results *results, FILE *to, const char *peer)
 {
 	unsigned score[3] = {0};
 	struct table table;
 	for (unsigned i = 0; results_table(results, i, &table); i++) {
 		struct match worst = {.rows = 0};
-		/* The locks have aims instead. */
+		/* Locks have aims instead. */
 		if (table_column(&table, "cpuslab") == table.column_count)
 			continue;
 		for (unsigned column = 0; column < table.column_count; column++) {
@@ -167,7 +169,7 @@ static bool has_note(const struct results *results, const char *name)
 	return false;
 }
 
-/* The note that says why this machine cannot judge an aim; NULL when it can. */
+/* Returns the note that says why this machine cannot judge an aim; NULL if it can. */
 static const char *why_unjudged(const struct results *results, const struct aim *aim)
 {
 	for (unsigned i = 0; i < sizeof(unjudged) / sizeof(unjudged[0]); i++)
@@ -189,7 +191,7 @@ static double median_in(const struct results *results, const struct table *table
 	return s ? median_of(s->samples, s->count) : NAN;
 }
 
-/* Pair by pair over the rounds; against "*" the ratio to whichever other column it is worst to. */
+/* Pair by pair over the rounds; against "*", the worst ratio to any other column. */
 static double ratio_in(const struct results *results, const struct table *table, unsigned row,
 		       const struct aim *aim)
 {
@@ -208,7 +210,7 @@ static double ratio_in(const struct results *results, const struct table *table,
 	return worst;
 }
 
-/* The ratio in the row where it is worst; NAN when this was not measured. */
+/* Returns the ratio in its worst row; NAN if this was not measured. */
 static double worst_ratio(const struct results *results, const struct aim *aim, struct table *table,
 			  const char **parameter)
 {
@@ -261,7 +263,7 @@ static const struct mean {
 #include "aims.def"
 };
 
-/* Over every row that both columns have, of every table of the group with this metric. */
+/* Over every row that both columns have, in every table of the group with this metric. */
 static struct match mean_to(const struct results *results, const struct mean *mean, const char *theirs)
 {
 	const struct series *a[64], *b[64];
@@ -320,7 +322,7 @@ static const struct growth {
 #include "aims.def"
 };
 
-/* The row that is furthest beyond what the first row and the number of its name allow. */
+/* Returns the row that most exceeds what the first row and its own number allow. */
 static unsigned worst_growth(const struct results *results, const struct growth *growth,
 			     const struct table *table, double *share)
 {
@@ -375,7 +377,7 @@ void verdict_print(const struct results *results, FILE *to)
 		fputs("  cpuslab was not among what was measured.\n", to);
 	print_against_system(results, to);
 	for (unsigned i = 0; i < results->peer_count; i++)
-		/* The library itself, and its variants, are no others. */
+		/* The library and its variants do not count as others. */
 		if (strncmp(results->peers[i].name, "cpuslab", 7) != 0 &&
 		    strcmp(results->peers[i].name, "glibc") != 0)
 			print_against(results, to, results->peers[i].name);

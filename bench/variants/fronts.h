@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the fronts that are not the library's own have in common: areas of their own, one for each id, with a
- * place of PLACE_BYTES for each cache.  The table of areas lies as the library's does, so that the same
+ * Shared by the fronts that are not the library's own: separate areas, one for each id, with a place of
+ * PLACE_BYTES for each cache.  The table of areas is laid out as the library's is, so that the same
  * instructions work on it.
  */
 #ifndef CPUSLAB_BENCH_FRONTS_H
@@ -25,7 +25,7 @@ static inline const void *front_map(void)
 	return &front_areas + 1;
 }
 
-/* The place of a cache in the area of an id. */
+/* Returns the place of a cache in the area of an id. */
 static inline void *front_place_of(const struct linked_cache *cache, unsigned id)
 {
 	return (void *)(front_areas.table[id] + cache->offset);
@@ -38,7 +38,7 @@ static inline unsigned front_ids(void)
 	return possible < IDS_MOST ? possible : IDS_MOST;
 }
 
-/* A free place, as its offset in each area; beyond the last when there is none. */
+/* Allocates a place; returns its offset in each area, beyond the last if there is none. */
 static inline uint16_t front_place(void)
 {
 	unsigned place = 0;
@@ -58,7 +58,7 @@ static inline void front_leave_place(uint16_t offset)
 		place_taken[offset / PLACE_BYTES] = 0;
 }
 
-/* Makes the areas with the first cache. */
+/* Creates the areas with the first cache. */
 static inline bool front_open_areas(struct linked_cache *cache, uint16_t offset)
 {
 	bool opened = offset / PLACE_BYTES < PLACES;
@@ -68,7 +68,7 @@ static inline bool front_open_areas(struct linked_cache *cache, uint16_t offset)
 		if (!front_areas.table[id]) {
 			void *area = metadata_alloc(PLACES * PLACE_BYTES);
 
-			/* A small block may have been something else before. */
+			/* A small block may be reused memory. */
 			front_areas.table[id] = area ? (uintptr_t)memset(area, 0, PLACES * PLACE_BYTES) : 0;
 		}
 		opened = front_areas.table[id];
@@ -78,7 +78,7 @@ static inline bool front_open_areas(struct linked_cache *cache, uint16_t offset)
 	return opened;
 }
 
-/* As the engine's own check of what is freed: the same slab, another object, and the start of one. */
+/* The engine's own check on a free: the same slab, another object, and the start of one. */
 static inline bool front_accepts(const struct linked_cache *cache, uintptr_t list, uintptr_t object)
 {
 	return (list ^ object) - 1 < cache->list.slab_mask &&
@@ -92,7 +92,7 @@ static inline void front_link(const struct linked_cache *cache, uintptr_t object
 	__atomic_store_n((uintptr_t *)at, next ^ at ^ cache->list.secret, __ATOMIC_RELAXED);
 }
 
-/* Statistics are no part of what is measured. */
+/* Statistics are not part of the measurement. */
 static inline void front_count(const struct linked_cache *cache, uint64_t misses)
 {
 	(void)cache, (void)misses;

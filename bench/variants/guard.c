@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Before seed 001: a list, a field that tells its slab, and a guard over both. */
+/* Before seed 001: a list, a field that names its slab, and a guard over both. */
 #define VARIANT_NAME guard
 #include "names.h"
 

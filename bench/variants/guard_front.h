@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Before seed 001: a list that ends in 0 and so cannot tell its slab, which has a field of its own.  No
- * single store changes both, so that a guard must keep other threads off the vCPU while they are looked at:
- * in the kernel, preemption is off; here a word of the vCPU is taken by a restartable sequence and given back
- * by a store, which is the cheapest that a program can do.
+ * Before seed 001: a list that ends in 0, and so needs a field beside it to name its slab.  No single store
+ * changes both, so a guard must keep other threads off the vCPU in the meantime: the kernel disables
+ * preemption; here a restartable sequence takes a word of the vCPU and a store gives it back, the cheapest
+ * way a program has.
  *
- * A guard that is free holds its area's address, so that whoever takes it knows on which vCPU that was.
+ * A free guard holds its area's address, so that whoever takes it knows on which vCPU that was.
  */
 #ifndef CPUSLAB_BENCH_GUARD_FRONT_H
 #define CPUSLAB_BENCH_GUARD_FRONT_H
@@ -26,7 +26,7 @@ static inline uintptr_t guard_enter(void)
 
 		if (!(area & 1) && arch_replace(vcpu_self, front_map(), GUARD_OFFSET, area, area | 1))
 			return area;
-		/* Its holder was preempted, or this thread has come to another vCPU. */
+		/* Its holder was preempted, or this thread has migrated to another vCPU. */
 		if (tries % 16 == 0)
 			os_yield();
 	}
@@ -122,7 +122,7 @@ static inline bool front_has(const struct linked_cache *cache, const void *objec
 
 static inline bool front_open(struct linked_cache *cache, uint16_t offset)
 {
-	/* The last place is the guards'. */
+	/* The last place is reserved for the guards. */
 	if (offset == GUARD_OFFSET || !front_open_areas(cache, offset))
 		return false;
 	for (unsigned id = 0; id < front_ids(); id++) {

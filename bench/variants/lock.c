@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Both words compared and stored under a lock.  Seed 000 emulates its compare-and-exchange with interrupts
- * off; what keeps others off a vCPU in a program is a lock.
+ * Compares and stores both words under a lock.  Seed 000 emulates its compare-and-exchange with interrupts
+ * disabled; in a program a lock must keep others off a vCPU.
  */
 #define VARIANT_NAME lock
 #include "names.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's functions under names of a variant's own, which VARIANT_NAME says: to be included before any
- * of the engine's headers.
+ * Renames the engine's functions for a variant, by VARIANT_NAME; must be included before any of the engine's
+ * headers.
  */
 #define VARIANT_JOIN(a, b)       VARIANT_JOIN_AGAIN(a, b)
 #define VARIANT_JOIN_AGAIN(a, b) a##_##b

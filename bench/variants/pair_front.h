@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A front of two words that change together: the list and a transaction id, which every change advances, so
- * that a thread which was elsewhere in between finds that out.  PAIR_REPLACE says how.
+ * that a thread that was elsewhere in between notices (ABA).  PAIR_REPLACE says how.
  */
 #ifndef CPUSLAB_BENCH_PAIR_FRONT_H
 #define CPUSLAB_BENCH_PAIR_FRONT_H
@@ -13,11 +13,11 @@ struct pair_front {
 	struct cpuslab_spinlock lock;
 } __attribute__((aligned(PLACE_BYTES)));
 
-/* Defined by whoever includes this: stores `desired` if the pair is `expected`. */
+/* Defined by the including file: stores `desired` if the pair is `expected`. */
 static inline bool pair_replace(struct pair_front *front, const uint64_t expected[2],
 				const uint64_t desired[2]);
 
-/* Reads the id first: if the list is another one by then, so is the id. */
+/* Reads the id first: if the list has changed by the time it is read, so has the id. */
 static inline struct pair_front *pair_read(const struct linked_cache *cache, uint64_t pair[2])
 {
 	struct pair_front *front = front_place_of(cache, arch_id(vcpu_self));
@@ -44,7 +44,7 @@ static inline struct linked_hand front_hand(uintptr_t list)
 	return (struct linked_hand){linked_slab_at((const void *)list), list};
 }
 
-/* The link may be read from an object that another thread has by now: then the exchange fails. */
+/* The link may be read from an object that another thread owns by now: then the exchange fails. */
 static inline void *front_pop(const struct linked_cache *cache)
 {
 	uint64_t old[2], new[2];

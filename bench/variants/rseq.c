@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's own front: here as a variant, so that the callers' side is the same for all. */
+/* The library's own front, as a variant, so that the calling side is the same for all. */
 #define VARIANT_NAME rseq
 #include "names.h"
 
@@ -15,7 +15,7 @@ static inline unsigned front_ids(void)
 	return vcpu_ids();
 }
 
-/* The word of a cache number, as its offset: the first bank has more than will ever be wanted here. */
+/* Returns the offset of a cache number's word; the first bank has more than will ever be needed here. */
 static inline uint16_t front_place(void)
 {
 	unsigned number;

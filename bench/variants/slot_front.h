@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One word in a slot of the thread's own.  The instructions are those of a restartable sequence, on a
- * registration that the kernel knows nothing of: with nobody else in the slot there is nothing to restart.
+ * One word in a slot of the thread's own.  The instructions are those of a restartable sequence, with a
+ * registration that the kernel does not know: as no other thread uses the slot, nothing need restart.
  */
 #ifndef CPUSLAB_BENCH_SLOT_FRONT_H
 #define CPUSLAB_BENCH_SLOT_FRONT_H
@@ -98,7 +98,7 @@ static inline bool front_open(struct linked_cache *cache, uint16_t offset)
 		return false;
 	if (!front_areas.table[NO_SLOT] && pthread_key_create(&slot_end, slot_leave) != 0)
 		return false;
-	/* What threads without a slot find. */
+	/* What threads without a slot use. */
 	front_areas.table[NO_SLOT] = (uintptr_t)closed;
 	*(uintptr_t *)front_place_of(cache, NO_SLOT) = vcpu_closed;
 	for (unsigned id = 0; id < front_ids(); id++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One variant: the engine's slow paths, under the names that names.h gave them, with the front of
- * LINKED_FRONT; VARIANT_TITLE is what the tables call it.
+ * One variant: the engine's slow paths under the names from names.h, with the front of LINKED_FRONT;
+ * VARIANT_TITLE is its name in tables.
  */
 #include "linked/linked.c"
 
@@ -39,7 +39,7 @@ static void *variant_create(size_t size)
 	return NULL;
 }
 
-/* Nobody else uses it. */
+/* No other thread uses it. */
 static bool variant_destroy(void *argument)
 {
 	struct linked_cache *cache = argument;

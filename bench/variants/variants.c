@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs call, as variants; and the list. */
+/* The calls that programs make, as variants; and the list. */
 #include "variants.h"
 
 #include <cpuslab/cache.h>
@@ -56,7 +56,7 @@ static bool destroy_malloc(void *size)
 	return true;
 }
 
-/* The casts differ in the kind of a pointer alone, so that a call costs what a program's call costs. */
+/* The casts change only a pointer's type, so that a call costs what a program's call costs. */
 #define CACHE_CALLS                                                                                          \
 	.allocate = (void *(*)(void *))cpuslab_cache_alloc,                                                  \
 	.release = (void (*)(void *, void *))cpuslab_cache_free, .destroy = destroy_cache
@@ -71,7 +71,7 @@ const struct variant variant_malloc = {
 	.destroy = destroy_malloc,
 };
 
-/* What calling an allocator that does nothing costs. */
+/* The cost of calling an allocator that does nothing. */
 static void *create_floor(size_t size)
 {
 	return calloc(1, size);
@@ -114,7 +114,7 @@ const struct variant *variants_list(unsigned *count)
 		list[(*count)++] = variant_##name;
 #include "variants.def"
 #undef VARIANT
-	/* Page faults are the same for all, and larger than what is to be seen. */
+	/* Page faults are the same for all, and larger than the differences of interest. */
 	options.dirty = (size_t)4 << 30;
 	options.decay = 60000;
 	return list;

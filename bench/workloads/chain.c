@@ -7,8 +7,8 @@
 
 /*
  * Three threads in a row.  The first allocates messages, the second frees each and allocates its answer, the
- * third frees that: no object is ever freed by the thread that allocated it.  Queues hand over batches, as
- * every queue that is meant to be fast does, and block when full or empty.
+ * third frees that: no thread ever frees an object that it allocated.  Queues pass batches, as any fast queue
+ * does, and block when full or empty.
  */
 enum { STAGES = 3, BATCH = 32, SLOTS = 64 };
 

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An expression is read from text into a tree of small nodes, simplified, evaluated and freed. */
+/* An expression is parsed from text into a tree of small nodes, simplified, evaluated and freed. */
 struct node {
 	enum { NODE_NUMBER, NODE_VARIABLE, NODE_OPERATION } kind;
 	char operation;
 	int64_t number;
-	char *name; /* NODE_VARIABLE: its own copy, as a compiler's front end keeps */
+	char *name; /* NODE_VARIABLE: a copy of its own, as in a compiler's front end */
 	struct node *left, *right;
 };
 
@@ -90,7 +90,7 @@ static int64_t apply(char operation, int64_t left, int64_t right)
 	return (int64_t)(operation == '+' ? a + b : operation == '-' ? a - b : a * b);
 }
 
-/* Folds constants: nodes die in the middle of the tree, out of order. */
+/* Folds constants: nodes are freed in the middle of the tree, out of order. */
 static struct node *simplify(struct node *node)
 {
 	if (node->kind != NODE_OPERATION)
@@ -143,7 +143,7 @@ uint64_t workload_expression(unsigned scale)
 		const char *at = text;
 		struct node *tree = simplify(parse_sum(&at));
 		checksum = mix(checksum, (uint64_t)evaluate(tree));
-		/* Some results live on for a while, as they do in a spreadsheet. */
+		/* Some results live on for a while, as in a spreadsheet. */
 		unsigned slot = random_under(&random, KEPT);
 		node_free(kept[slot]);
 		kept[slot] = tree;

@@ -4,9 +4,9 @@
 #include <string.h>
 
 /*
- * The amount of live memory stays about the same; the sizes drift.  In each epoch objects of one size band
- * take the place of random older ones, and one in fifty lives on for good: what an allocator cannot reuse for
- * the next band, because a survivor pins it, it has lost.
+ * The amount of live memory stays about the same while the sizes drift.  In each epoch objects of one size
+ * band replace random older ones, and one in fifty lives on for good: memory that an allocator cannot reuse
+ * for the next band, because a survivor pins it, is lost.
  */
 enum { LIVE_BYTES = 24 << 20, SLOTS = 1 << 17, SURVIVORS = 1 << 15, EPOCHS = 24 };
 

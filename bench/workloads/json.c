@@ -5,14 +5,14 @@
 #include <string.h>
 
 /*
- * Text to tree and back, as a service does with every request.  Arrays and output buffers grow by realloc,
- * strings are blocks of their own, and the tree is dropped whole.
+ * Text to tree and back, as a service does for every request.  Arrays and output buffers grow by realloc,
+ * strings are blocks of their own, and the tree is freed as a whole.
  */
 struct value {
 	enum { JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } kind;
 	int64_t number;
 	char *string;
-	struct value **items; /* an object's keys are strings at even places */
+	struct value **items; /* an object's keys are strings at even indexes */
 	unsigned count, capacity;
 };
 
@@ -66,7 +66,7 @@ static struct value *parse(const char **text)
 		++*text;
 		while (**text != ']' && **text != '}') {
 			value_push(value, parse(text));
-			/* Between items stands a comma, between a key and its value a colon. */
+			/* A comma separates items, a colon a key from its value. */
 			if (**text == ',' || **text == ':')
 				++*text;
 		}
@@ -116,7 +116,7 @@ static void write_value(struct buffer *buffer, const struct value *value)
 	}
 }
 
-/* Every string is replaced by a longer one, every third array loses its tail. */
+/* Replaces every string by a longer one; every third array loses its tail. */
 static void change(struct value *value, unsigned *seen)
 {
 	++*seen;
@@ -164,7 +164,7 @@ uint64_t workload_json(unsigned scale)
 {
 	uint64_t random = 5, checksum = 0;
 	struct buffer request = {0};
-	/* One document of a few hundred KiB, asked for again and again. */
+	/* One document of a few hundred KiB, requested again and again. */
 	struct value *root = value_new(JSON_ARRAY);
 	for (unsigned i = 0; i < 64; i++)
 		value_push(root, generate(&random, 5));

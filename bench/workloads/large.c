@@ -5,7 +5,7 @@
 
 enum { PAGE = 4096 };
 
-/* Every page is written once, as a program that asks for such a block will do. */
+/* Writes every page once, as a program that asks for such a block does. */
 static uint64_t touch(unsigned char *block, size_t size, unsigned fill)
 {
 	for (size_t at = 0; at < size; at += PAGE)
@@ -13,7 +13,7 @@ static uint64_t touch(unsigned char *block, size_t size, unsigned fill)
 	return block[size / 2 & ~(size_t)(PAGE - 1)] + size;
 }
 
-/* A few blocks of 256 KiB to 64 MiB live at a time; the large ones are rare, as they are in programs. */
+/* A few blocks of 256 KiB to 64 MiB live at a time; large ones are rare, as in real programs. */
 static uint64_t blocks(uint64_t *random, unsigned steps)
 {
 	enum { LIVE = 8 };
@@ -33,7 +33,7 @@ static uint64_t blocks(uint64_t *random, unsigned steps)
 	return checksum;
 }
 
-/* A vector of a few MiB that grows by a half at a time, and is dropped. */
+/* A vector of a few MiB that grows by half each time, and is then freed. */
 static uint64_t growing_vector(unsigned limit)
 {
 	size_t capacity = 16;
@@ -51,7 +51,7 @@ static uint64_t growing_vector(unsigned limit)
 	return checksum;
 }
 
-/* An image goes through filters: each reads one buffer and writes a new one of about the same size. */
+/* An image passes through filters: each reads one buffer and writes a new one of about the same size. */
 static uint64_t filters(unsigned frames)
 {
 	size_t width = 1000, height = 700, size = 3 * width * height;
@@ -60,7 +60,7 @@ static uint64_t filters(unsigned frames)
 		unsigned char *image = heap_allocate(size);
 		memset(image, (int)frame, size);
 		for (unsigned filter = 0; filter < 4; filter++) {
-			/* Each filter crops a border, so no two buffers are quite the same size. */
+			/* Each filter crops a border, so no two buffers have quite the same size. */
 			size_t cropped = size - filter * 4 * PAGE;
 			unsigned char *next = heap_allocate(cropped);
 			memcpy(next, image, cropped);

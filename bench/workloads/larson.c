@@ -4,9 +4,9 @@
 #include <string.h>
 
 /*
- * After Larson and Krishnan: connections live longer than the threads that serve them.  Each thread replaces
- * random objects of its part of a shared table for a while and ends; a new thread takes the part over, and
- * frees what its predecessor allocated.
+ * After Larson and Krishnan: connections outlive the threads that serve them.  Each thread replaces random
+ * objects of its part of a shared table for a while and ends; a new thread takes the part over, and frees
+ * what its predecessor allocated.
  */
 enum { SERVERS = 4, OBJECTS = 4000, STEPS = 20000 };
 

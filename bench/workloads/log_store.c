@@ -4,9 +4,9 @@
 #include <string.h>
 
 /*
- * Records are appended to segments; an index says where the newest of each key lies.  When most of a segment
- * is stale its live records move to the head of the log and the segment is freed: buffers of one large size,
- * many small index nodes that live long, and reads through copies.
+ * Records are appended to segments; an index points to the newest of each key.  When most of a segment is
+ * stale, its live records move to the head of the log and the segment is freed: buffers of one large size,
+ * many small long-lived index nodes, and reads through copies.
  */
 enum { SEGMENT = 256 << 10, SEGMENTS_MAX = 1024, KEYS = 40000 };
 

@@ -5,9 +5,8 @@
 #include <string.h>
 
 /*
- * One shard a thread, as cache servers do: a hash table of entries with their own key and value blocks,
- * bounded by bytes, the least recently used evicted first.  Requests are skewed: a few keys take most of
- * them.
+ * One shard for each thread, as in cache servers: a hash table of entries with separate key and value blocks,
+ * bounded by bytes, with LRU eviction.  Requests are skewed: a few keys take most of them.
  */
 enum { BUCKETS = 1 << 14, KEYS = 1 << 16, BYTES_MAX = 12 << 20 };
 
@@ -85,7 +84,7 @@ static uint64_t serve(unsigned index, void *context)
 	uint64_t random = 100 + index, checksum = 0;
 	for (unsigned i = 0; i < requests; i++) {
 		char key[32];
-		/* Squared twice: a few keys are asked for most of the time. */
+		/* Squared twice: a few keys get most of the requests. */
 		uint64_t r = random_next(&random) >> 32;
 		r = r * r >> 32;
 		unsigned number = (unsigned)((r * KEYS) >> 32);
@@ -99,7 +98,7 @@ static uint64_t serve(unsigned index, void *context)
 		} else {
 			insert(cache, key, hash, random_size(&random, 32, 10), (unsigned char)number);
 		}
-		/* One request in sixteen deletes or writes anew. */
+		/* One request in sixteen deletes or rewrites the entry. */
 		if (entry && i % 16 == 0)
 			remove_entry(cache, entry);
 	}
@@ -111,6 +110,6 @@ static uint64_t serve(unsigned index, void *context)
 
 uint64_t workload_lru_cache(unsigned scale)
 {
-	/* Two shards on any machine: the checksum must not depend on its CPUs. */
+	/* Two shards on any machine: the checksum must not depend on the number of CPUs. */
 	return threads_run(2, serve, &scale);
 }

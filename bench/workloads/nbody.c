@@ -5,7 +5,7 @@
 
 /*
  * Barnes-Hut in integers: the forces must be the same under every allocator and compiler, so positions are
- * fixed point and the sums are exact.
+ * fixed point and sums are exact.
  */
 enum { BODIES = 8000, DEPTH_MAX = 24 };
 
@@ -15,7 +15,7 @@ struct body {
 
 struct cell {
 	struct cell *child[8];
-	const struct body *body; /* a leaf's, else NULL */
+	const struct body *body; /* of a leaf, else NULL */
 	int64_t sum[3];          /* of the positions of all bodies below */
 	uint32_t count;
 };
@@ -49,7 +49,7 @@ static void insert(struct cell *cell, const struct body *body, unsigned depth)
 	}
 }
 
-/* A cell that is small beside its distance stands for all of its bodies. */
+/* A cell that is small for its distance stands for all of its bodies. */
 static void attract(const struct cell *cell, const struct body *body, unsigned depth, int64_t force[3])
 {
 	int64_t far = 0, delta[3];
@@ -89,7 +89,7 @@ uint64_t workload_nbody(unsigned scale)
 		struct cell *root = cell_new();
 		for (unsigned i = 0; i < BODIES; i++)
 			insert(root, &bodies[i], 0);
-		/* Walks are sampled: the tree is what this workload is about. */
+		/* Only a sample of the walks is done: the tree is what this workload is about. */
 		for (unsigned i = step % 8; i < BODIES; i += 8) {
 			int64_t force[3] = {0};
 			attract(root, &bodies[i], 0, force);

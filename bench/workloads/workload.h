@@ -3,8 +3,8 @@
  * workload: allocation-heavy programs small enough to read, each the core of a program that people run.
  *
  * A workload allocates through heap.h, uses what it allocates, frees everything before it returns, and
- * returns a checksum that depends on all of its work and on nothing else: every allocator must give the same
- * one. `scale` is proportional to the work; 100 takes about a second.
+ * returns a checksum that depends on all of its work and on nothing else: it must be the same under every
+ * allocator.  `scale` is proportional to the work; 100 takes about a second.
  */
 #ifndef CPUSLAB_BENCH_WORKLOAD_H
 #define CPUSLAB_BENCH_WORKLOAD_H
@@ -32,8 +32,8 @@ static inline unsigned random_under(uint64_t *state, unsigned bound)
 }
 
 /*
- * Sizes as servers see them: most are small, some are not.  A power of two chosen with falling odds from
- * `smallest`, and then anything up to it.
+ * Sizes as servers see them: most are small, some are not.  Chooses a power of two with falling odds from
+ * `smallest`, and then any size up to it.
  */
 static inline size_t random_size(uint64_t *state, size_t smallest, unsigned doublings)
 {
@@ -48,11 +48,12 @@ static inline uint64_t mix(uint64_t checksum, uint64_t value)
 	return (checksum ^ value) * 0x100000001b3u;
 }
 
-/* Runs `count` threads of `body`, each with its index, and waits for them; returns the sum of what they
- * return. */
+/*
+ * Runs `count` threads of `body`, each with its index, waits for them, and returns the sum of their results.
+ */
 uint64_t threads_run(unsigned count, uint64_t (*body)(unsigned index, void *context), void *context);
 
-/* As many threads as the machine has CPUs for this process, and never one only. */
+/* Returns the number of CPUs that this process may use, but at least two. */
 unsigned threads_usual(void);
 
 #endif

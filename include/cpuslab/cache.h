@@ -63,8 +63,8 @@ enum cpuslab_cache_flags {
 	 */
 	CPUSLAB_CACHE_CONSISTENCY_CHECKS = 1 << 4, /* check each object at each allocation and free */
 	CPUSLAB_CACHE_RED_ZONE = 1 << 5,           /* known bytes before and after each object */
-	CPUSLAB_CACHE_POISON =
-		1 << 6, /* known bytes in free objects, but not with a constructor or TYPESAFE_BY_RCU */
+	CPUSLAB_CACHE_POISON = 1 << 6,     /* known bytes in free objects, but not with a constructor or
+					      TYPESAFE_BY_RCU */
 	CPUSLAB_CACHE_STORE_USER = 1 << 7, /* record who allocated and who freed an object, for reports */
 	CPUSLAB_CACHE_TRACE = 1 << 8,      /* print a line on standard error for each call */
 	/*
