@@ -78,7 +78,7 @@ bool results_have(const struct results *results, const char *group, const char *
 void results_drop(struct results *results, const char *group, const char *test, const char *parameter);
 void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text);
 void results_note(struct results *results, const char *name, const char *text);
-/* Returns the time that a group has taken; adds to it. */
+/* Return the time that a group has taken, and add to it. */
 double results_seconds(const struct results *results, const char *group);
 void results_add_seconds(struct results *results, const char *group, double seconds);
 void results_free(struct results *results);

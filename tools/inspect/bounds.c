@@ -49,8 +49,8 @@ static _Atomic(pid_t) looked_at; /* 0: none */
 static atomic_uint seconds;
 
 /*
- * Called by the watch thread.  The reading thread may be stuck for ever, perhaps with stdio's lock: so this
- * avoids stdio.
+ * When the watch thread calls this, the reading thread may be stuck for ever, perhaps with stdio's lock: so
+ * it avoids stdio.
  */
 noreturn static void end_by_bounds(const char *why)
 {
@@ -69,8 +69,8 @@ noreturn static void end_by_bounds(const char *why)
 
 /*
  * Counts turns of a second, not clock time: while the command is stopped, by its user or with the machine,
- * its time does not run out.  A thread, not a signal: a thread that waits for another process's page takes
- * none but fatal signals.
+ * its time does not run out.  A thread, not a signal handler: a thread that waits for another process's page
+ * takes none but fatal signals.
  */
 static void *watch(void *reader)
 {
