@@ -5,6 +5,8 @@
  *
  *   page_schedules standby     a block that comes and goes (standby.h), while others come and go, while
  *                              runs that stand by are recalled, and while the process forks
+ *   page_schedules pocket      blocks of many lengths that are freed into a vCPU's pocket and cut from it
+ *                              (pocket.h), while others are, while it is emptied, and while the process forks
  *   page_schedules headroom    a run that grows (headroom.h), while others grow, while kept pages are
  *                              recalled, and while the process forks
  *   page_schedules steps       the heap's unused end goes back, while it grows, and while the process forks
@@ -18,6 +20,7 @@
 #include "heap.h"
 #include "malloc/process.h"
 #include "page/headroom.h"
+#include "page/pocket.h"
 
 #include "schedules.h"
 
@@ -148,6 +151,8 @@ static void live_on(void)
 		CHECK(now.large_pages <= now.used_pages && now.used_pages + now.dirty_pages <= now.heap_pages,
 		      "%zu pages in large runs, %zu in use, %zu dirty, %zu in all", now.large_pages,
 		      now.used_pages, now.dirty_pages, now.heap_pages);
+		/* A pocket that the other thread was in is empty, and not locked for ever. */
+		CHECK(pocket_pages() == 0, "%zu pages are left in pockets", pocket_pages());
 	}
 	check_all();
 	heap_walk();
@@ -261,6 +266,125 @@ static void standby_check(void)
 		take(&theirs[0], BLOCK_PAGES_HERE);
 	/* Runs that stand by are freed. */
 	page_tick();
+	heap_walk();
+	CHECK(statistics().large_runs == usual_runs + 1, "%zu runs", statistics().large_runs);
+}
+
+/* ---- pocket: blocks of many lengths that come and go ------------------------------------------------ */
+
+enum { LIVE_PAGES = 300, SPARE_PAGES = 400, CUT_PAGES = 50, PUT_PAGES = 60, EARNED = 32 };
+
+enum pocket_operation { CUT, EXCHANGE, JOIN, EMPTY, POCKET_OPERATIONS };
+enum pocket_conflict { REPLACE, KEEP_TWO, EMPTY_IT, EMPTY_FOR_SLABS, POCKET_FORK, POCKET_CONFLICTS };
+static const char *const pocket_operations[] = {"take what is there", "take what is not", "free", "tick"};
+
+static void pocket_begin(void)
+{
+	take(&theirs[0], LIVE_PAGES);
+	usual_runs = statistics().large_runs - 1;
+}
+
+/* Free pages in this vCPU's pocket, so that the next large run is cut from them. */
+static void fill_pocket(void)
+{
+	for (unsigned tries = 0; tries < 8; tries++) {
+		/* What the pocket is filled from. */
+		take(&own, SPARE_PAGES);
+		give(&own);
+		run_lock();
+		for (unsigned i = 0; i < EARNED; i++)
+			pocket_waited();
+		run_unlock();
+		take(&own, PUT_PAGES);
+		take(&theirs[1], PUT_PAGES);
+		give(&theirs[1]);
+		give(&own);
+		take(&own, CUT_PAGES);
+		size_t locks = statistics().lock_acquires;
+		give(&own);
+		take(&own, CUT_PAGES);
+		/* At times a free goes the usual way, or there is more than what may be. */
+		if (statistics().lock_acquires == locks + 1 && pocket_pages() > 0)
+			return;
+		give(&own);
+		page_tick();
+	}
+	CHECK(false, "no pocket serves anybody");
+}
+
+static void pocket_operate(unsigned operation)
+{
+	size_t pages = CUT_PAGES;
+	char *run;
+	fill_pocket();
+	switch ((enum pocket_operation)operation) {
+	case EXCHANGE:
+		pages = 2 * PUT_PAGES;
+		/* fall through */
+	case CUT:
+		give(&own);
+		TRACED_TRAP();
+		own.run = malloc(pages * PAGE_BYTES);
+		TRACED_TRAP();
+		own_run(&own, own.run, pages);
+		break;
+	case JOIN:
+		run = disown(&own);
+		TRACED_TRAP();
+		free(run);
+		TRACED_TRAP();
+		break;
+	case EMPTY:
+		TRACED_TRAP();
+		page_tick();
+		TRACED_TRAP();
+		break;
+	case POCKET_OPERATIONS:
+		break;
+	}
+}
+
+static void pocket_conflict(unsigned kind)
+{
+	switch ((enum pocket_conflict)kind) {
+	case REPLACE:
+		for (size_t i = 0; i < 3; i++) {
+			take(&theirs[1], CUT_PAGES - i);
+			give(&theirs[1]);
+		}
+		break;
+	case KEEP_TWO:
+		take(&theirs[1], CUT_PAGES - 1);
+		take(&theirs[2], CUT_PAGES + 1);
+		give(&theirs[1]);
+		take(&theirs[1], CUT_PAGES - 5);
+		break;
+	case EMPTY_IT:
+		page_tick();
+		break;
+	case EMPTY_FOR_SLABS:
+		page_tick();
+		take_slab(CUT_PAGES);
+		break;
+	case POCKET_FORK:
+		fork_off();
+		break;
+	case POCKET_CONFLICTS:
+		break;
+	}
+}
+
+static void pocket_check(void)
+{
+	check_all();
+	if (own.run)
+		give(&own);
+	for (size_t i = 1; i < sizeof theirs / sizeof *theirs; i++)
+		if (theirs[i].run)
+			give(&theirs[i]);
+	give_slab();
+	page_tick();
+	CHECK(pocket_pages() == 0);
 	heap_walk();
 	CHECK(statistics().large_runs == usual_runs + 1, "%zu runs", statistics().large_runs);
 }
@@ -483,11 +607,20 @@ int main(int argc, char **argv)
 					       .operate = steps_operate,
 					       .conflict = steps_conflict,
 					       .check = steps_check};
+	static const struct schedules pocket = {.operations = pocket_operations,
+						.conflicts = POCKET_CONFLICTS,
+						.begin = pocket_begin,
+						.operate = pocket_operate,
+						.conflict = pocket_conflict,
+						.check = pocket_check};
 	const struct schedules *chosen = &standby;
 	unsigned operations = STANDBY_OPERATIONS;
 	if (argc > 1 && strcmp(argv[1], "headroom") == 0) {
 		chosen = &headroom;
 		operations = HEADROOM_OPERATIONS;
+	} else if (argc > 1 && strcmp(argv[1], "pocket") == 0) {
+		chosen = &pocket;
+		operations = POCKET_OPERATIONS;
 	} else if (argc > 1 && strcmp(argv[1], "steps") == 0) {
 		chosen = &steps;
 		operations = STEPS_OPERATIONS;

@@ -50,7 +50,8 @@ static size_t missed_allowance(void)
 /* Pages in use that take memory. */
 static size_t filled_pages(void)
 {
-	size_t used = run_used_pages(), empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED);
+	size_t used = run_used_pages();
+	size_t empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED) + pocket_pages();
 
 	return used > empty ? used - empty : 0;
 }
@@ -62,7 +63,8 @@ static size_t filled_pages(void)
  * of many sizes leave gaps that the next one does not fit into: what was given back for being too much, and
  * soon taken from the system again, may stay the next time, up to half of the peak beyond it.
  */
-size_t allowance_dirty(void)
+/* The same with those in pockets. */
+static size_t dirty_anywhere(void)
 {
 	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
 	size_t dirty = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
@@ -70,6 +72,28 @@ size_t allowance_dirty(void)
 	if (allowance.ebbing && dirty > used)
 		dirty = used;
 	return dirty < limit ? dirty : limit;
+}
+
+size_t allowance_dirty(void)
+{
+	size_t dirty = dirty_anywhere(), pockets = pocket_pages();
+
+	return dirty > pockets ? dirty - pockets : 0;
+}
+
+__attribute__((noinline)) int64_t allowance_large_bytes(void)
+{
+	size_t runs, pages = standby_pages(&runs) + pocket_pages();
+	int64_t out = (int64_t)run_pages.large - (int64_t)pages;
+
+	/* What stands by may have grown into its headroom, which is not counted yet. */
+	return out > 0 ? out << PAGE_SHIFT : 0;
+}
+
+/* Out of line: few programs have pockets. */
+static __attribute__((noinline)) void bound_pockets(void)
+{
+	pocket_bound((size_t)allowance_large_bytes() >> PAGE_SHIFT, dirty_anywhere());
 }
 
 /*
@@ -84,6 +108,13 @@ static void begin_window(size_t used)
 	window.taken = 0;
 }
 
+void allowance_note_in_ebb(uint32_t pages)
+{
+	allowance.ebb_taken += pages;
+	if (allowance.ebb_taken > EBB_TAKEN)
+		allowance.ebbing = false;
+}
+
 void allowance_note_use(uint32_t pages, uint32_t fresh)
 {
 	size_t used = filled_pages();
@@ -95,9 +126,7 @@ void allowance_note_use(uint32_t pages, uint32_t fresh)
 	window.taken += pages;
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
-	allowance.ebb_taken += pages;
-	if (allowance.ebb_taken > EBB_TAKEN)
-		allowance.ebbing = false;
+	allowance_note_in_ebb(pages);
 	allowance.taken_fresh += fresh;
 
 	size_t regretted = fresh < allowance.given_back ? fresh : allowance.given_back;
@@ -109,9 +138,13 @@ void allowance_note_use(uint32_t pages, uint32_t fresh)
 void allowance_note_large(uint32_t pages)
 {
 	run_pages.large += pages;
+	if (large_freed && run_has_waited)
+		pocket_waited();
 	large_freed = false;
 	__atomic_store_n(&large_fell, false, __ATOMIC_RELAXED);
 	tide_rose(&large_tide, allowance_large_bytes());
+	if (pocket_open)
+		bound_pockets();
 }
 
 /*
@@ -122,7 +155,8 @@ void allowance_note_large(uint32_t pages)
  */
 void allowance_note_large_freed(uint32_t pages)
 {
-	bool replaced = !large_freed;
+	/* Those that pockets serve are not seen here. */
+	bool replaced = !large_freed || (pocket_count && pocket_served());
 
 	run_pages.large -= pages;
 	large_freed = true;
@@ -135,6 +169,8 @@ void allowance_note_large_freed(uint32_t pages)
 
 	if ((!replaced || !bytes) && tide_fell(&large_tide, bytes))
 		allowance_begin_ebb();
+	if (pocket_open)
+		bound_pockets();
 }
 
 /*
@@ -176,6 +212,8 @@ void page_tick(void)
 	fade();
 	run_recall();
 	standby_forget();
+	if (pocket_open)
+		pocket_forget();
 	bool due = allowance_is_overdue(os_milliseconds());
 
 	run_unlock();

@@ -15,6 +15,7 @@
 #define CPUSLAB_ALLOWANCE_H
 
 #include "options/options.h"
+#include "page/pocket.h"
 #include "page/run.h"
 #include "page/standby.h"
 
@@ -30,11 +31,13 @@ extern ARCH_INTERNAL struct allowance allowance;
 
 /* After pages were taken, of which `fresh` come from the system. */
 void allowance_note_use(uint32_t pages, uint32_t fresh);
+/* The part of it that pages taken otherwise have in common with those: with many of them an ebb is over. */
+void allowance_note_in_ebb(uint32_t pages);
 /* Large objects have become more, or longer; and fewer, or shorter.  This counts their pages, too. */
 void allowance_note_large(uint32_t pages);
 void allowance_note_large_freed(uint32_t pages);
 
-/* How many dirty pages may lie around. */
+/* How many dirty pages may lie around, beside those in pockets. */
 size_t allowance_dirty(void);
 /* Whether to purge what is overdue now, which in an ebb may wait for more. */
 bool allowance_is_purge_due(uint64_t now);
@@ -56,14 +59,7 @@ static inline void allowance_begin_ebb(void)
 	allowance.ebb_taken = 0;
 }
 
-/* Bytes in large objects: what stands by is none. */
-static inline int64_t allowance_large_bytes(void)
-{
-	size_t runs, pages = standby_pages(&runs);
-	int64_t out = (int64_t)run_pages.large - (int64_t)pages;
-
-	/* What stands by may have grown into its headroom, which is not counted yet. */
-	return out > 0 ? out << PAGE_SHIFT : 0;
-}
+/* Bytes in large objects, without what stands by or lies in pockets. */
+int64_t allowance_large_bytes(void);
 
 #endif

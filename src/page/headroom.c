@@ -54,6 +54,11 @@ static void grow_into(struct run *run, uint32_t first, struct headroom headroom,
 	__atomic_store_n(&run->pages, pages, __ATOMIC_RELEASE);
 }
 
+bool headroom_is_behind(uint32_t first, uint32_t pages)
+{
+	return headroom_of(handover_look(&words[headroom_place(first)])).start == first + pages;
+}
+
 bool page_large_grow(void *address, size_t pages)
 {
 	uint32_t first = (uint32_t)(page_of(address) - page_front.heap_page);

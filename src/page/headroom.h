@@ -35,6 +35,8 @@ struct headroom {
 };
 
 unsigned headroom_place(uint32_t run);
+/* Whether pages are kept behind the caller's run, or all have become its own.  Without a lock. */
+bool headroom_is_behind(uint32_t first, uint32_t pages);
 /* Keeps pages, which the caller has marked, in an empty place. */
 void headroom_put(unsigned place, struct headroom headroom);
 bool headroom_is_empty(unsigned place);

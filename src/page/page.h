@@ -150,9 +150,10 @@ void page_count_purged(size_t pages);
 void page_count_hollow(long more);
 
 /*
- * Lock-free paths for a length that the program allocates and frees by turns.  page_take_standby() returns a
- * large run of exactly `pages` pages as it was freed, or NULL; page_put_standby() frees a large run that way
- * and returns its pages, or 0.  `vcpu` may be any number, but should be the caller's.
+ * Paths that rarely take the page lock: for a length that the program allocates and frees by turns
+ * (standby.h), and for any length once threads have waited for that lock (pocket.h).  page_take_standby()
+ * returns a large run of exactly `pages` pages, or NULL; page_put_standby() frees a large run that way and
+ * returns its pages, or 0.  `vcpu` may be any number, but should be the caller's.
  */
 void *page_take_standby(size_t pages, unsigned vcpu);
 size_t page_put_standby(void *run, unsigned vcpu);

@@ -7,6 +7,7 @@
 #include "page/allowance.h"
 #include "page/block.h"
 #include "page/metadata.h"
+#include "page/pocket.h"
 #include "page/purge.h"
 
 /*
@@ -32,11 +33,15 @@ struct run_pages run_pages;
 static struct bins bins[2];
 uint32_t run_oldest = RUN_NONE;
 static uint32_t newest = RUN_NONE;
-static size_t large_runs, lock_acquires;
+static size_t large_runs, lock_acquires; /* pockets' own counts tell which large runs came and went there */
+bool run_has_waited;
 
 void run_lock(void)
 {
+	bool waits = cpuslab_spin_is_locked(&page_lock);
+
 	lock_spin_single(&page_lock);
+	run_has_waited = waits;
 	lock_acquires++;
 }
 
@@ -279,15 +284,25 @@ static void end_growth(uint32_t first, uint32_t pages)
 		(void)recall_headroom(place);
 }
 
+void run_free_waiting(uint32_t first, uint32_t pages)
+{
+	run_pages.large -= pages;
+	run_mark_ends(first, pages, PAGE_FREE);
+	run_insert(first, pages, RUN_DIRTY, os_milliseconds());
+}
+
 bool run_recall_standby(void)
 {
 	uint32_t first, pages;
 	bool any = false;
 
 	while ((pages = standby_recall(&first))) {
-		run_pages.large -= pages;
-		unmark_large(first, pages);
-		run_insert(first, pages, RUN_DIRTY, os_milliseconds());
+		large_runs--;
+		run_free_waiting(first, pages);
+		any = true;
+	}
+	while (pocket_count && (pages = pocket_recall(&first))) {
+		run_free_waiting(first, pages);
 		any = true;
 	}
 	return any;
@@ -476,6 +491,18 @@ static uint32_t widest(const struct bins *set, uint32_t pages)
 			return run_at(first)->pages >= pages ? first : RUN_NONE;
 		}
 	return RUN_NONE;
+}
+
+uint32_t run_take_widest(uint32_t least, uint32_t most, uint32_t *first)
+{
+	uint32_t found = widest(&bins[RUN_DIRTY], least), pages;
+
+	if (found == RUN_NONE)
+		return 0;
+	pages = min_t(uint32_t, run_at(found)->pages, most);
+	*first = carve(found, pages, 1);
+	run_mark_ends(*first, pages, PAGE_TRANSIT);
+	return pages;
 }
 
 /* In place of an alignment. */
@@ -693,7 +720,7 @@ void page_free(void *address, size_t length)
 		allowance_note_large_freed(pages);
 		standby_freed(pages);
 		/* Before the run here looks free to those beside it: it is in no bin yet. */
-		if (allowance.ebbing)
+		if (allowance.ebbing || (pocket_count && pocket_is_left()))
 			run_recall();
 		unmark_large(first, pages);
 	} else {
@@ -832,6 +859,15 @@ bool page_large_resize(void *address, size_t wanted)
 	return done;
 }
 
+/* Runs that became pages of pockets; fewer than none where pages of others became runs there. */
+static size_t runs_in_pockets(void)
+{
+	uint64_t takes, puts;
+
+	pocket_calls(&takes, &puts);
+	return puts - takes;
+}
+
 void run_init(void)
 {
 	for (int state = 0; state < 2; state++)
@@ -845,7 +881,8 @@ void run_init(void)
  */
 void run_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !all && !run_pages.in_transit && !headroom_is_in_hand())
+	if (!cpuslab_spin_is_locked(&page_lock) && !all && !run_pages.in_transit && !headroom_is_in_hand() &&
+	    !pocket_is_in_hand())
 		return;
 	cpuslab_spin_reset(&page_lock);
 	run_pages.in_transit = 0;
@@ -859,6 +896,7 @@ void run_repair(bool all)
 	run_oldest = newest = RUN_NONE;
 	run_pages.large = large_runs = run_pages.retired = 0;
 	standby_repair();
+	pocket_repair();
 	headroom_repair();
 
 	uint64_t now = os_milliseconds();
@@ -886,6 +924,7 @@ void run_repair(bool all)
 		}
 		start = page;
 	}
+	large_runs += runs_in_pockets();
 }
 
 size_t page_heap_pages(void)
@@ -909,6 +948,7 @@ void run_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("page.purged", (uintptr_t)&run_pages.purged, sizeof run_pages.purged);
 	show("page.lock_acquires", (uintptr_t)&lock_acquires, sizeof lock_acquires);
 	standby_show(show);
+	pocket_show(show);
 	headroom_show(show);
 	show("run", 0, sizeof(struct run));
 	show("run.pages", offsetof(struct run, pages), sizeof(uint32_t));
@@ -922,12 +962,12 @@ void page_statistics(struct page_statistics *statistics)
 	/* So that each page is either used or free. */
 	(void)run_recall_headroom(true);
 
-	size_t runs, pages = standby_pages(&runs);
+	size_t runs, pages = standby_pages(&runs) + pocket_pages();
 
 	statistics->heap_pages = run_pages.top;
 	statistics->used_pages = run_used_pages() - pages;
 	statistics->large_pages = run_pages.large - pages;
-	statistics->large_runs = large_runs - runs;
+	statistics->large_runs = large_runs - runs - runs_in_pockets();
 	statistics->dirty_pages = run_pages.free[RUN_DIRTY] + pages;
 	statistics->purged_pages_total = run_pages.purged;
 	statistics->lock_acquires = lock_acquires;

@@ -62,6 +62,8 @@ void run_show(void (*show)(const char *name, uintptr_t value, size_t size));
 extern ARCH_INTERNAL struct cpuslab_spinlock page_lock;
 
 void run_lock(void);
+/* Whether the last one to take it had to wait. */
+extern ARCH_INTERNAL bool run_has_waited;
 
 static inline void run_unlock(void)
 {
@@ -131,9 +133,19 @@ unsigned run_bare_records(struct os_range *ranges);
  */
 void run_take_over_block(void);
 
-/* ---- runs that wait for somebody: standby.h, headroom.h ------------------------------------------------ */
+/* Large pages that nobody has, marked as in transit at their ends, are free and dirty. */
+void run_free_waiting(uint32_t first, uint32_t pages);
+/*
+ * The first pages of the longest dirty run, as far as a short look tells, `most` of them, and `least` at
+ * least: marked as in transit at their ends, and not counted.  Returns how many, 0 where there is no such
+ * run.
+ */
+uint32_t run_take_widest(uint32_t least, uint32_t most, uint32_t *first);
 
-/* What stands by is free as any other run.  Whether there was anything. */
+/* ---- runs that wait for somebody: standby.h, pocket.h, headroom.h
+ * ------------------------------------------------ */
+
+/* What stands by, or lies in pockets, is free as any other run.  Whether there was anything. */
 bool run_recall_standby(void);
 /* The same of what is kept as headroom: all of it, or what is dirty.  Most programs never have any. */
 bool run_recall_headroom(bool clean);

@@ -5,6 +5,7 @@
 #include "page/handover.h"
 #include "page/layout.h"
 #include "page/page.h"
+#include "page/pocket.h"
 #include "page/run.h"
 
 enum {
@@ -81,7 +82,10 @@ void *page_take_standby(size_t pages, unsigned vcpu)
 		return NULL;
 	void *run = take(&words[vcpu % VCPUS][place], pages);
 
-	return __builtin_expect(run != NULL, 1) ? run : take_from_others(place, pages, vcpu);
+	if (__builtin_expect(run != NULL, 1))
+		return run;
+	run = take_from_others(place, pages, vcpu);
+	return run || !__atomic_load_n(&pocket_open, __ATOMIC_RELAXED) ? run : pocket_take(pages, vcpu);
 }
 
 size_t page_put_standby(void *run, unsigned vcpu)
@@ -92,7 +96,9 @@ size_t page_put_standby(void *run, unsigned vcpu)
 	uint64_t *word = &words[vcpu % VCPUS][place], held = handover_look(word);
 
 	if (!is_expected(place, pages) || held >= TURNS)
-		return 0;
+		return __atomic_load_n(&pocket_open, __ATOMIC_RELAXED) && pocket_put(first, pages, vcpu)
+			       ? pages
+			       : 0;
 	/* Before it is in the word, where it is anybody's. */
 	handover_mark(first, PAGE_TRANSIT);
 	if (handover_exchange(word, held, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (held + 1)))
@@ -219,8 +225,11 @@ void standby_repair(void)
 
 void page_standby_calls(uint64_t *takes, uint64_t *puts)
 {
-	uint64_t taken = __atomic_load_n(&before.takes, __ATOMIC_RELAXED);
-	uint64_t put = __atomic_load_n(&before.puts, __ATOMIC_RELAXED);
+	uint64_t taken, put;
+
+	pocket_calls(&taken, &put);
+	taken += __atomic_load_n(&before.takes, __ATOMIC_RELAXED);
+	put += __atomic_load_n(&before.puts, __ATOMIC_RELAXED);
 
 	for (unsigned i = 0; i < VCPUS * WORDS; i++) {
 		uint64_t word = handover_look(&words[i / WORDS][i % WORDS]);

@@ -781,6 +781,25 @@ static bool read_standby(struct census *census, const struct target *target)
 	return read;
 }
 
+/* Each pocket begins with three counts: its pages are free, and only it counts the runs that it serves. */
+static bool read_pockets(struct census *census, const struct target *target)
+{
+	const struct target_fields *at = &target->at;
+
+	for (size_t from = 0; at->pocket.size && from < at->pocket_each.size; from += at->pocket.size) {
+		uint64_t counts[3]; /* takes, puts, pages */
+
+		if (!target_read(target, at->pocket_each.value + from, counts, sizeof(counts)))
+			return false;
+		census->large_allocs += counts[0];
+		census->large_frees += counts[1];
+		census->large_runs += counts[0] - counts[1];
+		census->large_pages = minus(census->large_pages, counts[2]);
+		census->dirty_pages += counts[2];
+	}
+	return true;
+}
+
 /* Pages kept for a run to grow into are free; those that it has grown into are in no count yet. */
 static bool read_headroom(struct census *census, const struct target *target)
 {
@@ -848,7 +867,8 @@ static bool read_pages(struct census *census, const struct target *target)
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];
 	census->purged *= CENSUS_PAGE;
-	if (!read_standby(census, target) || !read_headroom(census, target) || !read_guarded(census, target))
+	if (!read_standby(census, target) || !read_pockets(census, target) ||
+	    !read_headroom(census, target) || !read_guarded(census, target))
 		return false;
 	uint64_t committed[REGIONS];
 

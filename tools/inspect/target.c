@@ -422,6 +422,7 @@ static bool makes_sense(const struct target_fields *at)
 			 lies_inside(&at->handle_next, handle);
 	return whole && areas_make_sense(at) && at->standby_turns_bits.value < 64 &&
 	       at->standby_pages_bits.value < 64 && at->headroom_pages_shift.value < 32 &&
+	       at->pocket.size >= 3 * sizeof(uint64_t) && at->pocket_each.size % at->pocket.size == 0 &&
 	       at->huge_waiting_each.size >= 2 * sizeof(uint64_t);
 }
 
