@@ -58,7 +58,8 @@ static void print_usage(FILE *to)
 	      "  --load IN:OUT               contended locks: work with it and without it\n"
 	      "  --reps N                    rounds over all allocators\n"
 	      "  --format table|csv|json|html\n"
-	      "  --only TEXT                 programs and parts of a group: those with TEXT in their names\n"
+	      "  --only TEXT                 large, locks, pagelock, pft, programs: what has TEXT in its "
+	      "name\n"
 	      "  --seed-lines                kmalloc and pft: also in the line format of the seeds\n"
 	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
 	      to);
@@ -380,15 +381,17 @@ static bool parse_call(struct call *call, int argc, char **argv)
 {
 	*call = (struct call){.settings = {.format = "table"}, .peers = "auto"};
 	for (int i = 1; i < argc; i++) {
+		const char *option = NULL;
 		bool well;
 		if (strcmp(argv[i], "--seed-lines") == 0)
 			well = call->settings.seed_lines = true;
-		else if (strncmp(argv[i], "--", 2) == 0)
-			well = i + 1 < argc && parse_option(call, argv[i], argv[i + 1]), i++;
+		else if (strncmp(argv[i], "--", 2) == 0 && i + 1 < argc)
+			option = argv[i++], well = parse_option(call, option, argv[i]);
 		else
 			well = parse_word(call, argv[i]);
 		if (!well) {
-			fprintf(stderr, "cpuslab bench: cannot use '%s'\n", argv[i < argc ? i : argc - 1]);
+			fprintf(stderr, "cpuslab bench: cannot use '%s'%s%s\n", argv[i],
+				option ? " for " : "", option ? option : "");
 			return false;
 		}
 	}
@@ -465,6 +468,12 @@ static int run_groups(const struct call *call)
 		bench.counted_until = seconds_now();
 		well &= call->groups[i]->run(&bench);
 		count_time(&bench);
+	}
+	if (call->settings.only && bench.results.count == 0) {
+		fprintf(stderr, "cpuslab bench: nothing that was asked for has '%s' in its name\n",
+			call->settings.only);
+		results_free(&bench.results);
+		return 1;
 	}
 	machine_judge(&bench.results, start);
 	bench_save(&bench);

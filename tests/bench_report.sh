@@ -180,6 +180,13 @@ expect_refusal all kmalloc
 expect_refusal kmalloc quick
 expect_refusal kmalloc --sizes 0
 expect_refusal kmalloc --reps -1
+grep -q "cannot use '-1' for --reps$" "$work/out"
+expect_refusal kmalloc --unheard-of 1
+grep -q "cannot use '1' for --unheard-of$" "$work/out"
+expect_refusal kmalloc --reps
+grep -q "cannot use '--reps'$" "$work/out"
+expect_refusal locks programs --peers none --only unheard-of
+grep -q "nothing that was asked for has 'unheard-of' in its name" "$work/out"
 expect_refusal kmalloc --format xml
 expect_refusal kmalloc --peers unheard-of
 expect_refusal kmalloc --peers "glibc,missing=/nowhere/lib.so"

@@ -127,4 +127,7 @@ for where in nonsense 127.0.0.1 127.0.0.1: 127.0.0.1:65536 localhost:1; do
 	[ $? -eq 2 ] && grep -q "^cpuslab export: --listen takes ADDRESS:PORT in numbers, .*, not '$where'$" "$work/error" ||
 		fail "$where: $(cat "$work/error")"
 done
+where=127.0.0.1:${port%%/*}
+"$cpuslab" export --listen "$where" 2>"$work/error"
+[ $? -eq 1 ] && grep -q "^cpuslab export: $where: " "$work/error" || fail "$where: $(cat "$work/error")"
 exit 0

@@ -330,7 +330,7 @@ static int listen_at(const char *text)
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) != 0 || listen(listener, 16) != 0 ||
 	    getsockname(listener, (struct sockaddr *)&at, &length) != 0) {
-		perror("cpuslab export");
+		fprintf(stderr, "cpuslab export: %s: %s\n", text, strerror(errno));
 		close(listener);
 		return -2;
 	}
