@@ -7,47 +7,47 @@
 #include "page/tide.h"
 
 enum {
-	HOARDS_PART = 16,                        /* of the heap, when taken, brings hoards back */
+	HOARDS_PART = 16,                        /* part of the heap that, when taken, brings hoards back */
 	HOARDS_FRESH = (1 << 20) >> PAGE_SHIFT,  /* but at least so many pages from the system */
-	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from wherever: small heaps turn over fast */
+	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from anywhere: small heaps turn over fast */
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
-	WINDOW_PARTS = 8,                        /* pages taken that make the past, in parts of the peak */
-	MISSED_MOST = 2,                         /* of the peak may stay of what was given back and missed */
-	REGRET = 2,                              /* a page counts as so many: it is learned sooner */
-	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
-	GATHERED_PART = 8,                       /* of the pages in use, that gather in an ebb */
-	GATHERED_MOST = 64,                      /* but no more pages than this */
-	EBB_TAKEN = 32,                          /* pages, that may be taken while it lasts */
-	FEW_FREED = 32,                          /* large objects, of which none is one that is replaced */
-	RESTS_PART = 8,                          /* of the pages in use: so many wait */
+	WINDOW_PARTS = 8,   /* length of a window in pages taken, as a multiple of the peak */
+	MISSED_MOST = 2,    /* part of the peak that bounds what may stay because it was missed */
+	REGRET = 2,         /* weight of a missed page: it is learnt sooner */
+	TIDE_FORGET = 64,   /* ticks until one fall in vain is forgotten */
+	GATHERED_PART = 8,  /* part of the pages in use that may gather in an ebb */
+	GATHERED_MOST = 64, /* but no more pages than this */
+	EBB_TAKEN = 32,     /* pages that may be taken while an ebb lasts */
+	FEW_FREED = 32,     /* first frees of large objects, which are not taken for replacements */
+	RESTS_PART = 8,     /* part of the pages in use that waits: see page_rests */
 };
 
-/* What has this attribute is no more aligned than it has to be: the library's variables fill their page. */
+/* Aligns a variable no more than it needs: the library's variables fill their page. */
 #define PACKED_CLOSELY __attribute__((aligned(8)))
 
 struct allowance allowance PACKED_CLOSELY;
-static size_t peak; /* the most pages that were in use at once of late; fades with every tick */
+static size_t peak; /* most pages in use at once of late; fades at each tick */
 static struct {
-	size_t most;  /* pages in use at once since it began */
-	size_t taken; /* pages */
+	size_t most;  /* most pages in use at once since the window began */
+	size_t taken; /* pages taken since */
 } window PACKED_CLOSELY;
-/* Of bytes in large objects. */
+/* The tide of bytes in large objects. */
 static struct tide large_tide PACKED_CLOSELY = {
 	.lasts = true, .passed_log = 4, .more_log = 4, .most_log = 12};
-static bool large_freed;  /* a large object was, since one was taken */
-static bool large_fell;   /* two in turn were, or more; or it was one of the first */
-static uint8_t few_freed; /* large objects, up to FEW_FREED */
-static size_t missed;     /* pages that were given back too soon; fades with every tick */
-static size_t hollow;     /* pages in use that take no memory; without the lock */
+static bool large_freed;  /* a large object was freed since one was last taken */
+static bool large_fell;   /* two or more were freed in succession, or one of the first */
+static uint8_t few_freed; /* frees of large objects, up to FEW_FREED */
+static size_t missed;     /* pages given back too soon; fades at each tick */
+static size_t hollow;     /* pages in use that take no memory; changes without the lock */
 
-/* How much of what was missed may stay the next time. */
+/* How many of the missed pages may stay the next time. */
 static size_t missed_allowance(void)
 {
 	return min_t(size_t, missed, peak / MISSED_MOST);
 }
 
-/* Pages in use that take memory. */
+/* Pages in use that take memory, without those in pockets. */
 static size_t filled_pages(void)
 {
 	size_t used = run_used_pages();
@@ -57,13 +57,13 @@ static size_t filled_pages(void)
 }
 
 /*
- * What the program has needed of late beyond what it uses now.  Kept, dirty pages save page faults and never
- * raise the peak of resident memory, since used and dirty pages together stay within what was in use at once.
- * In an ebb no more than it still uses.  The floor is for programs too small to have a history.  But blocks
- * of many sizes leave gaps that the next one does not fit into: what was given back for being too much, and
- * soon taken from the system again, may stay the next time, up to half of the peak beyond it.
+ * How many pages may be dirty, including those in pockets: what the program has needed of late beyond what it
+ * uses now.  Keeping these saves page faults and never raises the peak of resident memory, since used and
+ * dirty pages together stay within what was in use at once.  In an ebb, no more than the program still uses.
+ * DIRTY_FLOOR is for programs too small to have a history.  Blocks of many sizes, however, leave gaps that
+ * the next one does not fit into: pages that were given back as too many, and soon taken from the system
+ * again, may stay the next time, up to half of the peak beyond it.
  */
-/* The same with those in pockets. */
 static size_t dirty_anywhere(void)
 {
 	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
@@ -86,7 +86,7 @@ __attribute__((noinline)) int64_t allowance_large_bytes(void)
 	size_t runs, pages = standby_pages(&runs) + pocket_pages();
 	int64_t out = (int64_t)run_pages.large - (int64_t)pages;
 
-	/* What stands by may have grown into its headroom, which is not counted yet. */
+	/* Runs on standby may have grown into headroom that is not counted yet. */
 	return out > 0 ? out << PAGE_SHIFT : 0;
 }
 
@@ -97,8 +97,8 @@ static __attribute__((noinline)) void bound_pockets(void)
 }
 
 /*
- * What was long ago, by the pages taken since, is no longer likely: time alone would keep the peak of a
- * program that is done within a tick.
+ * Forgets what was in use before the last window, which is measured in pages taken: fading with time alone
+ * would keep the peak of a program that is done within a tick.
  */
 static void begin_window(size_t used)
 {
@@ -148,19 +148,19 @@ void allowance_note_large(uint32_t pages)
 }
 
 /*
- * Maybe they are fewer for good, and then nobody comes here again.  A program that replaces its largest one
- * falls by more than half as well, until it has allocated the new one.  So a single free between two
- * allocations is no ebb, unless it leaves nothing.  A fall in vain costs a page fault for each page, and
- * programs that take and free all that they have do so often: then many are passed over.
+ * The fall may be for good, and this the last call, so an ebb is begun at once.  A program that replaces its
+ * largest object also falls by more than half until it has allocated the new one: so a single free between
+ * two allocations is no ebb, unless it leaves nothing.  A fall in vain costs a page fault for each page, and
+ * programs that take and free everything they have do so often: then many falls are passed over (tide.h).
  */
 void allowance_note_large_freed(uint32_t pages)
 {
-	/* Those that pockets serve are not seen here. */
+	/* Allocations served from pockets do not clear large_freed. */
 	bool replaced = !large_freed || (pocket_count && pocket_served());
 
 	run_pages.large -= pages;
 	large_freed = true;
-	/* Who replaces a block does so oftener than this. */
+	/* A program that replaces blocks frees more of them than this. */
 	if (few_freed < FEW_FREED)
 		few_freed++;
 	__atomic_store_n(&large_fell, !replaced || few_freed < FEW_FREED, __ATOMIC_RELAXED);
@@ -174,8 +174,8 @@ void allowance_note_large_freed(uint32_t pages)
 }
 
 /*
- * In an ebb slabs become free one after the other: some gather, so that they go by a few system calls instead
- * of one each.
+ * In an ebb slabs become free one after the other: lets some gather, so that a few system calls purge them
+ * instead of one each.
  */
 bool allowance_is_purge_due(uint64_t now)
 {
@@ -189,7 +189,7 @@ bool allowance_is_purge_due(uint64_t now)
 	return run_pages.free[RUN_DIRTY] > allowance_dirty() + gathered || allowance_is_old(now);
 }
 
-/* As time passes: what the program has needed, and what it missed, is forgotten by an eighth. */
+/* At a tick: forgets an eighth of what the program has needed, and of what it missed. */
 static void fade(void)
 {
 	static unsigned ticks;
@@ -205,7 +205,10 @@ static void fade(void)
 
 /* ---- the room's functions ------------------------------------------------------------------------------ */
 
-/* What gives pages back is called where there are some alone: it lies where a small program has no pages. */
+/*
+ * Calls what gives pages back only if some are due: its code lies on pages that a small program never
+ * touches.
+ */
 void page_tick(void)
 {
 	run_lock();
@@ -244,7 +247,7 @@ bool page_rests(size_t least, size_t standing_by)
 	       clean + dirty + RESTS_PART * waits >= __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED);
 }
 
-/* Without the lock: a late answer costs little, and the next caller sees it. */
+/* Takes no lock: a stale answer costs little, and the next caller sees the change. */
 static bool many_taken(void)
 {
 	size_t part = __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED) / HOARDS_PART;

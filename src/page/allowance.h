@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * allowance: how many free pages may stay resident, and since when the others are due.  For the page room's
- * own files; page_tick, page_rests, page_large_fell, page_wants_hoards and page_count_hollow are in page.h.
+ * allowance: decides how many free pages may stay resident, and when the others are due to be purged.
+ * Private to the page room; page_tick, page_rests, page_large_fell, page_wants_hoards and page_count_hollow
+ * are declared in page.h.
  *
- * Here is decided, and nothing else done.  Told of what the program takes and frees, this keeps what it has
- * needed of late, what was given back and missed, and whether its memory ebbs; run.c and purge.c ask it what
- * that leaves to do.  It takes no run, gives none back, and knows nothing of where they lie.
+ * It only decides.  From what the program takes and frees it learns how much the program has needed of late,
+ * what was given back and then missed, and whether memory ebbs; run.c and purge.c ask it what remains to be
+ * done.  It takes no run, gives none back, and does not know where they lie.
  *
- * With the page lock.  Without it: what of page.h says so there, and `ebbing`, which a glance may miss.
+ * Called with the page lock, except where page.h says otherwise.  `ebbing` is also read without it, as a
+ * hint.
  *
- * Fork.  A child goes on from what its parent knew: none of it needs to be exact.
+ * Fork.  A child continues with what its parent knew: none of it needs to be exact.
  */
 #ifndef CPUSLAB_ALLOWANCE_H
 #define CPUSLAB_ALLOWANCE_H
@@ -20,26 +22,25 @@
 #include "page/standby.h"
 
 struct allowance {
-	bool ebbing;        /* since page_ebb, or an ebb of large objects, only few pages were taken */
-	size_t ebb_taken;   /* these */
-	size_t given_back;  /* pages that were too many, and may turn out to be missed; fades with every tick
-			     */
-	size_t taken;       /* pages since page_wants_hoards said so */
-	size_t taken_fresh; /* of them, those from the system */
+	bool ebbing;       /* an ebb has begun, and only few pages were taken since */
+	size_t ebb_taken;  /* pages taken since it began */
+	size_t given_back; /* pages purged as too many, which may turn out to be missed; fades at each tick */
+	size_t taken;      /* pages taken since page_wants_hoards() last returned true */
+	size_t taken_fresh; /* those of them from the system */
 };
 extern ARCH_INTERNAL struct allowance allowance;
 
-/* After pages were taken, of which `fresh` come from the system. */
+/* Notes that pages were taken, `fresh` of them from the system. */
 void allowance_note_use(uint32_t pages, uint32_t fresh);
-/* The part of it that pages taken otherwise have in common with those: with many of them an ebb is over. */
+/* The part of it that concerns an ebb, which ends when many pages are taken; pockets call it alone. */
 void allowance_note_in_ebb(uint32_t pages);
-/* Large objects have become more, or longer; and fewer, or shorter.  This counts their pages, too. */
+/* Note that large objects have become more or longer, and fewer or shorter.  Both count their pages, too. */
 void allowance_note_large(uint32_t pages);
 void allowance_note_large_freed(uint32_t pages);
 
-/* How many dirty pages may lie around, beside those in pockets. */
+/* How many pages may be dirty, besides those in pockets. */
 size_t allowance_dirty(void);
-/* Whether to purge what is overdue now, which in an ebb may wait for more. */
+/* Whether to purge now what is overdue; in an ebb more may gather first. */
 bool allowance_is_purge_due(uint64_t now);
 
 /* Whether the oldest dirty run has been free for the decay time. */
@@ -59,7 +60,7 @@ static inline void allowance_begin_ebb(void)
 	allowance.ebb_taken = 0;
 }
 
-/* Bytes in large objects, without what stands by or lies in pockets. */
+/* Bytes in large objects, without runs on standby and pages in pockets. */
 int64_t allowance_large_bytes(void);
 
 #endif

@@ -18,9 +18,9 @@
 enum { EXACT = 64, BINS = EXACT + 4 * 24, BITMAP_WORDS = (BINS + 63) / 64 };
 
 enum {
-	SPAN_LEAST = 64,   /* pages worth a look for neighbours */
-	BARE_LEAST = 512,  /* pages of a clean run, of which the records go back */
-	HEADROOM_PART = 4, /* so many times its pages are kept behind a run that grows, if they are new */
+	SPAN_LEAST = 64,   /* pages of a request worth a search for spans */
+	BARE_LEAST = 512,  /* pages of a clean run whose records go back */
+	HEADROOM_PART = 4, /* most non-resident pages kept behind a growing run, per page of its own */
 };
 
 struct bins {
@@ -33,7 +33,7 @@ struct run_pages run_pages;
 static struct bins bins[2];
 uint32_t run_oldest = RUN_NONE;
 static uint32_t newest = RUN_NONE;
-static size_t large_runs, lock_acquires; /* pockets' own counts tell which large runs came and went there */
+static size_t large_runs, lock_acquires; /* pockets count their own takes and puts */
 bool run_has_waited;
 
 void run_lock(void)
@@ -45,7 +45,7 @@ void run_lock(void)
 	lock_acquires++;
 }
 
-/* Marks a run as used (or free again): every page for slabs, both ends for the others. */
+/* Marks a run as used or free: a large one at both ends, any other on every page. */
 static void mark(uint32_t first, uint32_t pages, uint16_t id)
 {
 	if (id == PAGE_LARGE) {
@@ -142,8 +142,10 @@ void run_stay_oldest(uint32_t first)
 	run_oldest = first;
 }
 
-/* The smallest run of at least `pages` pages, as far as a short look into its bin tells; RUN_NONE if there is
- * none. */
+/*
+ * Returns the smallest run of at least `pages` pages, and of equal ones the lowest, as far as a short look
+ * into each bin tells; RUN_NONE for none.
+ */
 static uint32_t best_fit(const struct bins *set, uint32_t pages)
 {
 	unsigned bin = bin_of(pages);
@@ -193,10 +195,10 @@ void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t f
 }
 
 /*
- * Of a clean run only the first record and the last one say anything.  Those between them read as zero
- * once they went back, as they do before their first use; nobody looks at them.
+ * Returns the records between the first and the last one of a clean run, as far as they fill pages.  Only the
+ * first and the last hold information.  Those between them are never read, and read as zero once they have
+ * been given back, as before their first use.
  */
-/* Those between the first one and the last, as far as they fill pages. */
 static struct os_range pages_between(const struct run *first, const struct run *last)
 {
 	uintptr_t from = ((uintptr_t)(first + 1) + PAGE_BYTES - 1) & -(uintptr_t)PAGE_BYTES;
@@ -222,7 +224,7 @@ unsigned run_bare_records(struct os_range *ranges)
 	return count;
 }
 
-/* Ends of a large run that is free from now on. */
+/* Marks the ends of a large run that is free from now on. */
 static void unmark_large(uint32_t first, uint32_t pages)
 {
 	/* The end first: page_repair() trusts the beginning of a large run. */
@@ -230,7 +232,7 @@ static void unmark_large(uint32_t first, uint32_t pages)
 	large_runs--;
 }
 
-/* What was kept behind a run and has become its own was taken just as well. */
+/* Accounts for headroom that its run has grown into: it counts as taken. */
 static void note_grown(const struct headroom *headroom)
 {
 	if (!headroom->grown)
@@ -239,7 +241,7 @@ static void note_grown(const struct headroom *headroom)
 	allowance_note_large(headroom->grown);
 }
 
-/* What is kept in a place is free as any other run.  Whether there was anything. */
+/* Makes the headroom of a place a free run.  Returns whether there was any. */
 static bool recall_headroom(unsigned place)
 {
 	struct headroom headroom;
@@ -271,7 +273,7 @@ bool run_recall_headroom(bool clean)
 	return any;
 }
 
-/* Before a large run is freed or shrinks: what it has grown by is counted, and what is behind it is free. */
+/* Before a large run is freed or shrinks: counts what it has grown by and recalls the headroom behind it. */
 static void end_growth(uint32_t first, uint32_t pages)
 {
 	unsigned place = headroom_place(first);
@@ -308,7 +310,7 @@ bool run_recall_standby(void)
 	return any;
 }
 
-/* Whether anything resident that waits for somebody is free as any other run now. */
+/* Recalls everything dirty that is kept.  Returns whether there was any. */
 static bool recall_dirty(void)
 {
 	bool standby = run_recall_standby();
@@ -318,13 +320,13 @@ static bool recall_dirty(void)
 
 /* ---- spans: neighbouring free runs of either state --------------------------------------------------- */
 
-/* The start of the free run that ends before `page`, where a run starts; RUN_NONE if there is none. */
+/* Returns the start of the free run that ends before `page`, where a run starts; RUN_NONE for none. */
 static uint32_t free_before(uint32_t page)
 {
 	return page > 0 && *run_map_at(page - 1) == PAGE_FREE ? page - run_at(page - 1)->pages : RUN_NONE;
 }
 
-/* Where the free runs that end before `page` begin. */
+/* Returns where the row of free runs that ends before `page` begins. */
 static uint32_t span_start(uint32_t page)
 {
 	for (uint32_t before = free_before(page); before != RUN_NONE; before = free_before(page))
@@ -332,7 +334,7 @@ static uint32_t span_start(uint32_t page)
 	return page;
 }
 
-/* Where the free runs that start at `page` end. */
+/* Returns where the row of free runs that starts at `page` ends. */
 static uint32_t span_end(uint32_t page)
 {
 	while (page < run_pages.top && *run_map_at(page) == PAGE_FREE)
@@ -341,9 +343,10 @@ static uint32_t span_end(uint32_t page)
 }
 
 /*
- * Where `pages` pages lie free in a row from *first on around a dirty run, the largest that will do as far as
- * a short look tells: the start of a run at or before *first, or RUN_NONE.  A request that no dirty run can
- * serve alone would else get new memory, while what is dirty must be purged to make room for it.
+ * Finds a row of `pages` free pages around a dirty run, trying the longest first, as far as a short look
+ * tells.  Sets *first to where the row begins and returns the start of a run at or before it; RUN_NONE for
+ * none.  Without this, a request that no dirty run can serve alone would take new memory, and dirty runs
+ * would have to be purged to make room for it.
  */
 static uint32_t dirty_span(uint32_t pages, uint32_t *first)
 {
@@ -390,18 +393,18 @@ uint32_t run_take_span(uint32_t start, uint32_t first, uint32_t end)
 	return clean;
 }
 
-/* Pages that have just been taken from the free ones. */
+/* Pages just taken from the free ones. */
 struct taking {
-	uint32_t first;        /* RUN_NONE where there was nothing to take */
+	uint32_t first;        /* RUN_NONE for none */
 	uint32_t fresh;        /* how many of them are clean */
-	struct blocks entered; /* what the heap has grown into for them */
+	struct blocks entered; /* blocks that the heap has grown into for them */
 };
 
 static const struct taking nothing = {.first = RUN_NONE};
 
 /*
- * Makes so many pages usable, together with what stands beside them: that first, since the heap's step, where
- * it is the last that the system grants, would be of no use without it.
+ * Makes pages up to `end` usable, together with their entries in the tables beside the heap.  The tables grow
+ * first: if the heap's step is the last that the system grants, it would be of no use without them.
  */
 static bool grow_heap(size_t end)
 {
@@ -427,13 +430,14 @@ void run_take_over_block(void)
 }
 
 /*
- * Takes pages at the end of the heap: those that are free there, if alignment does not matter, and then such
- * as were never used.  What alignment skips becomes a clean run.
+ * Takes pages at the end of the heap: those that are free there, if alignment does not matter, then pages
+ * that were never used.  Pages skipped for alignment become a clean run.
  *
- * There may be enough that are free: the callers look into some runs, one by one or around dirty ones.  The
- * end of the heap stays where it is, then: what lies beyond it counts as zero.
+ * There may be enough free ones, since the callers look only into some runs, one by one or around dirty ones.
+ * Then the end of the heap stays where it is: what lies beyond it counts as zero.
  *
- * Who must not wait leaves what metadata then lacks to whoever grows the heap next.
+ * A caller that must not wait leaves the metadata that are then missing to the next thread that grows the
+ * heap.
  */
 static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 {
@@ -443,7 +447,7 @@ static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 
 	if (end <= run_pages.top)
 		return (struct taking){.first = first, .fresh = run_take_span(first, first, (uint32_t)end)};
-	/* If not, the heap itself may still do. */
+	/* If this fails, the heap itself may still be able to grow. */
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)(waits ? metadata_provide(end << PAGE_SHIFT) : metadata_try_provide(end << PAGE_SHIFT));
 	if (!grow_heap(end))
@@ -455,7 +459,7 @@ static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 
 	if (first < run_pages.top)
 		taking.fresh = (uint32_t)end - run_pages.top + run_take_span(first, first, run_pages.top);
-	/* Before the new end is known: what lies behind the skipped pages is no free run. */
+	/* Before the new end is known: what lies behind the skipped pages is no free run for run_insert(). */
 	if (skipped < first) {
 		run_pages.top = first;
 		run_insert(skipped, first - skipped, RUN_CLEAN, 0);
@@ -480,7 +484,7 @@ static uint32_t carve(uint32_t found, uint32_t pages, uint32_t alignment)
 	return first;
 }
 
-/* The largest run, as far as a short look tells; RUN_NONE if it has not `pages` pages. */
+/* Returns the first run of the highest filled bin; RUN_NONE if it has fewer than `pages` pages. */
 static uint32_t widest(const struct bins *set, uint32_t pages)
 {
 	for (int word = BITMAP_WORDS - 1; word >= 0; word--)
@@ -505,10 +509,10 @@ uint32_t run_take_widest(uint32_t least, uint32_t most, uint32_t *first)
 	return pages;
 }
 
-/* In place of an alignment. */
+/* Passed in place of an alignment. */
 enum { TO_GROW = 0 };
 
-/* For a run that will grow: where as much again is free behind it, or at the end of the heap. */
+/* Takes pages for a run that will grow: where as many again are free behind it, or at the end of the heap. */
 static struct taking take_pages_to_grow(uint32_t pages)
 {
 	uint32_t found = widest(&bins[RUN_DIRTY], 2 * pages);
@@ -523,7 +527,7 @@ static struct taking take_pages_to_grow(uint32_t pages)
 	return (struct taking){.first = carve(found, pages, 1), .fresh = pages};
 }
 
-/* A run that has an aligned part of so many pages, though it may be too short for one that lies elsewhere. */
+/* Returns a run that has `pages` aligned pages, although its length alone does not guarantee that. */
 static uint32_t lucky_fit(const struct bins *set, uint32_t pages, uint32_t alignment)
 {
 	for (unsigned bin = bin_of(pages), last = bin_of(pages + alignment - 1); bin <= last; bin++)
@@ -536,7 +540,7 @@ static uint32_t lucky_fit(const struct bins *set, uint32_t pages, uint32_t align
 	return RUN_NONE;
 }
 
-/* Where the heap cannot grow: what a short look has not found, or not dared to count on. */
+/* When the heap cannot grow: takes what the short looks missed, or what only happens to be aligned. */
 static __attribute__((noinline, cold)) struct taking take_leavings(uint32_t pages, uint32_t alignment)
 {
 	uint32_t found = lucky_fit(&bins[RUN_DIRTY], pages, alignment);
@@ -549,7 +553,7 @@ static __attribute__((noinline, cold)) struct taking take_leavings(uint32_t page
 	return (struct taking){.first = carve(found, pages, alignment), .fresh = pages};
 }
 
-/* Resident memory first; only then memory that must be taken from the system. */
+/* Takes resident pages first, and memory from the system only if there are none. */
 static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 {
 	uint32_t found = best_fit(&bins[RUN_DIRTY], pages + alignment - 1);
@@ -576,15 +580,15 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 }
 
 /*
- * Pages from `start` on that are free in one run, or to be had without asking the system: so many at most
- * where they would be new.
+ * Takes pages from `start` on: those of one free run, or new ones that cost no system call; at most `pages`
+ * unless they are resident.
  */
 static struct headroom take_behind(uint32_t start, uint32_t pages)
 {
 	if (start < run_pages.top) {
 		if (*run_map_at(start) != PAGE_FREE)
 			return (struct headroom){0};
-		/* What is resident costs nobody anything, as long as nobody else wants it. */
+		/* Resident pages cost nothing as long as nobody else wants them. */
 		if (run_at(start)->state == RUN_DIRTY)
 			pages = HEADROOM_MOST;
 		pages = min_t(uint32_t, pages, run_at(start)->pages);
@@ -592,7 +596,7 @@ static struct headroom take_behind(uint32_t start, uint32_t pages)
 			.start = start, .pages = pages, .clean = run_take_span(start, start, start + pages)};
 	}
 	pages = min_t(uint32_t, pages, (uint32_t)(layout.heap.committed >> PAGE_SHIFT) - run_pages.top);
-	/* Nor does it begin a block that may be a huge page, which is for who uses it. */
+	/* Stops before a block that may be a huge page: that is left to the allocation that uses it. */
 	if (run_pages.top + pages > BLOCK_SMALL_HEAP >> PAGE_SHIFT)
 		pages = min_t(uint32_t, pages, -run_pages.top % BLOCK_PAGES);
 	if (!pages || extend(pages, 1, true).first == RUN_NONE)
@@ -600,7 +604,7 @@ static struct headroom take_behind(uint32_t start, uint32_t pages)
 	return (struct headroom){.start = start, .pages = pages, .clean = true};
 }
 
-/* After a large run has grown: what is free behind it is kept for the next times. */
+/* After a large run has grown: keeps free pages behind it for its next growths. */
 static void keep_headroom(uint32_t first, uint32_t pages)
 {
 	unsigned place = headroom_place(first);
@@ -620,14 +624,14 @@ static void keep_headroom(uint32_t first, uint32_t pages)
 
 /* ---- the room's functions ------------------------------------------------------------------------------ */
 
-/* What an allocation leaves to do without the lock. */
+/* Work that an allocation leaves for after the unlock. */
 struct rest {
-	bool over;           /* what is dirty did not fit, and must make room for what did */
-	bool renew;          /* the run is worth huge pages, and has others */
-	struct blocks prove; /* it may have huge pages, if they are not dear */
+	bool over;           /* no dirty run fitted: dirty pages must be purged to make room for fresh ones */
+	bool renew;          /* the run is worth huge pages, but has ordinary ones */
+	struct blocks prove; /* blocks that may be huge pages if a touch is not dear */
 };
 
-/* With the lock. */
+/* Called with the page lock. */
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool waits,
 			  struct rest *rest)
 {
@@ -640,11 +644,13 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 		return NULL;
 	*zeroed = fresh == pages;
 	allowance_note_use(pages, fresh);
-	/* Not where a run grows: that mostly takes what such a run had the last time. */
+	/* Not in grow(), which mostly takes what such a run had the last time. */
 	allowance.taken += pages;
 	rest->over = fresh && run_pages.free[RUN_DIRTY] > allowance_dirty();
 	if (id == PAGE_LARGE) {
-		/* What it found free another one mostly was: hoards would come back for nothing. */
+		/*
+		 * Free pages that it found were mostly large before: giving back hoards would gain nothing.
+		 */
 		allowance.taken -= pages - fresh;
 		allowance_note_large(pages);
 		standby_taken(pages);
@@ -654,7 +660,10 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 		else
 			rest->renew = block_reused(first, pages);
 	} else if (taking.entered.first * BLOCK_PAGES - first < pages) {
-		/* Its first page is the run's, not one that alignment has skipped.  Slabs are filled. */
+		/*
+		 * The first block's first page is the run's, not one skipped for alignment.  Slabs fill
+		 * theirs.
+		 */
 		rest->prove = taking.entered;
 	}
 	mark(first, pages, id);
@@ -663,7 +672,10 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	return run_address(first);
 }
 
-/* Runs are aligned by their numbers, which are addresses' only up to where the heap starts. */
+/*
+ * Runs are aligned by page numbers; addresses are aligned likewise only up to the alignment of the heap's
+ * start.
+ */
 static bool is_possible(size_t pages, size_t alignment)
 {
 	return pages && alignment <= LAYOUT_GRAIN >> PAGE_SHIFT &&
@@ -719,7 +731,7 @@ void page_free(void *address, size_t length)
 		end_growth(first, pages);
 		allowance_note_large_freed(pages);
 		standby_freed(pages);
-		/* Before the run here looks free to those beside it: it is in no bin yet. */
+		/* Before unmark_large(): neighbours would coalesce with a run that is in no bin yet. */
 		if (allowance.ebbing || (pocket_count && pocket_is_left()))
 			run_recall();
 		unmark_large(first, pages);
@@ -730,12 +742,12 @@ void page_free(void *address, size_t length)
 
 	bool due = large ? allowance_is_overdue(now) : allowance_is_purge_due(now);
 
-	/* In an ebb slabs become free several at a time: their pages go by the next call of page_purge. */
+	/* In an ebb several slabs become free at a time: the next page_purge() takes their pages. */
 	if (due && allowance.ebbing && !large) {
 		purge_later();
 		due = false;
 	}
-	/* The last one: there may be no further call to go on. */
+	/* After the last large object there may be no further call to continue. */
 	unsigned times =
 		large && allowance.ebbing && !allowance_large_bytes() ? PURGE_TIMES_LAST : PURGE_TIMES;
 
@@ -745,12 +757,12 @@ void page_free(void *address, size_t length)
 }
 
 /*
- * The marks of a run that is retired go, too.  Of a page of marks that it shares with its neighbours, when
- * they are retired as well.
+ * Purges the marks of a retired run, too.  A page of marks that it shares with its neighbours goes when they
+ * are retired as well.
  */
 static void purge_marks(uint32_t first, uint32_t end)
 {
-	enum { MARKED = PAGE_MARK_UNIT / sizeof(uint16_t) }; /* pages of the heap by one page of marks */
+	enum { MARKED = PAGE_MARK_UNIT / sizeof(uint16_t) }; /* pages of the heap per page of marks */
 
 	if (!layout.marks.planned)
 		return;
@@ -796,7 +808,7 @@ static void shrink(uint32_t first, uint32_t old, uint32_t pages)
 	allowance_note_large_freed(old - pages);
 }
 
-/* Takes so many pages from `next` on, if they are free, or the heap ends before them. */
+/* Takes `pages` pages from `next` on, if they are free up to there or up to the end of the heap. */
 static bool take_next(uint32_t next, uint32_t pages, uint32_t *fresh)
 {
 	uint32_t end = span_end(next);
@@ -814,14 +826,14 @@ static bool take_next(uint32_t next, uint32_t pages, uint32_t *fresh)
 	return taking.first == next;
 }
 
-/* A large run, where it is. */
+/* Grows a large run in place. */
 static bool grow(uint32_t first, uint32_t old, uint32_t pages, struct blocks *prove)
 {
 	uint32_t next = first + old, more = pages - old, fresh;
 
 	end_growth(first, old);
 	if (!take_next(next, more, &fresh)) {
-		/* It may be what waits for others that is in the way. */
+		/* Pages kept for other requests may be in the way. */
 		run_recall();
 		if (!take_next(next, more, &fresh))
 			return false;
@@ -859,7 +871,7 @@ bool page_large_resize(void *address, size_t wanted)
 	return done;
 }
 
-/* Runs that became pages of pockets; fewer than none where pages of others became runs there. */
+/* Large runs that became extents of pockets, less those cut from extents: may wrap below zero. */
 static size_t runs_in_pockets(void)
 {
 	uint64_t takes, puts;
@@ -876,8 +888,8 @@ void run_init(void)
 }
 
 /*
- * Makes bins, lists and counts anew from the page map.  What is not marked as used is free, and dirty for
- * all we know; a run whose owner died between taking and using it keeps its marks and is the loss.
+ * Rebuilds bins, lists and counts from the page map.  Pages not marked as used are free, and presumed dirty;
+ * a run whose owner died between taking and using it keeps its marks and is lost.
  */
 void run_repair(bool all)
 {
@@ -914,7 +926,7 @@ void run_repair(bool all)
 		if (id == PAGE_LARGE) {
 			run_pages.large += run_at(page)->pages;
 			large_runs++;
-			/* A free or a resize may have been caught before the end was marked, or after. */
+			/* The fork may have caught a free or a resize before or after it marked the end. */
 			if (run_at(page)->pages > 1)
 				run_set_id(page + run_at(page)->pages - 1, PAGE_LARGE_TAIL);
 			page += run_at(page)->pages;
@@ -959,7 +971,7 @@ void page_statistics(struct page_statistics *statistics)
 {
 	*statistics = (struct page_statistics){0};
 	run_lock();
-	/* So that each page is either used or free. */
+	/* So that every page is either used or free. */
 	(void)run_recall_headroom(true);
 
 	size_t runs, pages = standby_pages(&runs) + pocket_pages();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run: page runs of the heap: finds, cuts and joins free ones, and marks all in the page map.  For the page
- * room's own files; page_alloc and its like are in page.h, and so are the room's rules.
+ * run: page runs of the heap.  Finds, cuts and coalesces free runs, and marks all runs in the page map.
+ * Private to the page room; page_alloc and its like are declared in page.h, which also has the room's rules.
  *
- * Owns the page lock, the records of runs, the bins and the list by age that free ones are in, and the counts
- * of pages.  It decides nothing about what stays resident: how much may is allowance.h's business, and giving
- * it back is purge.h's.
+ * Owns the page lock, the records of runs, the bins and the age list of free runs, and the counts of pages.
+ * It does not decide what stays resident: allowance.h says how much may, and purge.h gives the rest back.
  *
- * With the page lock, but for run_init, run_repair and run_show, and where a run lies.
+ * Called with the page lock, except run_init, run_repair, run_show, and the functions that tell where a run
+ * lies.
  */
 #ifndef CPUSLAB_RUN_H
 #define CPUSLAB_RUN_H
@@ -25,15 +25,16 @@
 enum { RUN_NONE = UINT32_MAX };
 
 /*
- * Of a free run, at its first page all of this, and at its last page `pages` and `state` (boundary tags: a
- * freed run finds its free neighbours through them).  Of a large run, at its first page `pages`.
+ * Record of a page.  The first page of a free run uses all of it, and the last page `pages` and `state`:
+ * boundary tags, through which a freed run finds its free neighbours.  The first page of a large run uses
+ * `pages`.
  */
 struct run {
 	uint32_t pages;
 	uint32_t state;          /* enum run_state */
-	uint32_t next, previous; /* the bin's list */
-	uint32_t newer, older;   /* dirty runs by the time of their free */
-	uint64_t freed_at;       /* milliseconds */
+	uint32_t next, previous; /* links of the bin's list */
+	uint32_t newer, older;   /* links of the dirty runs in the order of their frees */
+	uint64_t freed_at;       /* time in milliseconds */
 };
 
 enum run_state {
@@ -41,17 +42,17 @@ enum run_state {
 	RUN_DIRTY, /* still resident */
 };
 
-/* Pages, by what they are. */
+/* Counts of pages by state. */
 struct run_pages {
 	size_t free[2];    /* by enum run_state */
 	size_t large;      /* in large runs */
-	size_t in_transit; /* that are being purged, without the lock */
-	size_t retired;    /* that are never used again */
-	size_t purged;     /* in all */
-	uint32_t top;      /* from here on they have never been used */
+	size_t in_transit; /* being purged, without the lock */
+	size_t retired;    /* never to be used again */
+	size_t purged;     /* total so far */
+	uint32_t top;      /* first page that has never been used */
 };
 extern ARCH_INTERNAL struct run_pages run_pages;
-extern ARCH_INTERNAL uint32_t run_oldest; /* of the dirty runs */
+extern ARCH_INTERNAL uint32_t run_oldest; /* the oldest dirty run */
 
 void run_init(void);
 void run_repair(bool all);
@@ -62,7 +63,7 @@ void run_show(void (*show)(const char *name, uintptr_t value, size_t size));
 extern ARCH_INTERNAL struct cpuslab_spinlock page_lock;
 
 void run_lock(void);
-/* Whether the last one to take it had to wait. */
+/* Whether the last thread to take the lock had to wait. */
 extern ARCH_INTERNAL bool run_has_waited;
 
 static inline void run_unlock(void)
@@ -113,44 +114,42 @@ static inline size_t run_used_pages(void)
 	       run_pages.in_transit - run_pages.retired;
 }
 
-/* Puts a free run back, together with its free neighbours of the same state. */
+/* Inserts a free run, coalesced with its free neighbours of the same state. */
 void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at);
 /*
- * Takes the free pages from `first` to `end` out of their runs, of which one begins at `start`, at or before
- * `first`.  Returns how many of them are clean.
+ * Takes the free pages from `first` to `end` out of their runs, one of which begins at `start`, at or before
+ * `first`.  Returns how many of these pages are clean.
  */
 uint32_t run_take_span(uint32_t start, uint32_t first, uint32_t end);
-/* Makes what is left of a purged run, if anything, the oldest again: it is as old as it was. */
+/* Makes what is left of a purged run the oldest again: its age has not changed. */
 void run_stay_oldest(uint32_t first);
 /*
- * The records of long clean runs that say nothing: whole pages of them, OS_RANGES at most.  Returns how many
- * ranges.
+ * Finds whole pages of records inside long clean runs, which hold no information.  Returns how many ranges,
+ * OS_RANGES at most.
  */
 unsigned run_bare_records(struct os_range *ranges);
 /*
- * Where the heap ends in a huge page the rest of that is resident, too.  It becomes a free run, so that it
- * can go back with the others.
+ * Where the heap ends inside a huge page, the rest of that page is resident, too: makes it a free run, so
+ * that it can go back with the others.
  */
 void run_take_over_block(void);
 
-/* Large pages that nobody has, marked as in transit at their ends, are free and dirty. */
+/* Makes large pages that nobody owns, marked as in transit at their ends, a free dirty run. */
 void run_free_waiting(uint32_t first, uint32_t pages);
 /*
- * The first pages of the longest dirty run, as far as a short look tells, `most` of them, and `least` at
- * least: marked as in transit at their ends, and not counted.  Returns how many, 0 where there is no such
- * run.
+ * Takes the first pages of the longest dirty run that a short look finds, `least` to `most` of them: marked
+ * as in transit at their ends, and not counted.  Returns how many, 0 if there is no such run.
  */
 uint32_t run_take_widest(uint32_t least, uint32_t most, uint32_t *first);
 
-/* ---- runs that wait for somebody: standby.h, pocket.h, headroom.h
- * ------------------------------------------------ */
+/* ---- runs on standby, pockets, headroom ---------------------------------------------------------------- */
 
-/* What stands by, or lies in pockets, is free as any other run.  Whether there was anything. */
+/* Makes all runs on standby and all extents of pockets free runs.  Returns whether there were any. */
 bool run_recall_standby(void);
-/* The same of what is kept as headroom: all of it, or what is dirty.  Most programs never have any. */
+/* The same for headroom: all of it, or only what is dirty.  Most programs never have any. */
 bool run_recall_headroom(bool clean);
 
-/* All that waits for somebody. */
+/* Recalls all of these. */
 static inline void run_recall(void)
 {
 	(void)run_recall_standby();

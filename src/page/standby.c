@@ -10,21 +10,18 @@
 
 enum {
 	WORDS = 8,
-	VCPUS = 8,   /* with words of their own; beyond, several share them */
-	EARNED = 32, /* after what block.h learns of a size by its first frees */
+	VCPUS = 8,   /* with words of their own; vCPUs beyond that share them */
+	EARNED = 32, /* turns; later than block.h has learnt about a size from its first frees */
 	TURNS = 1024,
 	PAGES_BITS = 20,
 	TURNS_BITS = 12,
 };
 
-/*
- * A vCPU's by length.  From bit 0: how often a run was put here since it was cleared; its pages; its first
- * page.
- */
+/* One per vCPU and place.  From bit 0: puts since it was cleared; the run's pages; its first page. */
 static uint64_t words[VCPUS][WORDS] __attribute__((aligned(64)));
-/* The one length for which words are; 0 for none. */
+/* The one length that the words of a place are for; 0 for none. */
 static uint32_t expected[WORDS];
-/* Any length ever was: until then no word holds anything. */
+/* Whether any length ever was expected: until then all words are empty. */
 static bool used;
 
 static unsigned place_of(size_t pages)
@@ -51,10 +48,13 @@ static inline __attribute__((always_inline)) void *take(uint64_t *word, size_t p
 {
 	uint64_t held = handover_look(word);
 
-	/* The length is read with the place: whatever came and went since, this takes just these pages. */
+	/*
+	 * The word holds the length, too: whatever came and went since the look, this takes exactly `pages`
+	 * pages.
+	 */
 	if (pages_of(held) != pages || !handover_exchange(word, held, turns_of(held)))
 		return NULL;
-	/* Until here a second free of it has found no object. */
+	/* Until this mark a second free of the run finds no object. */
 	handover_mark(first_of(held), PAGE_LARGE);
 	return layout.heap.base + ((size_t)first_of(held) << PAGE_SHIFT);
 }
@@ -64,7 +64,7 @@ static bool is_expected(unsigned place, size_t pages)
 	return __atomic_load_n(&expected[place], __ATOMIC_RELAXED) == pages;
 }
 
-/* What one thread allocates another one may free. */
+/* A block that one thread allocates may be freed by another. */
 static __attribute__((noinline)) void *take_from_others(unsigned place, size_t pages, unsigned vcpu)
 {
 	void *run = NULL;
@@ -99,7 +99,7 @@ size_t page_put_standby(void *run, unsigned vcpu)
 		return __atomic_load_n(&pocket_open, __ATOMIC_RELAXED) && pocket_put(first, pages, vcpu)
 			       ? pages
 			       : 0;
-	/* Before it is in the word, where it is anybody's. */
+	/* Before the exchange: from the word any thread may take it. */
 	handover_mark(first, PAGE_TRANSIT);
 	if (handover_exchange(word, held, ((uint64_t)first << PAGES_BITS | pages) << TURNS_BITS | (held + 1)))
 		return pages;
@@ -107,20 +107,20 @@ size_t page_put_standby(void *run, unsigned vcpu)
 	return 0;
 }
 
-/* What is known of a place's length. */
+/* What is known about a place's length. */
 static struct lesson {
-	uint32_t pages; /* of the last run that was freed the usual way */
-	uint32_t turns; /* how often a free of it was followed by an allocation of it */
+	uint32_t pages; /* length of the last run freed the usual way */
+	uint32_t turns; /* frees in succession that were followed by an allocation of this length */
 	bool freed;
-	bool asked; /* since the last tick */
+	bool asked; /* this length was asked for since the last tick */
 } lessons[WORDS];
 
-/* Of words that were cleared since. */
+/* Counts of words that were cleared. */
 static struct {
 	uint64_t takes, puts;
 } before;
 
-/* Takes the turns of a word, and the run that may be there. */
+/* Empties a word, adds its turns to the counts, and returns it with the run that it may hold. */
 static uint64_t clear(unsigned vcpu, unsigned place)
 {
 	uint64_t word = __atomic_exchange_n(&words[vcpu][place], 0, __ATOMIC_ACQ_REL);
@@ -150,7 +150,7 @@ void standby_freed(uint32_t pages)
 	lesson->freed = true;
 	if (!is_expected(place, pages))
 		return;
-	/* The usual way because it was time: the next may stand by again. */
+	/* The turns were used up: the next run may go on standby again. */
 	for (unsigned vcpu = 0; vcpu < VCPUS; vcpu++)
 		if (handover_look(&words[vcpu][place]) == TURNS)
 			(void)clear(vcpu, place);
@@ -166,7 +166,7 @@ void standby_taken(uint32_t pages)
 	lesson->asked = true;
 	lesson->turns = lesson->freed ? lesson->turns + 1 : 0;
 	lesson->freed = false;
-	/* Who wants freed memory to go back at once, or not to be used again soon, has no use for this. */
+	/* Not if freed memory is to go back at once (decay:0), or is not to be used again soon. */
 	if (lesson->turns == EARNED && options.decay && pages <= options.dirty >> PAGE_SHIFT &&
 	    pages < 1u << PAGES_BITS && !huge_is_isolated())
 		expect(place, pages);
@@ -183,7 +183,7 @@ uint32_t standby_recall(uint32_t *first)
 		uint64_t word = clear(vcpu, place);
 
 		*first = first_of(word);
-		/* Another thread may have taken it first. */
+		/* Another thread may have taken the run first. */
 		if (pages_of(word))
 			return pages_of(word);
 	}
@@ -246,6 +246,6 @@ void standby_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("standby.words", (uintptr_t)words, sizeof words);
 	show("standby.turns_bits", TURNS_BITS, 0);
 	show("standby.pages_bits", PAGES_BITS, 0);
-	/* Two counts, of what the words' own turns come to beside them: takes, puts. */
+	/* Two counts, to be added to those in the words: takes, puts. */
 	show("standby.before", (uintptr_t)&before, sizeof before);
 }
