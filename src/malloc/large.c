@@ -18,7 +18,7 @@
 enum {
 	/* Beyond this alignment a run would leave too much of the heap's address space behind. */
 	RUN_ALIGNMENT_MAX = 4 << 20,
-	ADDRESS_BITS = 48 /* the most that a process has, unless it names higher addresses itself */
+	ADDRESS_BITS = 48 /* the most that a process has unless it asks for higher addresses */
 };
 
 static size_t pages_for(size_t bytes)
@@ -26,7 +26,7 @@ static size_t pages_for(size_t bytes)
 	return (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
 }
 
-/* As the page room counts an alignment. */
+/* Converts an alignment to the page room's unit. */
 static size_t alignment_in_pages(size_t alignment)
 {
 	return alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1;
@@ -48,7 +48,7 @@ void large_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	show("large.frees", (uintptr_t)&frees, sizeof frees);
 }
 
-/* A locked instruction would wait for all that the program has just written into its block. */
+/* Stores plainly with one thread: a locked instruction would wait for the program's stores into its block. */
 static void count(uint64_t *calls)
 {
 	if (__libc_single_threaded)
@@ -64,7 +64,7 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 	return page_alloc(pages_for(size), alignment_in_pages(alignment), PAGE_LARGE, zeroed);
 }
 
-/* Where the size belongs; and, since a limit may leave room in the other place alone, there. */
+/* Tries the place where the size belongs, then the other one, where alone a limit may leave room. */
 static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 {
 	/* Between pages without access, at an address that is not used again soon. */
@@ -79,13 +79,13 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
-/* Whether there is any sense in it: no emptied magazine makes room for more than can be mapped at all. */
+/* Whether a retry can succeed: no emptied magazine makes room for more than can be mapped at all. */
 static bool may_fit(size_t size)
 {
 	return size < 1ul << ADDRESS_BITS && size <= os_limit_address_space();
 }
 
-/* And once more with all that can be given back. */
+/* Tries again after giving back everything that can be. */
 static void *alloc_anywhere(size_t size, size_t alignment, bool *zeroed)
 {
 	void *object = alloc_once(size, alignment, zeroed);
@@ -97,7 +97,7 @@ static void *alloc_anywhere(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
-/* To the checks, and to a heap profile, which may choose it. */
+/* Tells the checks, and a heap profile, which may sample the object. */
 static void note(void *object, size_t size)
 {
 	if (large_is_checked() && object)
@@ -114,7 +114,7 @@ static void begin_alloc(void)
 	magazine_heap_tick();
 }
 
-/* Nobody looks at each object, so that it may come and go without the page lock. */
+/* Whether nothing looks at each object, so that objects may come and go without the page lock. */
 static bool is_plain(void)
 {
 	return __builtin_expect(!large_is_checked() && !profile_is_on(), 1);
@@ -163,7 +163,7 @@ void *large_alloc_to_grow(size_t size)
 {
 	bool zeroed;
 
-	/* Those two put objects elsewhere, or look at them more closely. */
+	/* Isolation puts objects elsewhere, and checks look at them more closely. */
 	if (huge_is_isolated() || large_is_checked())
 		return large_alloc(size, 1, &zeroed);
 	begin_alloc();
@@ -179,12 +179,12 @@ void *large_alloc_mapping(size_t size)
 {
 	bool zeroed;
 
-	/* What is checked moves by malloc. */
+	/* Checked objects move by malloc instead. */
 	assert(!large_is_checked());
 	begin_alloc();
 	void *object = huge_alloc(size, 1, &zeroed);
 
-	/* The address space may have an end for new mappings, and room in the heap. */
+	/* New mappings may have reached a limit, with room left in the heap. */
 	if (!object)
 		object = alloc_anywhere(size, 1, &zeroed);
 	note(object, size);
@@ -268,12 +268,12 @@ static void *resize(void *object, size_t size)
 
 void *large_resize(void *object, size_t size)
 {
-	/* What shrinks to a size class's size goes there. */
+	/* An object that shrinks to a size class's size goes to that class. */
 	if (size <= SIZE_CLASS_MAX / 2 && size < large_bytes(object))
 		return NULL;
 	/*
-	 * To a profile, another object.  The old one ends first: an address that is left may be another
-	 * thread's at once, and its sample with it.
+	 * To a profile the result is another object.  The old one ends first: an address that it leaves may
+	 * be another thread's at once, with a sample of its own.
 	 */
 	struct profile_sample sample = {0};
 
