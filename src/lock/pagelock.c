@@ -627,8 +627,7 @@ unsigned cpuslab_pagelock_set_unfairness(unsigned races)
 /* ---- fork ------------------------------------------------------------------------------------------ */
 
 /*
- * Only where the kernel cannot wipe: other handlers that run before this one in the child see the old
- * queues.
+ * Only where the kernel cannot wipe: handlers that run in the child before this one still see the old queues.
  */
 static void forget_waiters(void)
 {
@@ -636,9 +635,9 @@ static void forget_waiters(void)
 }
 
 /*
- * Each of several threads that come at once prepares for itself: one that queued on another's behalf could be
- * forked before that one has.  What libc allocates for a handler may come here again, with libc's lock for
- * handlers, which keeps forks away.
+ * Threads that come at once each prepare for themselves: one that relied on another to do so could be forked
+ * before it has.  What libc allocates for a handler may come here again, with libc's lock on handlers held,
+ * which keeps forks away.
  */
 static void prepare_for_fork(void)
 {
@@ -648,7 +647,7 @@ static void prepare_for_fork(void)
 	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1) || prepares)
 		return;
 	prepares = true;
-	/* Without memory for a handler the next one tries again. */
+	/* If there is no memory for a handler, the next thread tries again. */
 	if (os_wipe_on_fork(&queues, sizeof queues) == 0 || pthread_atfork(NULL, NULL, forget_waiters) == 0)
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
 	prepares = false;
