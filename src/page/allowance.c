@@ -12,15 +12,15 @@ enum {
 	HOARDS_ANY = (4 << 20) >> PAGE_SHIFT,    /* or from anywhere: small heaps turn over fast */
 	DIRTY_FLOOR = (512 << 10) >> PAGE_SHIFT, /* pages that may be dirty in any case */
 	PEAK_SLACK = 32,                         /* and this part of the peak */
-	WINDOW_PARTS = 8,   /* length of a window in pages taken, as a multiple of the peak */
-	MISSED_MOST = 2,    /* part of the peak that bounds what may stay because it was missed */
-	REGRET = 2,         /* weight of a missed page: it is learnt sooner */
-	TIDE_FORGET = 64,   /* ticks until one fall in vain is forgotten */
-	GATHERED_PART = 8,  /* part of the pages in use that may gather in an ebb */
-	GATHERED_MOST = 64, /* but no more pages than this */
-	EBB_TAKEN = 32,     /* pages that may be taken while an ebb lasts */
-	FEW_FREED = 32,     /* first frees of large objects, which are not taken for replacements */
-	RESTS_PART = 8,     /* part of the pages in use that waits: see page_rests */
+	WINDOW_PARTS = 8,                        /* pages taken per window, as a multiple of the peak */
+	MISSED_MOST = 2,                         /* part of the peak that may stay of what was missed */
+	REGRET = 2,                              /* weight of a missed page: it is learnt sooner */
+	TIDE_FORGET = 64,                        /* ticks until one fall in vain is forgotten */
+	GATHERED_PART = 8,                       /* part of the pages in use that may gather in an ebb */
+	GATHERED_MOST = 64,                      /* but no more pages than this */
+	EBB_TAKEN = 32,                          /* pages that may be taken while an ebb lasts */
+	FEW_FREED = 32,                          /* first frees of large objects, which replace nothing */
+	RESTS_PART = 8,                          /* part of the pages in use that waits: see page_rests */
 };
 
 /* Aligns a variable no more than it needs: the library's variables fill their page. */

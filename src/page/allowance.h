@@ -22,10 +22,10 @@
 #include "page/standby.h"
 
 struct allowance {
-	bool ebbing;       /* an ebb has begun, and only few pages were taken since */
-	size_t ebb_taken;  /* pages taken since it began */
-	size_t given_back; /* pages purged as too many, which may turn out to be missed; fades at each tick */
-	size_t taken;      /* pages taken since page_wants_hoards() last returned true */
+	bool ebbing;        /* an ebb has begun, and only few pages were taken since */
+	size_t ebb_taken;   /* pages taken since it began */
+	size_t given_back;  /* pages purged as too many, perhaps missed later; fades at each tick */
+	size_t taken;       /* pages taken since page_wants_hoards() last returned true */
 	size_t taken_fresh; /* those of them from the system */
 };
 extern ARCH_INTERNAL struct allowance allowance;

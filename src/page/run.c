@@ -436,8 +436,7 @@ void run_take_over_block(void)
  * There may be enough free ones, since the callers look only into some runs, one by one or around dirty ones.
  * Then the end of the heap stays where it is: what lies beyond it counts as zero.
  *
- * A caller that must not wait leaves the metadata that are then missing to the next thread that grows the
- * heap.
+ * A caller that must not wait may leave metadata short; the next thread to grow the heap provides it.
  */
 static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 {
@@ -447,7 +446,7 @@ static struct taking extend(uint32_t pages, uint32_t alignment, bool waits)
 
 	if (end <= run_pages.top)
 		return (struct taking){.first = first, .fresh = run_take_span(first, first, (uint32_t)end)};
-	/* If this fails, the heap itself may still be able to grow. */
+	/* If metadata cannot be provided, the heap itself may still be able to grow. */
 	if (end << PAGE_SHIFT > layout.heap.committed)
 		(void)(waits ? metadata_provide(end << PAGE_SHIFT) : metadata_try_provide(end << PAGE_SHIFT));
 	if (!grow_heap(end))
@@ -648,9 +647,7 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 	allowance.taken += pages;
 	rest->over = fresh && run_pages.free[RUN_DIRTY] > allowance_dirty();
 	if (id == PAGE_LARGE) {
-		/*
-		 * Free pages that it found were mostly large before: giving back hoards would gain nothing.
-		 */
+		/* Free pages were mostly large before: giving back hoards for them would gain nothing. */
 		allowance.taken -= pages - fresh;
 		allowance_note_large(pages);
 		standby_taken(pages);
@@ -661,8 +658,8 @@ static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool 
 			rest->renew = block_reused(first, pages);
 	} else if (taking.entered.first * BLOCK_PAGES - first < pages) {
 		/*
-		 * The first block's first page is the run's, not one skipped for alignment.  Slabs fill
-		 * theirs.
+		 * block_prove() touches the first page of the first block: it must be the run's, not one
+		 * skipped for alignment.  Slabs get filled.
 		 */
 		rest->prove = taking.entered;
 	}
