@@ -510,7 +510,10 @@ static void before(size_t size, size_t bytes)
 
 	for (int i = 0; i < NEIGHBOURS; i++)
 		objects[i] = make(size);
-	WRONG(memset(hide(objects[NEIGHBOURS / 2]) - bytes, 'x', bytes));
+	/* Flipped, since a canary's byte may be any that is stored there. */
+	char *object = hide(objects[NEIGHBOURS / 2]);
+	for (size_t i = 1; i <= bytes; i++)
+		WRONG(object[-(ptrdiff_t)i] ^= 'x');
 	for (int i = 0; i < NEIGHBOURS; i++)
 		free(objects[i]);
 	churn(size);
