@@ -170,6 +170,18 @@ static void fork_off(void)
 	CHECK_EXITED(check_wait(forked), 0);
 }
 
+/* Checks all runs, and frees them but for theirs[0]. */
+static void give_back(void)
+{
+	check_all();
+	if (own.run)
+		give(&own);
+	for (size_t i = 1; i < sizeof theirs / sizeof *theirs; i++)
+		if (theirs[i].run)
+			give(&theirs[i]);
+	give_slab();
+}
+
 /* ---- standby: a block that comes and goes ----------------------------------------------------------- */
 
 enum { BLOCK_PAGES_HERE = 70, LEARN = 40 };
@@ -255,13 +267,7 @@ static void standby_conflict(unsigned kind)
 
 static void standby_check(void)
 {
-	check_all();
-	if (own.run)
-		give(&own);
-	for (size_t i = 1; i < sizeof theirs / sizeof *theirs; i++)
-		if (theirs[i].run)
-			give(&theirs[i]);
-	give_slab();
+	give_back();
 	if (!theirs[0].run)
 		take(&theirs[0], BLOCK_PAGES_HERE);
 	/* Runs that stand by are freed. */
@@ -376,13 +382,7 @@ static void pocket_conflict(unsigned kind)
 
 static void pocket_check(void)
 {
-	check_all();
-	if (own.run)
-		give(&own);
-	for (size_t i = 1; i < sizeof theirs / sizeof *theirs; i++)
-		if (theirs[i].run)
-			give(&theirs[i]);
-	give_slab();
+	give_back();
 	page_tick();
 	CHECK(pocket_pages() == 0);
 	heap_walk();
