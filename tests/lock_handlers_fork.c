@@ -7,6 +7,11 @@
  *
  *   lock_handlers_fork queues    that of the pagelocks' queues, where the system does not wipe memory on fork
  *   lock_handlers_fork checks    that of the table of CPUSLAB_DEBUG_LOCKS
+ *
+ * In both cases the program has handlers of its own, registered before: in the child they come first.
+ *
+ *   lock_handlers_fork waiter    such a handler unlocks and locks what a thread of the parent waits for, and
+ *                                starts threads that wait when the library's own handler runs
  */
 #include "check.h"
 
@@ -132,12 +137,81 @@ static void child(void)
 	_exit(0);
 }
 
+/* Locks in the child before the library's own handler has run. */
+static void first_in_child(void)
+{
+	check_watchdog(20);
+	for (int i = 0; i < PAGES; i++)
+		cpuslab_pagelock_reset(&page[i]);
+	contend_once(NULL);
+}
+
+static struct cpuslab_pagelock waited_for;
+static pthread_t child_waiter;
+static bool waiting;
+
+static void *wait_for_lock(void *unused)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += 60;
+	__atomic_store_n(&waiting, true, __ATOMIC_RELEASE);
+	CHECK(cpuslab_pagelock_timedlock(&waited_for, &end) == 0);
+	cpuslab_pagelock_unlock(&waited_for);
+	return unused;
+}
+
+/* Returns once that thread is in the queue. */
+static pthread_t start_waiter(void)
+{
+	__atomic_store_n(&waiting, false, __ATOMIC_RELAXED);
+	pthread_t thread = check_thread(wait_for_lock, NULL);
+
+	while (!__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) ||
+	       !(__atomic_load_n(&waited_for.byte, __ATOMIC_RELAXED) & CPUSLAB_PAGELOCK_WAITERS))
+		sched_yield();
+	return thread;
+}
+
+static void unlock_in_child(void)
+{
+	check_watchdog(20);
+	cpuslab_pagelock_unlock(&waited_for);
+	CHECK(cpuslab_pagelock_trylock(&waited_for), "it was handed to a thread that is not here");
+	child_waiter = start_waiter();
+}
+
+static int fork_beside_waiter(void)
+{
+	/* The next unlock hands the lock over. */
+	cpuslab_pagelock_set_unfairness(0);
+	CHECK(pthread_atfork(NULL, NULL, unlock_in_child) == 0);
+	cpuslab_pagelock_lock(&waited_for);
+	pthread_t thread = start_waiter();
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	cpuslab_pagelock_unlock(&waited_for);
+	if (pid == 0) {
+		check_join(child_waiter);
+		CHECK(cpuslab_pagelock_trylock(&waited_for));
+		_exit(0);
+	}
+	CHECK_EXITED(check_wait(pid), 0);
+	check_join(thread);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[THREADS + 1];
 
 	check_watchdog(100);
+	if (argc > 1 && strcmp(argv[1], "waiter") == 0)
+		return fork_beside_waiter();
 	of_queues = argc <= 1 || strcmp(argv[1], "queues") == 0;
+	CHECK(pthread_atfork(NULL, NULL, first_in_child) == 0);
 	cpuslab_pagelock_lock(&held);
 	threads[THREADS] = check_thread(ask, NULL);
 	while (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE))

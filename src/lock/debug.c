@@ -7,6 +7,7 @@
  * forks keeps its locks in the child, where it has another id.
  */
 #include "arch/arch.h"
+#include "lock/fork.h"
 #include "lock/lock.h"
 
 #include <pthread.h>
@@ -33,7 +34,10 @@ static __thread uint32_t spinlocks_held;
  * The thread uses the table, or is being stopped.  What a signal handler locks and unlocks meanwhile goes
  * unchecked: it would wait for the guard that the interrupted thread holds.
  */
-static __thread bool at_table;
+static __thread struct {
+	bool at_table;
+	fork_note fork; /* of the guard */
+} own;
 
 static const char *const kind_names[] = {
 	[CPUSLAB_LOCK_SPIN] = "spinlock", [CPUSLAB_LOCK_PAGE] = "pagelock", [CPUSLAB_LOCK_MCS] = "mcs lock"};
@@ -84,9 +88,9 @@ __attribute__((noreturn, cold)) static void stop(const volatile void *lock, cons
 	}
 	add(&text, "\n");
 	/* A handler of SIGABRT may lock, and so may other threads until it returns. */
-	if (at_table)
+	if (own.at_table)
 		cpuslab_spin_unlock(&guard);
-	at_table = true;
+	own.at_table = true;
 	os_write_error(text.bytes, text.length);
 	abort();
 }
@@ -99,7 +103,18 @@ __attribute__((noreturn, cold)) static void stop(const volatile void *lock, cons
  */
 static void free_guard_in_child(void)
 {
-	cpuslab_spin_reset(&guard);
+	if (fork_is_to_reset(&own.fork))
+		cpuslab_spin_reset(&guard);
+}
+
+static void note_fork(void)
+{
+	fork_begins(&own.fork);
+}
+
+static void end_fork(void)
+{
+	fork_is_over(&own.fork);
 }
 
 /* False in a handler that must not touch the table. */
@@ -107,16 +122,18 @@ static bool begin(void) CPUSLAB_TRY_ACQUIRE(true, guard) CPUSLAB_IS_A_LOCK
 {
 	static bool prepared;
 
-	if (at_table)
+	if (own.at_table)
 		return false;
-	at_table = true;
+	own.at_table = true;
 	/* The flag is set before the guard is requested, as seen by this thread's own handlers. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	/* Only then does it count for others: one that has the guard may be forked before this one goes on.
 	 */
 	if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED) &&
-	    pthread_atfork(NULL, NULL, free_guard_in_child) == 0)
+	    pthread_atfork(note_fork, end_fork, free_guard_in_child) == 0)
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+	if (fork_has_left_it(&own.fork))
+		cpuslab_spin_reset(&guard);
 	cpuslab_spin_lock(&guard);
 	return true;
 }
@@ -125,7 +142,7 @@ static void end(void) CPUSLAB_RELEASE(guard) CPUSLAB_IS_A_LOCK
 {
 	cpuslab_spin_unlock(&guard);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	at_table = false;
+	own.at_table = false;
 }
 
 /* A lock's entry, or the place for one; NULL when there is neither. */
@@ -181,7 +198,7 @@ static bool is_locked(const volatile void *lock, uint32_t kind)
 
 void cpuslab_debug_lock_wanted(const volatile void *lock, enum cpuslab_lock_kind kind)
 {
-	if (!at_table && kind != CPUSLAB_LOCK_SPIN && spinlocks_held > 0)
+	if (!own.at_table && kind != CPUSLAB_LOCK_SPIN && spinlocks_held > 0)
 		stop(lock, kind_names[kind], "may sleep for this lock while it holds a spinlock", NULL);
 	if (!begin())
 		return;
@@ -250,6 +267,6 @@ void cpuslab_debug_lock_forget(const volatile void *lock)
 
 void cpuslab_debug_may_sleep(const char *what)
 {
-	if (!at_table && spinlocks_held > 0)
+	if (!own.at_table && spinlocks_held > 0)
 		stop(NULL, what, "may sleep while it holds a spinlock", NULL);
 }

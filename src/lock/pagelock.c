@@ -43,6 +43,7 @@
  * next thread that takes the lock (rule 3 sends it here).
  */
 #include "arch/arch.h"
+#include "lock/fork.h"
 #include "lock/lock.h"
 
 #include <errno.h>
@@ -108,8 +109,16 @@ static union {
 
 static unsigned unfairness = CPUSLAB_PAGELOCK_UNFAIRNESS;
 
+/* Where the kernel cannot wipe the queues.  One variable: each costs a relocation. */
+static __thread struct {
+	fork_note fork;
+	bool prepares; /* asks libc for the handlers */
+} own;
+
 static struct queue *queue_of(const uint8_t *byte)
 {
+	if (__builtin_expect(fork_has_left_it(&own.fork), 0))
+		__builtin_memset(&queues, 0, sizeof queues);
 	return &queues.of[((uint64_t)(uintptr_t)byte * 0x9e3779b97f4a7c15u) >> 56];
 }
 
@@ -421,14 +430,14 @@ static void begin_to_wait(struct waiter *waiter)
 enum attempt { TAKEN, QUEUED, REFUSED };
 
 /*
- * Takes the lock if it is free and nobody is owed it; else puts the waiter into `list` (if any).  Leaves
+ * Takes the lock if it is free and nobody is owed it; else puts the waiter (if any) into `list`.  Leaves
  * WAITERS right in all cases: here a waiter that was `awake` pays the debt of rule 4, and queues again
  * ahead of the patient ones.  Called with the guard, which it releases.
  */
 static enum attempt take_or_queue_guarded(struct queue *queue, uint8_t *byte, struct waiter *waiter,
 					  struct waiters *list, bool awake)
 {
-	bool in_front = awake && list == &queue->patient;
+	bool patient = waiter && list == &queue->patient, in_front = awake && patient;
 	struct told told = {0};
 	enum attempt attempt;
 
@@ -437,10 +446,10 @@ static enum attempt take_or_queue_guarded(struct queue *queue, uint8_t *byte, st
 	uint8_t value = __atomic_load_n(byte, __ATOMIC_RELAXED), wanted;
 	for (;;) {
 		if (value & CPUSLAB_PAGELOCK_LOCKED) {
-			bool left_to_others = list == &queue->patient && enough_awake_for(queue, byte);
+			bool left_to_others = patient && enough_awake_for(queue, byte);
 
-			attempt = list ? QUEUED : REFUSED;
-			wanted = (list && !left_to_others) || needs_waker(queue, byte)
+			attempt = waiter ? QUEUED : REFUSED;
+			wanted = (waiter && !left_to_others) || needs_waker(queue, byte)
 					 ? value | CPUSLAB_PAGELOCK_WAITERS
 					 : value;
 		} else if (serve_free_lock(queue, byte, value, &told)) {
@@ -626,12 +635,22 @@ unsigned cpuslab_pagelock_set_unfairness(unsigned races)
 
 /* ---- fork ------------------------------------------------------------------------------------------ */
 
-/*
- * Only where the kernel cannot wipe: handlers that run in the child before this one still see the old queues.
- */
+/* Only where the kernel cannot wipe. */
+static void note_fork(void)
+{
+	fork_begins(&own.fork);
+}
+
+static void end_fork(void)
+{
+	fork_is_over(&own.fork);
+}
+
+/* Unless a handler of the program's came first, and the queues may have new waiters. */
 static void forget_waiters(void)
 {
-	__builtin_memset(&queues, 0, sizeof queues);
+	if (fork_is_to_reset(&own.fork))
+		__builtin_memset(&queues, 0, sizeof queues);
 }
 
 /*
@@ -642,13 +661,13 @@ static void forget_waiters(void)
 static void prepare_for_fork(void)
 {
 	static bool prepared;
-	static __thread bool prepares;
 
-	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1) || prepares)
+	if (__builtin_expect(__atomic_load_n(&prepared, __ATOMIC_RELAXED), 1) || own.prepares)
 		return;
-	prepares = true;
+	own.prepares = true;
 	/* If there is no memory for a handler, the next thread tries again. */
-	if (os_wipe_on_fork(&queues, sizeof queues) == 0 || pthread_atfork(NULL, NULL, forget_waiters) == 0)
+	if (os_wipe_on_fork(&queues, sizeof queues) == 0 ||
+	    pthread_atfork(note_fork, end_fork, forget_waiters) == 0)
 		__atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
-	prepares = false;
+	own.prepares = false;
 }

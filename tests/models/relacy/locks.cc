@@ -32,6 +32,7 @@ int os_futex_wake(uint32_t *word, int count);
 int os_barrier_all_threads(void);
 int os_barrier_prepare(void);
 int os_wipe_on_fork(void *address, size_t bytes);
+uint32_t os_process_id(void);
 void os_yield(void);
 }
 
@@ -244,6 +245,12 @@ int os_barrier_prepare(void)
 int os_wipe_on_fork(void *, size_t)
 {
 	return 0;
+}
+
+// Nothing forks here.
+uint32_t os_process_id(void)
+{
+	return 1;
 }
 
 void os_yield(void)
