@@ -181,7 +181,7 @@ enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64, PAGE_PURG
 
 /*
  * Returns free runs to the system, those older than the decay time or beyond the allowance (allowance.h), or
- * all; and metadata pages likewise.
+ * all, then with the rest of a huge page in which the heap ends; and metadata pages likewise.
  */
 void page_purge(bool all);
 /* The same at a tick, at which the allowance shrinks as well. */

@@ -195,15 +195,23 @@ static __attribute__((noinline)) void give_back_steps(void)
 	metadata_shrink();
 }
 
+/* Before everything free is purged.  Out of line: an ebb, whose code lies apart, never asks for that. */
+static __attribute__((noinline)) void prepare_all(void)
+{
+	run_lock();
+	run_recall();
+	if (__atomic_load_n(&layout_refused, __ATOMIC_RELAXED))
+		give_back_steps();
+	else
+		run_take_over_block();
+	run_unlock();
+}
+
 void page_purge(bool all)
 {
-	if (all) {
-		run_lock();
-		run_recall();
-		if (__atomic_load_n(&layout_refused, __ATOMIC_RELAXED))
-			give_back_steps();
-		run_unlock();
-	}
+	if (all)
+		prepare_all();
+
 	size_t most =
 		__atomic_load_n(&allowance.ebbing, __ATOMIC_RELAXED) ? PAGE_PURGE_MOST / 2 : PAGE_PURGE_MOST;
 
