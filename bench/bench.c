@@ -3,6 +3,7 @@
 
 #include "launch.h"
 #include "machine.h"
+#include "output.h"
 #include "ticks.h"
 
 #include <errno.h>
@@ -14,9 +15,10 @@
 static const struct group {
 	const char *name, *text;
 	double minutes;
+	unsigned options; /* enum group_option */
 	bool (*run)(struct bench *bench);
 } groups[] = {
-#define GROUP(name, minutes, text) {#name, text, minutes, group_##name},
+#define GROUP(name, minutes, options, text) {#name, text, minutes, options, group_##name},
 #include "groups.def"
 #undef GROUP
 };
@@ -46,23 +48,51 @@ enum {
 	FORMAT_COUNT = sizeof(formats) / sizeof(formats[0]),
 };
 
+/* The options that only some groups read; an option that none of the chosen groups reads is refused. */
+static const struct option {
+	const char *name;
+	unsigned reads; /* a group that has any of these reads it */
+	const char *arguments, *text;
+} options[] = {
+	{"--peers", TAKES_PEERS, "auto|none|NAME,...", "allocators to measure; NAME=FILE adds one"},
+	{"--sizes", TAKES_SIZES, "N,...", "with K and M: object sizes; memory to touch (pft)"},
+	{"--threads", TAKES_THREADS | TAKES_ORIGINAL, "N",
+	 "threads of the parallel tests (messaging: 2000 alone)"},
+	{"--load", TAKES_LOAD, "IN:OUT", "contended locks: work with the lock and without it"},
+	{"--seed-lines", TAKES_SEED_LINES, "", "also in the line format of the seeds"},
+};
+
+enum { OPTION_COUNT = sizeof(options) / sizeof(options[0]) };
+
+static void print_readers(const struct option *option, FILE *to)
+{
+	const char *between = "";
+	for (unsigned i = 0; i < GROUP_COUNT; i++)
+		if (groups[i].options & option->reads) {
+			fprintf(to, "%s%s", between, groups[i].name);
+			between = ", ";
+		}
+}
+
 static void print_usage(FILE *to)
 {
 	fputs("usage: cpuslab bench list | quick | all | GROUP... [OPTIONS]\n"
 	      "       cpuslab bench show FILE.json [--format FORMAT]\n"
 	      "       cpuslab bench compare A.json B.json\n"
 	      "       cpuslab bench repeat A.json B.json...   whether they name the same winners\n"
-	      "  --peers auto|none|NAME,...  allocators to measure; NAME=FILE adds one\n"
-	      "  --sizes N,...               with K and M: object sizes (kmalloc), memory to touch (pft)\n"
-	      "  --threads N                 threads of the parallel tests\n"
-	      "  --load IN:OUT               contended locks: work with it and without it\n"
 	      "  --reps N                    rounds over all allocators\n"
+	      "  --only TEXT                 tests, programs or caches that have TEXT in their name\n"
 	      "  --format table|csv|json|html\n"
-	      "  --only TEXT                 large, locks, pagelock, pft, programs: what has TEXT in its "
-	      "name\n"
-	      "  --seed-lines                kmalloc and pft: also in the line format of the seeds\n"
-	      "  --out DIR                   write every format there; a run that was cut short resumes\n",
+	      "  --out DIR                   write every format there; a run that was cut short resumes\n"
+	      "Of some groups:\n",
 	      to);
+	for (unsigned i = 0; i < OPTION_COUNT; i++) {
+		const struct option *o = &options[i];
+		int width = fprintf(to, "  %s %s", o->name, o->arguments);
+		fprintf(to, "%*s%s\n%*s(", width < 30 ? 30 - width : 1, "", o->text, 30, "");
+		print_readers(o, to);
+		fputs(")\n", to);
+	}
 }
 
 void bench_progress(struct bench *bench, const char *test, const char *parameter)
@@ -88,19 +118,27 @@ unsigned bench_rounds(const struct bench *bench, unsigned usual)
 	return fewer > FEWEST ? fewer : FEWEST;
 }
 
-bool bench_asked_for(const struct bench *bench, const char *test)
+bool bench_asked_for(struct bench *bench, const char *test)
 {
-	return !bench->settings.only || strstr(test, bench->settings.only);
+	bool asked_for = !bench->settings.only || strstr(test, bench->settings.only);
+	bench->selected |= asked_for;
+	return asked_for;
 }
 
-static FILE *open_in(const char *directory, const char *name)
+unsigned bench_threads(struct bench *bench, unsigned most)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	FILE *file = fopen(path, "we");
-	if (!file)
-		fprintf(stderr, "cpuslab bench: %s: %s\n", path, strerror(errno));
-	return file;
+	char text[80];
+	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
+	if (threads <= most)
+		return threads;
+	snprintf(text, sizeof(text), "%u threads instead of %u", most, threads);
+	results_note(&bench->results, bench->progress_group, text);
+	return most;
+}
+
+static void path_in(const struct bench *bench, const char *name, char path[static PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/%s", bench->settings.directory, name);
 }
 
 /* Added up at every save, so that the results of an interrupted run include its time. */
@@ -114,20 +152,19 @@ static void count_time(struct bench *bench)
 
 void bench_save(struct bench *bench)
 {
-	const char *directory = bench->settings.directory;
-	char from[PATH_MAX], to[PATH_MAX];
+	char path[PATH_MAX];
+	struct output output;
 	count_time(bench);
-	if (!directory)
+	if (!bench->settings.directory)
 		return;
-	FILE *file = open_in(directory, "results.json.new");
-	if (!file)
-		return;
-	output_json(&bench->results, file);
-	/* Renamed when complete: a run that is stopped while saving must find the older file. */
-	snprintf(from, sizeof(from), "%s/results.json.new", directory);
-	snprintf(to, sizeof(to), "%s/results.json", directory);
-	if (fclose(file) != 0 || rename(from, to) != 0)
-		fprintf(stderr, "cpuslab bench: %s: %s\n", to, strerror(errno));
+	path_in(bench, "results.json", path);
+	/* A run that is stopped while saving must find the older file. */
+	bool saved = output_begin(&output, "cpuslab bench", path);
+	if (saved) {
+		output_json(&bench->results, output.to);
+		saved = output_end(&output, true);
+	}
+	bench->unwritten |= !saved;
 }
 
 /* Lists the allocators of a test, in the order of the list; returns their number. */
@@ -331,18 +368,28 @@ struct call {
 	const char *peers;
 	const struct group *groups[GROUP_COUNT];
 	unsigned group_count;
+	unsigned given; /* enum group_option: those that the call gives a value */
 };
 
 static bool parse_option(struct call *call, const char *option, const char *value)
 {
-	if (strcmp(option, "--peers") == 0)
+	if (strcmp(option, "--peers") == 0) {
+		/* Every group takes these two: they name nothing that it could ignore. */
+		bool named = strcmp(value, "auto") != 0 && strcmp(value, "none") != 0;
+		call->settings.peers_named = named;
+		call->given |= named ? TAKES_PEERS : 0;
 		return call->peers = value, true;
+	}
 	if (strcmp(option, "--sizes") == 0)
-		return parse_sizes(&call->settings, value);
-	if (strcmp(option, "--threads") == 0)
-		return parse_count(&call->settings.threads, value) && call->settings.threads <= 2000;
+		return call->given |= TAKES_SIZES, parse_sizes(&call->settings, value);
+	if (strcmp(option, "--threads") == 0) {
+		bool well = parse_count(&call->settings.threads, value) && call->settings.threads <= 2000;
+		call->given |=
+			call->settings.threads == 2000 ? TAKES_THREADS | TAKES_ORIGINAL : TAKES_THREADS;
+		return well;
+	}
 	if (strcmp(option, "--load") == 0)
-		return parse_load(&call->settings, value);
+		return call->given |= TAKES_LOAD, parse_load(&call->settings, value);
 	if (strcmp(option, "--reps") == 0)
 		return parse_count(&call->settings.rounds, value);
 	if (strcmp(option, "--format") == 0)
@@ -377,6 +424,24 @@ static bool parse_word(struct call *call, const char *word)
 	return group != NULL;
 }
 
+/* Refuses an option that none of the chosen groups reads: it would be ignored. */
+static bool options_are_read(const struct call *call)
+{
+	unsigned read = 0;
+	for (unsigned i = 0; i < call->group_count; i++)
+		read |= call->groups[i]->options;
+	for (unsigned i = 0; i < OPTION_COUNT; i++) {
+		unsigned given = call->given & options[i].reads;
+		if (!given || (given & read))
+			continue;
+		fprintf(stderr, "cpuslab bench: %s is an option of other groups: ", options[i].name);
+		print_readers(&options[i], stderr);
+		fputc('\n', stderr);
+		return false;
+	}
+	return true;
+}
+
 static bool parse_call(struct call *call, int argc, char **argv)
 {
 	*call = (struct call){.settings = {.format = "table"}, .peers = "auto"};
@@ -384,7 +449,7 @@ static bool parse_call(struct call *call, int argc, char **argv)
 		const char *option = NULL;
 		bool well;
 		if (strcmp(argv[i], "--seed-lines") == 0)
-			well = call->settings.seed_lines = true;
+			call->given |= TAKES_SEED_LINES, well = call->settings.seed_lines = true;
 		else if (strncmp(argv[i], "--", 2) == 0 && i + 1 < argc)
 			option = argv[i++], well = parse_option(call, option, argv[i]);
 		else
@@ -423,41 +488,53 @@ static void write_words(const struct bench *bench, bool all, FILE *to)
 		print_times(&bench->results, to);
 }
 
-static void write_all_formats(const struct bench *bench, bool all)
+static void write_all_formats(struct bench *bench, bool all)
 {
 	for (unsigned i = 0; i < FORMAT_COUNT; i++) {
-		char name[32];
+		char name[32], path[PATH_MAX];
+		struct output output;
 		if (strcmp(formats[i].name, "json") == 0)
 			continue; /* results.json exists */
 		snprintf(name, sizeof(name), "results.%s",
 			 strcmp(formats[i].name, "table") == 0 ? "txt" : formats[i].name);
-		FILE *file = open_in(bench->settings.directory, name);
-		if (!file)
-			continue;
-		formats[i].write(&bench->results, file);
-		if (formats[i].write == output_table)
-			write_words(bench, all, file);
-		fclose(file);
+		path_in(bench, name, path);
+		bool written = output_begin(&output, "cpuslab bench", path);
+		if (written) {
+			formats[i].write(&bench->results, output.to);
+			if (formats[i].write == output_table)
+				write_words(bench, all, output.to);
+			written = output_end(&output, true);
+		}
+		bench->unwritten |= !written;
 	}
 }
 
-static void load_earlier(struct bench *bench)
+/*
+ * Makes the folder, and loads what an earlier run left there.  Returns false, before anything is measured, if
+ * the results could not be saved, or if those of the earlier run cannot be read and would be lost.
+ */
+static bool load_earlier(struct bench *bench)
 {
 	char path[PATH_MAX];
-	if (mkdir(bench->settings.directory, 0777) != 0 && errno != EEXIST)
+	if (mkdir(bench->settings.directory, 0777) != 0 && errno != EEXIST) {
 		fprintf(stderr, "cpuslab bench: %s: %s\n", bench->settings.directory, strerror(errno));
-	snprintf(path, sizeof(path), "%s/results.json", bench->settings.directory);
-	if (access(path, R_OK) == 0)
-		results_load(&bench->results, path);
+		return false;
+	}
+	path_in(bench, "results.json", path);
+	if (!output_check("cpuslab bench", path))
+		return false;
+	if (access(path, F_OK) == 0 && !results_load(&bench->results, path))
+		return false;
 	bench->results.note_count = 0; /* this run makes its own */
+	return true;
 }
 
 static int run_groups(const struct call *call)
 {
 	static struct bench bench;
 	bench = (struct bench){.settings = call->settings, .terminal = isatty(STDERR_FILENO)};
-	if (bench.settings.directory)
-		load_earlier(&bench);
+	if (bench.settings.directory && !load_earlier(&bench))
+		return 1;
 	machine_describe(&bench.results);
 	if (!peers_find(&bench.peers, call->peers, &bench.results))
 		return 1;
@@ -469,7 +546,7 @@ static int run_groups(const struct call *call)
 		well &= call->groups[i]->run(&bench);
 		count_time(&bench);
 	}
-	if (call->settings.only && bench.results.count == 0) {
+	if (!bench.selected && well) {
 		fprintf(stderr, "cpuslab bench: nothing that was asked for has '%s' in its name\n",
 			call->settings.only);
 		results_free(&bench.results);
@@ -483,14 +560,15 @@ static int run_groups(const struct call *call)
 	if (strcmp(call->settings.format, "table") == 0)
 		write_words(&bench, all, stdout);
 	results_free(&bench.results);
-	return well ? 0 : 1;
+	return well && !bench.unwritten ? 0 : 1;
 }
 
 static int show(int argc, char **argv)
 {
 	struct results results = {0};
 	struct call call = {.settings.format = "table"};
-	if (argc != 2 && (argc != 4 || !parse_option(&call, argv[2], argv[3]))) {
+	if (argc != 2 &&
+	    (argc != 4 || strcmp(argv[2], "--format") != 0 || !parse_option(&call, argv[2], argv[3]))) {
 		print_usage(stderr);
 		return 2;
 	}
@@ -526,7 +604,7 @@ int command_bench(int argc, char **argv)
 		print_usage(stdout);
 		return 0;
 	}
-	if (argc > 1 && strcmp(argv[1], "list") == 0) {
+	if (argc == 2 && strcmp(argv[1], "list") == 0) {
 		for (unsigned i = 0; i < GROUP_COUNT; i++)
 			printf("%-10s %s\n", groups[i].name, groups[i].text);
 		return 0;
@@ -535,5 +613,5 @@ int command_bench(int argc, char **argv)
 		print_usage(stderr);
 		return 2;
 	}
-	return run_groups(&call);
+	return options_are_read(&call) ? run_groups(&call) : 2;
 }

@@ -20,6 +20,16 @@
 
 enum { SIZES_MAX = 32, LOAD_MAX = 1000000 };
 
+/* The options that only some groups read; TAKES_ORIGINAL: `--threads 2000`, the original test's size. */
+enum group_option {
+	TAKES_PEERS = 1,
+	TAKES_SIZES = 2,
+	TAKES_THREADS = 4,
+	TAKES_LOAD = 8,
+	TAKES_SEED_LINES = 16,
+	TAKES_ORIGINAL = 32,
+};
+
 struct settings {
 	size_t sizes[SIZES_MAX];
 	unsigned size_count; /* 0: the group's own */
@@ -28,6 +38,7 @@ struct settings {
 	bool load_given;     /* locks: use this work inside and outside; else the group's own */
 	unsigned inside, outside;
 	bool quick;       /* the two-minute subset */
+	bool peers_named; /* --peers names allocators */
 	bool seed_lines;  /* kmalloc, pft: also in the seeds' own line format */
 	const char *only; /* of a group's tests, only those whose names contain this */
 	const char *format, *directory;
@@ -39,11 +50,13 @@ struct bench {
 	struct results results;
 	const char *progress_group;
 	bool without_bounds;  /* peers.def's BOUND entries take no part in the tests that follow */
+	bool unwritten;       /* a file of --out could not be written */
+	bool selected;        /* --only has selected a test */
 	double counted_until; /* when the group's time was last added up */
 	bool terminal;
 };
 
-#define GROUP(name, minutes, text) bool group_##name(struct bench *bench);
+#define GROUP(name, minutes, options, text) bool group_##name(struct bench *bench);
 #include "groups.def"
 #undef GROUP
 
@@ -57,8 +70,11 @@ void bench_progress(struct bench *bench, const char *test, const char *parameter
 /* Saves the results so far, so that an interrupted run can be resumed from --out. */
 void bench_save(struct bench *bench);
 
-/* Returns whether --only selects this test. */
-bool bench_asked_for(const struct bench *bench, const char *test);
+/* Returns whether --only selects this test.  Every group asks before it runs a test. */
+bool bench_asked_for(struct bench *bench, const char *test);
+
+/* Returns --threads, else the number of CPUs; at most `most`, with a note if more were asked for. */
+unsigned bench_threads(struct bench *bench, unsigned most);
 
 /*
  * Returns --reps if given; else the usual number, or fewer where many allocators would exceed the run's time.

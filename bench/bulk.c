@@ -180,15 +180,19 @@ bool group_bulk(struct bench *bench)
 	const struct settings *s = &bench->settings;
 	const size_t *sizes = s->size_count ? s->sizes : usual;
 	unsigned count = s->size_count ? s->size_count : sizeof(usual) / sizeof(usual[0]);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
+		char test[RESULTS_NAME];
+		snprintf(test, sizeof(test), "objects of %zu bytes", sizes[i]);
+		if (!bench_asked_for(bench, test))
+			continue;
 		for (unsigned b = 0; b < sizeof(batches) / sizeof(batches[0]); b++) {
-			char test[RESULTS_NAME], parameter[RESULTS_NAME];
-			snprintf(test, sizeof(test), "objects of %zu bytes", sizes[i]);
+			char parameter[RESULTS_NAME];
 			snprintf(parameter, sizeof(parameter), "batches of %zu", batches[b]);
 			struct context context = {
 				.cell = {"bulk", test, parameter, "pair", TICKS_UNIT, BETTER_LOWER},
 				.request = {.size = sizes[i], .batch = batches[b]}};
 			bench_rounds_of(bench, &context.cell, bench_rounds(bench, 9), measure_bulk, &context);
 		}
+	}
 	return true;
 }

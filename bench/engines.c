@@ -331,10 +331,14 @@ bool group_engines(struct bench *bench)
 	static const struct subject subject = {"engines", NULL, 0, record_engines, "cache linked"};
 	const size_t *sizes;
 	unsigned count = sizes_of(bench, &sizes);
-	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
+	unsigned threads = bench_threads(bench, THREADS_MAX);
 	for (enum test test = 0; test <= TEST_PARALLEL; test++) {
-		if (test == TEST_PARALLEL && (threads < 2 || threads > THREADS_MAX))
+		if (!bench_asked_for(bench, descriptions[test].name))
+			continue;
+		if (test == TEST_PARALLEL && threads < 2) {
+			results_note(&bench->results, "engines test 3", "left out: it needs two CPUs");
 			break;
+		}
 		for (unsigned i = 0; i < count; i++) {
 			char parameter[RESULTS_NAME];
 			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
@@ -412,7 +416,7 @@ bool group_pageless(struct bench *bench)
 	const size_t *sizes;
 	unsigned count = sizes_of(bench, &sizes);
 	for (enum test test = 0; test <= TEST_PAIR; test++)
-		for (unsigned i = 0; i < count; i++) {
+		for (unsigned i = 0; i < count && bench_asked_for(bench, descriptions[test].name); i++) {
 			char parameter[RESULTS_NAME];
 			snprintf(parameter, sizeof(parameter), "%zu", sizes[i]);
 			run_rounds(bench, &subject, test, sizes[i], 1);

@@ -191,6 +191,8 @@ bool group_geometry(struct bench *bench)
 	for (unsigned i = 0; i < CACHES; i++) {
 		struct context context = {.cell = {"geometry", "200000 objects", caches[i].name, "resident",
 						   "B", BETTER_LOWER}};
+		if (!bench_asked_for(bench, caches[i].name))
+			continue;
 		snprintf(context.which, sizeof(context.which), "%u", i);
 		add_rules(bench, &caches[i]);
 		bench_rounds_of(bench, &context.cell, bench_rounds(bench, 4), measure_geometry, &context);

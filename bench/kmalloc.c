@@ -533,12 +533,6 @@ static void run_test(struct bench *bench, struct context *c, enum test test, con
 	}
 }
 
-static unsigned threads_of(const struct bench *bench)
-{
-	unsigned threads = bench->settings.threads ? bench->settings.threads : machine_cpus();
-	return threads > THREADS_MAX ? THREADS_MAX : threads;
-}
-
 bool group_kmalloc(struct bench *bench)
 {
 	static const size_t usual[] = {8,    16,   32,   64,   128,   256,   512,
@@ -549,9 +543,10 @@ bool group_kmalloc(struct bench *bench)
 	unsigned count = s->size_count ? s->size_count
 			 : s->quick    ? sizeof(few) / sizeof(few[0])
 				       : sizeof(usual) / sizeof(usual[0]);
-	struct context context = {.group = "kmalloc", .request.threads = threads_of(bench)};
+	struct context context = {.group = "kmalloc", .request.threads = bench_threads(bench, THREADS_MAX)};
 	for (enum test test = 0; test < sizeof(descriptions) / sizeof(descriptions[0]); test++) {
-		if (s->quick && !descriptions[test].quick)
+		if ((s->quick && !descriptions[test].quick) ||
+		    !bench_asked_for(bench, descriptions[test].name))
 			continue;
 		/* The tests of several CPUs need a second one. */
 		if (test > TEST_PAIR && context.request.threads < 2) {
@@ -563,7 +558,7 @@ bool group_kmalloc(struct bench *bench)
 	return true;
 }
 
-/* Keeps the allocators that hardened ones are compared with. */
+/* Keeps the allocators that hardened ones are compared with, unless the call names others. */
 static void keep_usual(struct peers *peers)
 {
 	unsigned kept = 0;
@@ -580,13 +575,16 @@ bool group_hardened(struct bench *bench)
 	const size_t *sizes = s->size_count ? s->sizes : usual;
 	unsigned count = s->size_count ? s->size_count : sizeof(usual) / sizeof(usual[0]);
 	static struct peers all;
-	struct context context = {.group = "hardened", .title = "pair", .request.threads = threads_of(bench)};
+	struct context context = {
+		.group = "hardened", .title = "pair", .request.threads = bench_threads(bench, THREADS_MAX)};
 	all = bench->peers;
-	keep_usual(&bench->peers);
+	if (!s->peers_named)
+		keep_usual(&bench->peers);
 	peers_add_hardened(&bench->peers, &bench->results);
-	run_test(bench, &context, TEST_PAIR, sizes, count);
+	if (bench_asked_for(bench, context.title))
+		run_test(bench, &context, TEST_PAIR, sizes, count);
 	context.title = "all CPUs: pair";
-	if (context.request.threads > 1)
+	if (bench_asked_for(bench, context.title) && context.request.threads > 1)
 		run_test(bench, &context, TEST_PARALLEL_PAIR, sizes, count);
 	bench->peers = all;
 	return true;

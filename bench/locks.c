@@ -824,7 +824,7 @@ static void run_contended(struct lock_bench *l)
 	static const unsigned crowds[] = {2, 8, 64, THREADS_MAX};
 	unsigned asked = l->bench->settings.threads;
 	if (asked) {
-		run_contests_of(l, asked < THREADS_MAX ? asked : THREADS_MAX);
+		run_contests_of(l, bench_threads(l->bench, THREADS_MAX));
 		return;
 	}
 	for (unsigned crowd = 0; crowd < sizeof(crowds) / sizeof(crowds[0]); crowd++)

@@ -134,6 +134,7 @@ bool group_messaging(struct bench *bench)
 	struct cell cell = {
 		"messaging", "senders and receivers", whole ? "g50 l1000" : "g10 l100", "wall", "s",
 		BETTER_LOWER};
-	bench_rounds_of(bench, &cell, bench_rounds(bench, 7), measure_messaging, &cell);
+	if (bench_asked_for(bench, cell.test))
+		bench_rounds_of(bench, &cell, bench_rounds(bench, 7), measure_messaging, &cell);
 	return true;
 }

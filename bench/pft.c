@@ -303,11 +303,10 @@ static size_t mebibytes_available(void)
 	return kibibytes >> 10;
 }
 
-/* Chooses the seed's 4 GB, or --sizes; halved until as much again stays available. */
-static unsigned choose_mebibytes(struct bench *bench)
+/* Chooses `bytes`, at least a MiB; halved until as much again stays available. */
+static unsigned choose_mebibytes(struct bench *bench, size_t bytes)
 {
-	const struct settings *s = &bench->settings;
-	size_t wanted = (s->size_count ? s->sizes[0] : (size_t)(s->quick ? 256 : 4096) << 20) >> 20;
+	size_t wanted = bytes >> 20;
 	size_t available = mebibytes_available(), size = wanted ? wanted : 1;
 	char text[120];
 	while (size > 1 && size > available / 2)
@@ -340,10 +339,10 @@ static void run_cell(struct bench *bench, bool runs, unsigned mebibytes, unsigne
 
 bool group_pft(struct bench *bench)
 {
-	unsigned many = bench->settings.threads ? bench->settings.threads : machine_cpus();
-	unsigned mebibytes = choose_mebibytes(bench);
-	if (many > THREADS_MAX)
-		many = THREADS_MAX;
+	const struct settings *s = &bench->settings;
+	const size_t usual = (size_t)(s->quick ? 256 : 4096) << 20; /* the seed's 4 GB */
+	const size_t *sizes = s->size_count ? s->sizes : &usual;
+	unsigned count = s->size_count ? s->size_count : 1, many = bench_threads(bench, THREADS_MAX);
 	for (int runs = 0; runs < 2; runs++) {
 		if (!bench_asked_for(bench, runs ? PAGE_RUNS : FIRST_TOUCH))
 			continue;
@@ -351,9 +350,12 @@ bool group_pft(struct bench *bench)
 			results_note(&bench->results, PAGE_RUNS,
 				     "this processor has no CLDEMOTE: the demoting unlock is a call for "
 				     "nothing, and cannot win here");
-		run_cell(bench, runs, mebibytes, 1);
-		if (many > 1)
-			run_cell(bench, runs, mebibytes, many);
+		for (unsigned i = 0; i < count; i++) {
+			unsigned mebibytes = choose_mebibytes(bench, sizes[i]);
+			run_cell(bench, runs, mebibytes, 1);
+			if (many > 1)
+				run_cell(bench, runs, mebibytes, many);
+		}
 	}
 	return true;
 }

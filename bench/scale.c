@@ -220,10 +220,12 @@ static void add_slots(struct bench *bench)
 
 bool group_scale(struct bench *bench)
 {
-	unsigned most = bench->settings.threads ? bench->settings.threads : THREADS_MAX,
+	unsigned most = bench->settings.threads ? bench_threads(bench, THREADS_MAX) : THREADS_MAX,
 		 found = bench->peers.count;
+	if (!bench_asked_for(bench, "threads"))
+		return true;
 	add_slots(bench);
-	for (unsigned threads = 1; threads <= most && threads <= THREADS_MAX; threads *= 4) {
+	for (unsigned threads = 1; threads <= most; threads *= 4) {
 		char parameter[RESULTS_NAME];
 		snprintf(parameter, sizeof(parameter), "%u", threads);
 		struct cell cell = {"scale", "threads", parameter, "CPU time of a call", "ns", BETTER_LOWER};

@@ -59,7 +59,8 @@ static bool measure_start(struct bench *bench, unsigned peer, bool warm_up, void
 bool group_start(struct bench *bench)
 {
 	struct cell cell = {"start", "start and end", "process", "start to end", "ms", BETTER_LOWER};
-	bench_rounds_of(bench, &cell, bench_rounds(bench, bench->settings.quick ? 9 : 15), measure_start,
-			&cell);
+	if (bench_asked_for(bench, cell.test))
+		bench_rounds_of(bench, &cell, bench_rounds(bench, bench->settings.quick ? 9 : 15),
+				measure_start, &cell);
 	return true;
 }

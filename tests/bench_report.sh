@@ -86,6 +86,25 @@ a, b = (json.load(open(f))["series"] for f in sys.argv[1:])
 assert a == b' "$work/first.json" "$work/a/results.json"
 
 "$command" bench compare "$work/first.json" "$work/a/results.json" | grep -q '1.00x'
+
+# Where results cannot be saved the run says so, at once if that can be known, and what there was stays.
+mkdir "$work/full" "$work/cut"
+cp "$work/first.json" "$work/full/results.json"
+(
+	trap '' XFSZ
+	ulimit -f 1
+	"$command" bench start --peers glibc --reps 1 --out "$work/full" 2>&1
+) >"$work/said" && { echo "nothing is said of a full disk"; exit 1; }
+grep -q "^cpuslab bench: $work/full/results.json: File too large" "$work/said" || { cat "$work/said"; exit 1; }
+[ "$(ls "$work/full")" = results.json ] || { ls "$work/full"; exit 1; }
+cmp "$work/first.json" "$work/full/results.json"
+head -c 100 "$work/first.json" >"$work/cut/results.json"
+for folder in "$work/none/here" "$work/cut" "$work/said"; do
+	status=0
+	timeout 60 "$command" bench all --peers glibc --out "$folder" >"$work/out" 2>&1 || status=$?
+	[ $status -eq 1 ] && grep -q "^cpuslab bench: $folder" "$work/out" || { echo "$folder: $status"; exit 1; }
+done
+[ "$(wc -c <"$work/cut/results.json")" -eq 100 ]
 "$command" bench show "$work/first.json" --format csv | head -n 1 | grep -q '^group,test'
 
 # Runs that agree hold; the same samples under exchanged names do not.
@@ -185,8 +204,25 @@ expect_refusal kmalloc --unheard-of 1
 grep -q "cannot use '1' for --unheard-of$" "$work/out"
 expect_refusal kmalloc --reps
 grep -q "cannot use '--reps'$" "$work/out"
-expect_refusal locks programs --peers none --only unheard-of
-grep -q "nothing that was asked for has 'unheard-of' in its name" "$work/out"
+for group in $("$command" bench list | cut -d ' ' -f 1); do
+	expect_refusal "$group" --peers none --only unheard-of
+	grep -q "nothing that was asked for has 'unheard-of' in its name" "$work/out"
+done
+# A finished run in the folder is no answer either.
+expect_refusal kmalloc --peers none --only unheard-of --out "$work/a"
+"$command" bench kmalloc engines --peers none --only '2 pair' --sizes 64 --reps 1 --format csv >"$work/out"
+[ "$(cut -d , -f 1,2 "$work/out" | grep -c '^group,test$\|^kmalloc,2 pair$\|^engines,2 pair$')" \
+	-eq "$(wc -l <"$work/out")" ] || { cat "$work/out"; exit 1; }
+
+# No option is accepted and ignored.
+expect_refusal programs start --sizes 64
+grep -q 'sizes is an option of other groups: kmalloc, engines' "$work/out"
+expect_refusal messaging --threads 8
+expect_refusal kmalloc --load 50:50
+expect_refusal large --seed-lines
+expect_refusal locks --peers glibc
+expect_refusal show "$work/a/results.json" --peers glibc
+expect_refusal list kmalloc
 expect_refusal kmalloc --format xml
 expect_refusal kmalloc --peers unheard-of
 expect_refusal kmalloc --peers "glibc,missing=/nowhere/lib.so"

@@ -74,11 +74,7 @@ fi
 READER_NEVER=$pid READER_NEVER_AFTER=$work/now LD_PRELOAD=$build/tests/libreader_stops.so \
 	"$cpuslab" profile --seconds=1000 --interval=64K --output=profile.pb "$pid" 2>profile.err &
 profiler=$!
-# Asleep with its file open: it has said what it wants.
-asleep() {
-	[ -e profile.pb ] && grep -q ') S ' "/proc/$profiler/stat"
-}
-eventually asleep
+eventually waits_at $profiler
 "$cpuslab" profile "$pid" >running || fail "a profile that runs is not read"
 head -1 running | grep -q 'a sample every 65536 ' || fail "not the profile that runs: $(cat running)"
 : >now

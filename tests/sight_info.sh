@@ -244,6 +244,13 @@ for form in svg png; do
 	"$cpuslab" map --$form="$work/none/map" "$pid" 2>"$work/error" && fail "there is no such folder"
 	grep -q 'none/map: ' "$work/error" || fail "$form: $(cat "$work/error")"
 done
+# On a disk that is full the older picture stays, and no part of the new one.
+mkdir "$work/pictures"
+echo before >"$work/pictures/map.svg"
+(trap '' XFSZ && ulimit -f 1 && "$cpuslab" map --svg="$work/pictures/map.svg" "$pid" 2>&1) |
+	grep -q 'map.svg: File too large$' || fail "a full disk"
+[ "$(cat "$work/pictures"/*)" = before ] || fail "it left $(ls "$work/pictures")"
+[ "$("$cpuslab" map --svg=- "$pid" | head -c 4)" = '<svg' ] || fail "no picture to standard output"
 { "$cpuslab" help && "$cpuslab" info -T "$pid" && "$cpuslab" info -n "$pid"; } >"$work/ends" || fail "help, -T or -n"
 ! grep -n ' $' "$work/ends" || fail "the lines above end with a space"
 for command in run info top export profile map bench options version; do

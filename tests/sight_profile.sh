@@ -24,11 +24,7 @@ kill -STOP "$pid"
 before=$(in_use malloc-960)
 "$cpuslab" profile --seconds=2 --interval=8K --keep --output=one.pb "$pid" &
 profiler=$!
-# Asleep with its file open: it has said what it wants.
-asleep() {
-	[ -e one.pb ] && grep -q ') S ' "/proc/$profiler/stat"
-}
-eventually asleep
+eventually waits_at $profiler
 kill -CONT "$pid"
 wait $profiler || fail "no profile"
 [ -s one.pb ] || fail "an empty profile"
@@ -128,11 +124,7 @@ fi
 echo kept >kept.pb
 "$cpuslab" profile --seconds=60 --output=kept.pb "$pid" 2>error &
 waits=$!
-# The shell that becomes it catches signals of its own.
-catches() {
-	[ /proc/$waits/exe -ef "$cpuslab" ] && grep -q '^SigCgt:.*[2367abef]$' /proc/$waits/status
-}
-eventually catches
+eventually waits_at $waits
 kill -INT $waits
 wait $waits && fail "nobody waited, and there is a profile"
 grep -q 'had not begun' error && grep -qx kept kept.pb || fail "ended before there was a profile: $(cat error)"
@@ -158,9 +150,9 @@ for signal in INT TERM HUP; do
 	rm -f early.pb
 	env --default-signal=INT,HUP "$cpuslab" profile --seconds=100000 --interval=8K --output=early.pb "$pid" &
 	waiter=$!
-	# Asleep with its file open: it has said what it wants, and who asks now does not start a profile instead.
+	# It has said what it wants: a command that asks now does not start a profile instead.
 	running() {
-		[ -e early.pb ] && grep -q ') S ' "/proc/$waiter/stat" &&
+		waits_at $waiter &&
 			"$cpuslab" profile --seconds=0 --format=heap "$pid" 2>/dev/null | grep -q '@ heap_v2/8192$'
 	}
 	eventually running
@@ -179,19 +171,59 @@ kill -KILL "$pid"
 begin "$build/tests/target_replaced"
 "$cpuslab" profile --seconds=100000 --output=replaced.pb "$pid" 2>error &
 waiter=$!
-waits_for_it() {
-	[ -e replaced.pb ] && grep -q ') S ' "/proc/$waiter/stat"
-}
-eventually waits_for_it
+eventually waits_at $waiter
 kill -STOP $waiter
 kill -USR1 "$pid"
 eventually lines 2
 kill -CONT $waiter
 wait $waiter && fail "a profile of a program that is no more"
 grep -q 'executes another program now' error || fail "not said: $(cat error)"
+[ -z "$(compgen -G 'replaced.pb*')" ] || fail "a file without a profile: $(compgen -G 'replaced.pb*')"
 kill -USR1 "$pid"
 eventually lines 3
 [ "$(tail -n 1 lines)" = untouched ] || fail "the program that followed was $(tail -n 1 lines)"
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+begin "$build/tests/target_leak"
+# A process that ends meanwhile leaves the older file, and no other.
+mkdir files
+echo before >files/ended.pb
+"$cpuslab" profile --seconds=100000 --output=files/ended.pb "$pid" 2>error &
+waiter=$!
+eventually waits_at $waiter
+kill -KILL "$pid"
+wait $waiter && fail "a profile of a process that has ended"
+grep -q 'the process has ended' error || fail "not said: $(cat error)"
+[ "$(cat files/*)" = before ] || fail "it left $(ls files)"
+begin "$build/tests/target_leak"
+take() {
+	"$cpuslab" profile --seconds=0.2 --interval=8K "$@" "$pid"
+}
+# On a disk that is full the older file stays, and no part of the new one.
+(
+	trap '' XFSZ
+	ulimit -f 1
+	take --interval=1K --format=heap --output=files/ended.pb 2>&1 && echo "it was written"
+) | grep -qx 'cpuslab profile: files/ended.pb: File too large' || fail "a full disk"
+[ "$(cat files/*)" = before ] || fail "it left $(ls files)"
+take --output=/dev/full 2>error && fail "a full device"
+grep -q '^cpuslab profile: /dev/full: No space left on device$' error && [ -c /dev/full ] || fail "$(cat error)"
+# Links lead to the file that is written, and a file keeps its mode.
+chmod 640 files/ended.pb
+ln -s files/ended.pb link.pb
+take --output=link.pb || fail "through a link"
+[ -L link.pb ] && [ "$(stat -c %a files/ended.pb)" = 640 ] && [ -s files/ended.pb ] &&
+	[ "$(head -c 6 files/ended.pb)" != before ] || fail "through a link: $(ls -l files link.pb)"
+# Standard output, as a table; into a pipe; not into a folder.
+take --output=- | grep -q 'flat%' || fail "no table to standard output"
+[ ! -e ./- ] || fail "a file of that name"
+take --format=heap --output=/dev/stdout | grep -q '@ heap_v2' || fail "no profile into a pipe"
+for where in files files/none/ nowhere/one.pb; do
+	"$cpuslab" profile --seconds=100000 --output=$where "$pid" 2>error && fail "written to $where"
+	[ "$(wc -l <error)" -eq 1 ] && grep -q "^cpuslab profile: $where: " error || fail "$where: $(cat error)"
+done
+kill -KILL "$pid"
 
 # ---- by options ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "inspect/bounds.h"
 #include "inspect/census.h"
+#include "output.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -54,7 +55,8 @@ static int usage(FILE *to)
 	fputs("usage: cpuslab map [--svg=FILE] [--png=FILE] [PID|NAME]\n"
 	      "Draws the heap: a row for each block of 2 MiB, a cell for each 32 KiB of it.\n"
 	      "  --svg=FILE  as a picture with addresses and what each cell is\n"
-	      "  --png=FILE  as a picture of the cells alone\n",
+	      "  --png=FILE  as a picture of the cells alone\n"
+	      "FILE may be -, standard output.\n",
 	      to);
 	return to == stdout ? 0 : 2;
 }
@@ -125,7 +127,7 @@ static bool read_residents(struct picture *picture, const struct census *census,
 	static uint64_t entries[PAGES_AT_ONCE];
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target->pid);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target->thread);
 	FILE *pagemap = fopen(path, "re");
 
 	if (!pagemap)
@@ -226,12 +228,12 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 			file, picture->blocks, SVG_BLOCKS_MOST);
 		return false;
 	}
-	FILE *to = fopen(file, "we");
+	struct output output;
 
-	if (!to) {
-		fprintf(stderr, "cpuslab map: %s: %s\n", file, strerror(errno));
+	if (!output_begin(&output, "cpuslab map", file))
 		return false;
-	}
+	FILE *to = output.to;
+
 	fprintf(to,
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
 		"font-family=\"monospace\" font-size=\"10\">\n"
@@ -258,12 +260,7 @@ static bool draw_svg(const struct picture *picture, const struct census *census,
 		}
 	}
 	fputs("</svg>\n", to);
-	bool written = fflush(to) == 0 && !ferror(to);
-
-	if (!written)
-		fprintf(stderr, "cpuslab map: %s: %s\n", file, strerror(errno));
-	fclose(to);
-	return written;
+	return output_end(&output, true);
 }
 
 #ifdef CPUSLAB_HAS_PNG
@@ -278,29 +275,30 @@ static bool draw_png(const struct picture *picture, const char *file)
 		.format = PNG_FORMAT_RGB,
 	};
 	struct colour *pixels = malloc(PNG_IMAGE_SIZE(image));
-	FILE *to = fopen(file, "we");
-	const char *trouble = pixels && to ? NULL : strerror(errno);
+	struct output output;
 
 	_Static_assert(sizeof(struct colour) == 3, "a pixel");
-	if (pixels && to) {
-		memset(pixels, 0xdd, PNG_IMAGE_SIZE(image));
-		for (size_t y = 0; y < picture->blocks * step; y++)
-			for (size_t x = 0; x < CELLS * step; x++)
-				if (x % step && y % step)
-					pixels[y * image.width + x] =
-						colour_of(&picture->cells[y / step * CELLS + x / step]);
-		/* Not png_image_write_to_file: if it cannot write, it removes the file, whatever that was. */
-		if (!png_image_write_to_stdio(&image, to, 0, pixels, 0, NULL))
-			trouble = image.message;
-		else if (fflush(to) != 0)
-			trouble = strerror(errno);
+	if (!pixels) {
+		fprintf(stderr, "cpuslab map: %s: %s\n", file, strerror(errno));
+		return false;
 	}
-	if (trouble)
-		fprintf(stderr, "cpuslab map: %s: %s\n", file, trouble);
-	if (to)
-		fclose(to);
+	memset(pixels, 0xdd, PNG_IMAGE_SIZE(image));
+	for (size_t y = 0; y < picture->blocks * step; y++)
+		for (size_t x = 0; x < CELLS * step; x++)
+			if (x % step && y % step)
+				pixels[y * image.width + x] =
+					colour_of(&picture->cells[y / step * CELLS + x / step]);
+	bool done = output_begin(&output, "cpuslab map", file);
+
+	if (done) {
+		/* Not png_image_write_to_file: if it cannot write, it removes the file, whatever that was. */
+		done = png_image_write_to_stdio(&image, output.to, 0, pixels, 0, NULL);
+		if (!done)
+			fprintf(stderr, "cpuslab map: %s: %s\n", file, image.message);
+		done = output_end(&output, done);
+	}
 	free(pixels);
-	return !trouble;
+	return done;
 }
 #else
 static bool draw_png(const struct picture *picture, const char *file)
@@ -335,6 +333,8 @@ int command_map(int argc, char **argv)
 		}
 	if (argc - optind > 1)
 		return usage(stderr);
+	if (!output_check(argv[0], svg) || !output_check(argv[0], png))
+		return 1;
 	bounds_begin(argv[0], NULL);
 	if (!census_open(&census, &target, argv[0], argv[optind]))
 		return 1;

@@ -5,6 +5,7 @@
 #include "inspect/symbols.h"
 #include "inspect/target.h"
 #include "numbers.h"
+#include "output.h"
 #include "profile/format.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static int usage(FILE *to)
 	      "A profile that runs already is only read.\n\n"
 	      "  -s, --seconds=N       how long (30)\n"
 	      "  -i, --interval=BYTES  mean bytes between samples (512K)\n"
-	      "  -o, --output=FILE     where to (standard output)\n"
+	      "  -o, --output=FILE     where to (-, standard output)\n"
 	      "  -f, --format=FORMAT   pb: profile.proto, for go tool pprof and speedscope (the default for\n"
 	      "                        FILE.pb); heap: heap_v2, for jeprof (FILE.heap); folded: for flame\n"
 	      "                        graphs (FILE.folded); top: a table (the default for the terminal)\n"
@@ -76,7 +77,7 @@ static bool wish(const struct target *target, uint64_t interval)
 	struct iovec local = {&interval, sizeof(interval)};
 	struct iovec remote = {(void *)(uintptr_t)address, sizeof(interval)};
 
-	return process_vm_writev(target->pid, &local, 1, &remote, 1, 0) == sizeof(interval);
+	return process_vm_writev(target->thread, &local, 1, &remote, 1, 0) == sizeof(interval);
 }
 
 static volatile sig_atomic_t interrupted;
@@ -303,7 +304,7 @@ static bool read_sites(struct sampled *sampled, bool seen)
 		return no_samples(sampled->target);
 	size_t maps_length;
 
-	sampled->dump.maps = read_maps(target->pid, &maps_length);
+	sampled->dump.maps = read_maps(target->thread, &maps_length);
 	sampled->dump.maps_length = maps_length;
 	sampled->dump.addresses = calloc(count * PROFILE_FRAMES + 1, sizeof(uint64_t));
 	sampled->dump.mappings = calloc(PROFILE_MAPPINGS, sizeof(struct profile_mapping));
@@ -439,27 +440,16 @@ static bool find_format(const char *text, enum format *format)
 	return false;
 }
 
-/* Does not truncate: the file keeps its content until there is something to write. */
-static FILE *open_output(const char *file)
+static bool write_output(struct sampled *sampled, enum format format, const char *file, bool total)
 {
-	FILE *to = file ? fopen(file, "ae") : stdout;
+	struct output output;
 
-	if (!to)
-		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
-	return to;
-}
-
-static bool write_output(struct sampled *sampled, enum format format, const char *file, FILE *to, bool total)
-{
-	/* A pipe or a device has nothing to truncate. */
-	if (file && ftruncate(fileno(to), 0) != 0 && errno != EINVAL) {
-		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
+	if (!output_begin(&output, "cpuslab profile", file))
 		return false;
-	}
 	sampled->dump.put = put;
-	sampled->dump.to = to;
+	sampled->dump.to = output.to;
 	struct symbols *symbols = symbols_open(sampled->dump.mappings, profile_find_mappings(&sampled->dump),
-					       sampled->target->pid);
+					       sampled->target->thread);
 
 	sampled->dump.name = name_function;
 	sampled->dump.names = symbols;
@@ -468,16 +458,11 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 	else if (format == HEAP)
 		profile_write_text(&sampled->dump);
 	else if (format == FOLDED)
-		print_folded(sampled, symbols, to, total);
+		print_folded(sampled, symbols, output.to, total);
 	else
-		print_top(sampled, symbols, to, total);
+		print_top(sampled, symbols, output.to, total);
 	symbols_close(symbols);
-	bool written = fflush(to) == 0 && !ferror(to);
-
-	if (!written)
-		fprintf(stderr, "cpuslab profile: %s: %s\n", file ? file : "standard output",
-			strerror(errno));
-	return written;
+	return output_end(&output, true);
 }
 
 /*
@@ -610,22 +595,20 @@ int command_profile(int argc, char **argv)
 		}
 	if (argc - optind != 1)
 		return usage(stderr);
-	const char *suffix = file ? strrchr(file, '.') : NULL;
+	bool terminal = !file || strcmp(file, "-") == 0;
+	const char *suffix = terminal ? NULL : strrchr(file, '.');
 
-	if (!formatted && file && !(suffix && find_format(suffix + 1, &format)))
+	if (!formatted && !terminal && !(suffix && find_format(suffix + 1, &format)))
 		format = PROTO;
+	/* Before the wait, which would be in vain if this failed. */
+	if (!output_check(argv[0], file))
+		return 1;
 	bounds_begin(argv[0], take_wish_back);
 	if (!target_open(&target, argv[0], argv[optind]))
 		return 1;
-	/* Before the wait, which would be in vain if this failed. */
-	FILE *to = open_output(file);
-	bool done = to && take_profile(&sampled, seconds, interval, keep, end) &&
-		    write_output(&sampled, format, file, to, total);
+	bool done = take_profile(&sampled, seconds, interval, keep, end) &&
+		    write_output(&sampled, format, file, total);
 
-	if (file && to && fclose(to) != 0 && done) {
-		fprintf(stderr, "cpuslab profile: %s: %s\n", file, strerror(errno));
-		done = false;
-	}
 	free(sampled.sites);
 	free(sampled.counts);
 	free(sampled.dump.addresses);

@@ -53,3 +53,8 @@ in_use() {
 leaked_since() {
 	[ $(($(in_use malloc-960) - $1)) -ge 4000000 ]
 }
+
+# waits_at PID: this is `cpuslab profile`, which has said what it wants: it handles SIGINT and sleeps.
+waits_at() {
+	[ "/proc/$1/exe" -ef "$cpuslab" ] && grep -q '^SigCgt:.*[2367abef]$' "/proc/$1/status" && grep -q ') S ' "/proc/$1/stat"
+}
