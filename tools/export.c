@@ -355,6 +355,8 @@ int command_export(int argc, char **argv)
 		}
 	if (!where || argc - optind > 1)
 		return usage(stderr);
+	if (!target_proc_is_ours(argv[0]))
+		return 1;
 	int listener = listen_at(where);
 
 	if (listener == -1)

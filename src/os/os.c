@@ -514,13 +514,18 @@ unsigned os_cpu(void)
 	return cpu >= 0 ? (unsigned)cpu : 0;
 }
 
+/* By the thread's id: once the first thread has ended, the process's own names no memory. */
+static ssize_t read_own(const struct iovec *to, const struct iovec *from)
+{
+	return KEEPING_ERRNO(ssize_t, process_vm_readv((pid_t)os_thread_id(), to, 1, from, 1, 0));
+}
+
 bool os_can_read(const void *address)
 {
 	uintptr_t word;
 	struct iovec to = {&word, sizeof word}, from = {(void *)address, sizeof word};
-	long bytes = KEEPING_ERRNO(long, process_vm_readv(getpid(), &to, 1, &from, 1, 0));
 
-	return bytes == (long)sizeof word;
+	return read_own(&to, &from) == (ssize_t)sizeof word;
 }
 
 uint64_t os_milliseconds(void)
@@ -620,9 +625,8 @@ void os_write_error(const char *text, size_t length)
 int os_read_memory(uintptr_t address, void *buffer, size_t bytes)
 {
 	struct iovec local = {buffer, bytes}, remote = {(void *)address, bytes};
-	ssize_t got = KEEPING_ERRNO(ssize_t, process_vm_readv(getpid(), &local, 1, &remote, 1, 0));
 
-	return got == (ssize_t)bytes ? 0 : EFAULT;
+	return read_own(&local, &remote) == (ssize_t)bytes ? 0 : EFAULT;
 }
 
 int64_t os_time_of_day(void)

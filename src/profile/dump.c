@@ -165,7 +165,7 @@ static int write_tables(const struct profile_tables *tables, int file, bool prot
 		.interval = profile.last_interval,
 		.when = os_time_of_day(),
 		.maps = work->maps,
-		.maps_length = os_read_file("/proc/self/maps", work->maps, MAPS_BYTES),
+		.maps_length = os_read_file("/proc/thread-self/maps", work->maps, MAPS_BYTES),
 		.read = read_own,
 		.name = name_own,
 		.put = put,

@@ -6,6 +6,18 @@
 #include <stddef.h>
 
 /*
+ * Whether three bytes of UTF-8 are a mark that turns the direction of text around, or separates lines:
+ * U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.  A name with one would show the rest of its line in
+ * another order.
+ */
+static inline int letter_turns_text(const unsigned char *text)
+{
+	return text[0] == 0xe2 &&
+	       ((text[1] == 0x80 && ((text[2] & 0xfe) == 0x8e || (text[2] >= 0xa8 && text[2] <= 0xae))) ||
+		(text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9));
+}
+
+/*
  * Returns the length of the character at the start of a text; 0 for invalid UTF-8, or what would control a
  * terminal.
  */
@@ -31,7 +43,7 @@ static inline size_t letter_length(const char *name)
 		for (size_t i = 2; i < kinds[k].length; i++)
 			if ((text[i] & 0xc0) != 0x80)
 				return 0;
-		return kinds[k].length;
+		return kinds[k].length == 3 && letter_turns_text(text) ? 0 : kinds[k].length;
 	}
 	return 0;
 }

@@ -47,6 +47,9 @@ int main(void)
 	prctl(PR_SET_NAME, "odd \xc3\x28\x1b[2J\xe2\x82");
 	args.name = "odd_\xff\x1b[2J";
 	CHECK(cpuslab_cache_alloc(cpuslab_cache_create(&args)));
+	/* Right-to-left override, isolate and mark, line separator; a letter beyond ASCII. */
+	args.name = "turned_\xe2\x80\xae\xe2\x81\xa7\xe2\x80\x8f_\xe2\x80\xa8\xc3\xa9";
+	CHECK(cpuslab_cache_alloc(cpuslab_cache_create(&args)));
 	/* The cache held_N has N objects in use. */
 	args.name = name;
 	for (unsigned held = 1; held <= CACHES; held++) {

@@ -969,7 +969,7 @@ bool census_residents(struct census *census, const struct target *target)
 	uint64_t heap_end = census->heap_start + census->heap_committed;
 	struct huge *mappings;
 
-	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target->pid);
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target->thread);
 	FILE *smaps = fopen(path, "re");
 
 	if (!smaps && errno == ENOMEM)

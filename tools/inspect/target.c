@@ -87,6 +87,35 @@ char target_state(pid_t pid)
 	return field ? field[1] : 0;
 }
 
+/* Returns a thread of the process that has not ended; 0 if there is none. */
+static pid_t find_living_thread(pid_t pid)
+{
+	char path[64];
+	pid_t living = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = opendir(path);
+
+	for (struct dirent *entry; threads && !living && (entry = readdir(threads));) {
+		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+		char state = thread > 0 ? target_state(thread) : 'X';
+
+		if (state && !strchr("ZXx", state))
+			living = thread;
+	}
+	if (threads)
+		closedir(threads);
+	return living;
+}
+
+/* The first thread may end before the others: it has no memory from then on, but the process has. */
+static void choose_thread(struct target *target)
+{
+	pid_t living = target_state(target->pid) == 'Z' ? find_living_thread(target->pid) : 0;
+
+	target->thread = living ? living : target->pid;
+}
+
 /* For a process without memory of its own. */
 static enum target_status without_memory(struct target *target)
 {
@@ -169,7 +198,7 @@ static ssize_t read_at(const struct target *target, uint64_t address, void *buff
 
 	if (target->memory >= 0)
 		return pread(target->memory, buffer, bytes, (off_t)address);
-	return process_vm_readv(target->pid, &local, 1, &remote, 1, 0);
+	return process_vm_readv(target->thread, &local, 1, &remote, 1, 0);
 }
 
 bool target_read(const struct target *target, uint64_t address, void *buffer, size_t bytes)
@@ -187,7 +216,7 @@ static size_t gather_some(const struct target *target, const struct target_piece
 		local[i] = (struct iovec){pieces[i].buffer, pieces[i].bytes};
 		remote[i] = (struct iovec){(void *)(uintptr_t)pieces[i].address, pieces[i].bytes};
 	}
-	ssize_t got = process_vm_readv(target->pid, local, count, remote, count, 0);
+	ssize_t got = process_vm_readv(target->thread, local, count, remote, count, 0);
 
 	while (whole < count && got >= (ssize_t)pieces[whole].bytes)
 		got -= (ssize_t)pieces[whole++].bytes;
@@ -299,7 +328,7 @@ static enum target_status find_root(struct target *target)
 {
 	char line[4096 + 128];
 	bool any_image = false;
-	FILE *maps = open_proc(target->pid, "maps");
+	FILE *maps = open_proc(target->thread, "maps");
 
 	if (!maps) {
 		tell_no_memory();
@@ -472,20 +501,21 @@ static enum target_status choose_way(struct target *target)
 		return without_memory(target);
 	if (errno == EPERM)
 		return forbidden(target);
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->thread);
 	target->memory = open(path, O_RDONLY | O_CLOEXEC);
 	return target->memory >= 0 ? TARGET_READY : forbidden(target);
 }
 
 enum target_status target_attach(struct target *target, pid_t pid)
 {
-	*target = (struct target){.pid = pid, .memory = -1};
+	*target = (struct target){.pid = pid, .thread = pid, .memory = -1};
 	if (!target_start_time(pid, &target->start_time) || !read_name(pid, target->name)) {
 		tell_no_memory();
 		return trouble(target, TARGET_GONE, "no such process");
 	}
 	target_clean_name(target->name);
 	bounds_look(pid);
+	choose_thread(target);
 	enum target_status status = choose_way(target);
 
 	if (status == TARGET_READY)
@@ -512,6 +542,8 @@ enum target_status target_check(struct target *target)
 
 	if (!target_start_time(target->pid, &start_time) || start_time != target->start_time)
 		return trouble(target, TARGET_GONE, "the process has ended");
+	if (target->memory < 0)
+		choose_thread(target);
 	if (read_root(target, target->root_address, &root) && root.field_count >= target->root.field_count &&
 	    root.fields == target->root.fields) {
 		if (root.field_count == target->root.field_count)
@@ -521,7 +553,7 @@ enum target_status target_check(struct target *target)
 		return read_fields(target);
 	}
 	/* No memory: the process is ending, and has not been waited for yet. */
-	FILE *maps = open_proc(target->pid, "maps");
+	FILE *maps = open_proc(target->thread, "maps");
 	bool ended = !maps || fgetc(maps) == EOF;
 
 	if (maps)
@@ -584,6 +616,22 @@ static bool append(pid_t **pids, size_t *count, pid_t pid)
 	}
 	(*pids)[(*count)++] = pid;
 	return true;
+}
+
+bool target_proc_is_ours(const char *command)
+{
+	char self[32];
+	ssize_t length = readlink("/proc/self", self, sizeof(self) - 1);
+
+	self[length > 0 ? length : 0] = '\0';
+	if (length > 0 && pid_of(self) == getpid())
+		return true;
+	fprintf(stderr, "%s: /proc is %s\n", command,
+		length < 0 && access("/proc/version", F_OK) != 0
+			? "not mounted"
+			: "that of another pid namespace: no process can be named (try unshare "
+			  "--mount-proc)");
+	return false;
 }
 
 bool target_find(const char *text, pid_t **pids, size_t *count)
@@ -696,6 +744,8 @@ bool target_open(struct target *target, const char *command, const char *text)
 	pid_t *pids;
 	size_t count;
 
+	if (!target_proc_is_ours(command))
+		return false;
 	if (text && is_number(text))
 		return attach_or_say(target, command, pid_of(text));
 	if (!target_find(text, &pids, &count)) {

@@ -42,6 +42,8 @@ struct target_fields {
 
 struct target {
 	pid_t pid;
+	/* Through which the process is read: the first thread, or, where that has ended, one that has not. */
+	pid_t thread;
 	uint64_t start_time; /* of the process, in clock ticks since boot: pids are reused */
 	uint64_t root_address;
 	struct root root;
@@ -84,6 +86,11 @@ bool target_variable(const struct target *target, const struct root_field *field
  * errno set when memory is short or there is no /proc.
  */
 bool target_find(const char *text, pid_t **pids, size_t *count);
+/*
+ * Returns whether /proc shows the processes by the numbers that system calls take; says if it does not.
+ * Reading by the one what was found by the other would read another process, and profile would write there.
+ */
+bool target_proc_is_ours(const char *command);
 /* Finds when a process started, in clock ticks since boot. */
 bool target_start_time(pid_t pid, uint64_t *start_time);
 /* Returns the process's state letter in /proc/PID/stat; 0 if there is no such process. */

@@ -262,7 +262,7 @@ static bool count_nodes(const struct target *target, void **pages, const uint32_
 {
 	static int status[CENSUS_PAGES_AT_ONCE];
 
-	if (syscall(SYS_move_pages, target->pid, count, pages, NULL, status, 0) != 0)
+	if (syscall(SYS_move_pages, target->thread, count, pages, NULL, status, 0) != 0)
 		return false;
 	for (size_t i = 0; i < count; i++)
 		if (status[i] >= 0 && status[i] < NODES)
