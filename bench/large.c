@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * large: blocks of 256 KiB to 64 MiB, vectors that grow by realloc, and images.
+ * large: blocks of 256 KiB to 64 MiB, vectors that grow by realloc, images, and matrices.
  *
  * A step is what a program repeats: a block allocated and freed, the oldest block of a ring replaced, a
- * vector grown to its last size and dropped, a frame of images written and freed.  One thread does so, or two
- * that share nothing but the allocator.  For each test and size: CPU time and page faults of a step, once the
- * first steps have warmed up the allocator, and the peak of the resident memory.  Then, for tests that leave
- * much behind, the resident memory two seconds after everything was freed.
+ * vector grown to its last size and dropped, a frame of images written and freed, matrices added.  One thread
+ * does so, or two that share nothing but the allocator.  For each test and size: CPU time and page faults of
+ * a step, once the first steps have warmed up the allocator, and the peak of the resident memory.  Then, for
+ * tests that leave much behind, the resident memory two seconds after everything was freed.
  */
 #include "bench.h"
 
@@ -157,6 +157,26 @@ static void images(size_t size)
 		heap_release(image[freed[i]]);
 }
 
+/* Three square matrices of doubles, written, and two added to the third column by column. */
+static void columns(size_t size)
+{
+	enum { MATRICES = 3, TIMES = 4 };
+	double *matrix[MATRICES];
+	size_t rows = 1;
+	while ((rows + 1) * (rows + 1) * sizeof(double) <= size)
+		rows++;
+	for (unsigned i = 0; i < MATRICES; i++) {
+		matrix[i] = heap_allocate(size);
+		memset(matrix[i], 0, size);
+	}
+	for (unsigned times = 0; times < TIMES; times++)
+		for (size_t x = 0; x < rows; x++)
+			for (size_t y = 0; y < rows; y++)
+				matrix[2][y * rows + x] += matrix[0][y * rows + x] + matrix[1][y * rows + x];
+	for (unsigned i = 0; i < MATRICES; i++)
+		heap_release(matrix[i]);
+}
+
 /* Properties of a script. */
 enum {
 	TOUCHES = 1, /* touches pages, so that few steps take long enough to be timed */
@@ -190,6 +210,7 @@ static const struct script {
 	{"vector that grows by tenths", by_tenths, TOUCHES, {1 << 20}},
 	{"vector by tenths, with neighbours", by_tenths_beside, TOUCHES | RESTS, VECTORS},
 	{"six images", images, TOUCHES | RESTS, {3840 * 2160 * 4 / 4, 3840 * 2160 * 4}},
+	{"three matrices by columns", columns, TOUCHES, {256 << 10, 512 << 10, 1 << 20, 2 << 20}},
 #undef VECTORS
 #undef BLOCKS
 };

@@ -73,7 +73,7 @@ static void test_nothing_left(void)
 	for (int i = 0; i < LEARN; i++)
 		page_free(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), PAGES);
 	char *large = malloc(LARGE), *run = page_alloc_to_grow(PAGES - 4, &zeroed);
-	CHECK(large && run && page_large_grow(run, PAGES));
+	CHECK(large && run && page_large_place(run, 0) == run && page_large_grow(run, PAGES));
 	CHECK(page_put_standby(run, 0) == PAGES);
 	free(large);
 	CHECK(page_id(run) == PAGE_FREE, "no ebb");

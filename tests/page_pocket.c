@@ -45,7 +45,8 @@ static void replace(struct ring *ring)
 		CHECK(*(volatile uint64_t *)(void *)(ring->blocks[k] + page * PAGE_BYTES) == ring->mine + k);
 	free(ring->blocks[k]);
 	ring->pages[k] = LEAST + next(&ring->state) % (2 * LEAST);
-	CHECK((ring->blocks[k] = malloc(ring->pages[k] * PAGE_BYTES)));
+	/* As many pages with any colour: see large.c. */
+	CHECK((ring->blocks[k] = malloc(ring->pages[k] * PAGE_BYTES - PAGE_BYTES / 2)));
 	for (size_t page = 0; page < ring->pages[k]; page += 7)
 		*(volatile uint64_t *)(void *)(ring->blocks[k] + page * PAGE_BYTES) = ring->mine + k;
 }
@@ -166,8 +167,10 @@ static void test_no_growing_run(void)
 {
 	bool zeroed;
 	begin();
-	char *growing = page_alloc_to_grow(LEAST, &zeroed), *other = malloc(LEAST * PAGE_BYTES);
+	char *growing = page_alloc_to_grow(LEAST, &zeroed),
+	     *other = malloc(LEAST * PAGE_BYTES - PAGE_BYTES / 2);
 	CHECK(growing && other);
+	(void)page_large_place(growing, 0);
 	CHECK(headroom_is_behind((uint32_t)(page_of(growing) - page_front.heap_page), LEAST));
 	CHECK(page_put_standby(growing, arch_id(vcpu_self)) == 0);
 	CHECK(page_put_standby(other, arch_id(vcpu_self)) == LEAST);
@@ -240,7 +243,7 @@ static void *recall(void *argument)
 		page_tick();
 		for (unsigned i = 0; i < 100; i++) {
 			earn();
-			free(malloc(LEAST * PAGE_BYTES));
+			free(malloc(LEAST * PAGE_BYTES - PAGE_BYTES / 2));
 			sched_yield();
 		}
 	}

@@ -329,6 +329,7 @@ static void pocket_operate(unsigned operation)
 		/* fall through */
 	case CUT:
 		give(&own);
+		own.pages = 0; /* none of its pages is signed yet */
 		TRACED_TRAP();
 		own.run = malloc(pages * PAGE_BYTES);
 		TRACED_TRAP();

@@ -12,7 +12,8 @@
 #include "page/page.h"
 #include "still_clock.h"
 
-enum { BLOCK = 1 << 20, LEARN = 64, PAIRS = 10000, PAGES = BLOCK / PAGE_BYTES };
+/* A block has that many pages wherever in the first of them it begins (large.c). */
+enum { LEARN = 64, PAIRS = 10000, PAGES = 256, BLOCK = PAGES * PAGE_BYTES - PAGE_BYTES / 2 };
 
 static struct page_statistics statistics(void)
 {
@@ -57,6 +58,20 @@ static void test_without_lock(void)
 	CHECK(after.used_pages == before.used_pages && after.dirty_pages == before.dirty_pages);
 }
 
+/* The same for a block aligned to pages, which begins with one. */
+static void test_aligned_without_lock(void)
+{
+	size_t before = 0;
+	for (unsigned i = 0; i < LEARN + PAIRS; i++) {
+		char *block = aligned_alloc(PAGE_BYTES, BLOCK);
+		CHECK(block && (uintptr_t)block % PAGE_BYTES == 0);
+		free(block);
+		if (i == LEARN)
+			before = statistics().lock_acquires;
+	}
+	CHECK(statistics().lock_acquires - before < PAIRS / 100);
+}
+
 /* Blocks of several lengths at once, as in an image-processing program. */
 static void frame(void)
 {
@@ -96,7 +111,8 @@ static void test_vcpus(void)
 		CHECK(page_put_standby(blocks[i], i), "no place for run %u", i);
 	struct page_statistics both = statistics();
 	CHECK(both.large_runs == 0 && both.dirty_pages >= 2 * PAGES);
-	CHECK(page_take_standby(PAGES, 1) == blocks[1] && page_take_standby(PAGES, 1) == blocks[0]);
+	CHECK(page_of(page_take_standby(PAGES, 1)) == page_of(blocks[1]));
+	CHECK(page_of(page_take_standby(PAGES, 1)) == page_of(blocks[0]));
 	CHECK(!page_take_standby(PAGES, 0) && !page_take_standby(PAGES, 1));
 	/* Without an owner, until it is recalled. */
 	for (unsigned i = 0; i < 2; i++)
@@ -119,7 +135,7 @@ static void test_serves_others(void)
 	char *block = come_and_go(LEARN, BLOCK);
 	size_t top = statistics().heap_pages;
 	char *other = malloc(BLOCK / 2);
-	CHECK(other >= block && other < block + BLOCK && statistics().heap_pages == top);
+	CHECK(page_of(other) - page_of(block) < PAGES && statistics().heap_pages == top);
 	free(other);
 }
 
@@ -191,7 +207,8 @@ static void test_ebb_beside(void)
 	enum { LARGE = 16 * BLOCK };
 	malloc_trim(0);
 	char *block = malloc(BLOCK), *large = malloc(LARGE);
-	CHECK(block && large == block + BLOCK, "%p, not behind %p", (void *)large, (void *)block);
+	CHECK(block && page_of(large) == page_of(block) + PAGES, "%p, not behind %p", (void *)large,
+	      (void *)block);
 	/* Makes its first page look like that of a dirty run. */
 	free(large);
 	CHECK(malloc(LARGE) == large);
@@ -248,6 +265,7 @@ int main(void)
 	check_watchdog(100);
 	test_ebb_beside();
 	test_without_lock();
+	test_aligned_without_lock();
 	test_lengths();
 	test_vcpus();
 	check_stopped(free_twice, NULL, "already free");

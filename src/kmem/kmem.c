@@ -29,11 +29,11 @@ bool kmem_tries_again(gfp_t flags, size_t bytes)
 /* Obtains an object of zeroes, also beyond the size, so that krealloc can grow into it. */
 static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 {
-	/* calloc need not zero fresh pages, and aligns whole pages to pages. */
-	bool by_calloc = gfpflags_allow_blocking(flags) && alignment <= sizeof(void *);
-	size_t zeroed = by_calloc ? cpuslab_malloc_size(size) : 0;
-	char *object = by_calloc ? calloc(1, zeroed)
-				 : cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
+	/* Fresh pages need not be zeroed. */
+	bool may_wait = gfpflags_allow_blocking(flags);
+	size_t zeroed = !may_wait ? 0 : alignment <= sizeof(void *) ? cpuslab_malloc_size(size) : size;
+	char *object = may_wait ? malloc_aligned_zeroed(alignment, zeroed)
+				: cpuslab_kmem_obtain(alignment, size, flags & ~(__GFP_ZERO | __GFP_NOFAIL));
 
 	/* The object may be of a larger class. */
 	if (object)
@@ -58,8 +58,8 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 
 /*
  * Kmalloc's promise in the kernel: alignment to the largest power of two that divides the size.  Nearly every
- * size class keeps it by itself, unless a canary makes it larger.  What only kvmalloc gives is promised
- * alignment to pages, as large objects have by themselves.
+ * size class keeps it by itself, unless a canary makes it larger.  What only kvmalloc gives is aligned to
+ * pages.
  */
 static size_t alignment_for(size_t size)
 {
@@ -67,7 +67,7 @@ static size_t alignment_for(size_t size)
 
 	process_enter();
 	if (size > KMALLOC_MAX_SIZE)
-		return sizeof(void *);
+		return PAGE_SIZE;
 	return divisor > malloc_alignment(size) ? divisor : sizeof(void *);
 }
 

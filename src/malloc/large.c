@@ -32,6 +32,66 @@ static size_t alignment_in_pages(size_t alignment)
 	return alignment > PAGE_BYTES ? alignment >> PAGE_SHIFT : 1;
 }
 
+/* ---- colours ----------------------------------------------------------------------------------------- */
+
+/*
+ * Objects that all began with a page would share a few sets of each cache with what a program reads at
+ * strides of a page: a column of each of three matrices, or a field of each of many buffers.  So the objects
+ * of malloc begin at one of COLOURS lines of their first page, as slabs do since Bonwick's.
+ *
+ * The colour is the number of the run's place, counted in its own length: runs that lie in a row differ, and
+ * an object that takes the place of another of about its length begins as that one did, with lines that may
+ * still be cached.  No object begins at the first two lines of a page, which some machines are slower at.
+ *
+ * Without a colour, at the first byte of the run, begin objects aligned to more than a line, those of up to
+ * SIZE_CLASS_RUNS bytes, for which a page more would be much, those placed to grow, and debugged ones.
+ */
+enum {
+	COLOURS = 16,
+	COLOUR_BYTES = LARGE_ALIGNMENT, /* a line */
+	COLOUR_FIRST = 2 * COLOUR_BYTES,
+	/* What an object with a colour needs beside its bytes, whichever it is: large_granted() must know. */
+	COLOUR_ROOM = COLOUR_FIRST + (COLOURS - 1) * COLOUR_BYTES,
+};
+
+static bool is_coloured(size_t size, size_t alignment)
+{
+	return size - SIZE_CLASS_RUNS - 1 < LARGE_RUN_MAX - SIZE_CLASS_RUNS && alignment <= COLOUR_BYTES &&
+	       !large_is_checked();
+}
+
+static size_t room_for(size_t size, size_t alignment)
+{
+	return is_coloured(size, alignment) ? COLOUR_ROOM : 0;
+}
+
+/* Places an object in a run just allocated, of so many pages with the room for a colour; NULL for NULL. */
+static inline void *place(void *run, size_t pages, size_t room)
+{
+	unsigned length_log2 = 63u - (unsigned)__builtin_clzl(pages);
+	unsigned colour = (unsigned)(page_of(run) >> length_log2) % COLOURS;
+
+	return run ? page_large_place(run, room ? COLOUR_FIRST + colour * COLOUR_BYTES : 0) : NULL;
+}
+
+/* For addresses in the first page of a large run. */
+static bool is_placed_at(const void *address)
+{
+	return (uintptr_t)address % PAGE_BYTES == page_large_offset(address);
+}
+
+static size_t room_of(const void *object)
+{
+	return page_large_offset(object) ? COLOUR_ROOM : 0;
+}
+
+static void *run_of(const void *address)
+{
+	return (void *)((uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1));
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------- */
+
 /* Calls that no size class served; for the counters of misses. */
 static uint64_t allocs, frees;
 
@@ -61,7 +121,9 @@ static void *run_alloc(size_t size, size_t alignment, bool *zeroed)
 {
 	if (alignment > RUN_ALIGNMENT_MAX)
 		return NULL;
-	return page_alloc(pages_for(size), alignment_in_pages(alignment), PAGE_LARGE, zeroed);
+	size_t room = room_for(size, alignment), pages = pages_for(size + room);
+
+	return place(page_alloc(pages, alignment_in_pages(alignment), PAGE_LARGE, zeroed), pages, room);
 }
 
 /* Tries the place where the size belongs, then the other one, where alone a limit may leave room. */
@@ -73,7 +135,8 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 	void *object = size <= LARGE_RUN_MAX ? run_alloc(size, alignment, zeroed) : NULL;
 
 	if (!object)
-		object = huge_alloc(size, alignment, zeroed);
+		/* No fewer bytes than large_granted() tells. */
+		object = huge_alloc(size + room_for(size, alignment), alignment, zeroed);
 	if (!object && size > LARGE_RUN_MAX)
 		object = run_alloc(size, alignment, zeroed);
 	return object;
@@ -120,14 +183,21 @@ static bool is_plain(void)
 	return __builtin_expect(!large_is_checked() && !profile_is_on(), 1);
 }
 
+static void *alloc_again(size_t size, size_t alignment)
+{
+	size_t room = room_for(size, alignment), pages = pages_for(size + room);
+
+	return is_plain() ? place(page_take_standby(pages, arch_id(vcpu_self)), pages, room) : NULL;
+}
+
 void *large_alloc_again(size_t size)
 {
-	return is_plain() ? page_take_standby(pages_for(size), arch_id(vcpu_self)) : NULL;
+	return alloc_again(size, 1);
 }
 
 void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 {
-	void *again = alignment <= PAGE_BYTES ? large_alloc_again(size) : NULL;
+	void *again = alignment <= PAGE_BYTES ? alloc_again(size, alignment) : NULL;
 
 	if (again) {
 		*zeroed = false;
@@ -145,12 +215,13 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 void *large_try_alloc(size_t size, size_t alignment)
 {
 	bool zeroed, checked = large_is_checked();
+	size_t room = room_for(size, alignment), pages = pages_for(size ? size + room : 1);
 
 	count(&allocs);
 	if (checked && (large_check_fails() || !large_checks_try_lock()))
 		return NULL;
-	void *object = page_try_alloc(pages_for(size ? size : 1), alignment_in_pages(alignment), PAGE_LARGE,
-				      &zeroed);
+	void *object =
+		place(page_try_alloc(pages, alignment_in_pages(alignment), PAGE_LARGE, &zeroed), pages, room);
 
 	if (checked)
 		large_checks_unlock(object);
@@ -167,7 +238,8 @@ void *large_alloc_to_grow(size_t size)
 	if (huge_is_isolated() || large_is_checked())
 		return large_alloc(size, 1, &zeroed);
 	begin_alloc();
-	void *object = page_alloc_to_grow(pages_for(size), &zeroed);
+	size_t pages = pages_for(size);
+	void *object = place(page_alloc_to_grow(pages, &zeroed), pages, 0);
 
 	if (!object)
 		object = alloc_anywhere(size, 1, &zeroed);
@@ -193,7 +265,7 @@ void *large_alloc_mapping(size_t size)
 
 bool large_free_again(void *object)
 {
-	if ((uintptr_t)object % PAGE_BYTES || !is_plain())
+	if (!is_plain())
 		return false;
 	size_t pages = page_put_standby(object, arch_id(vcpu_self));
 
@@ -204,8 +276,8 @@ bool large_free_again(void *object)
 
 bool large_grow(void *object, size_t size)
 {
-	return page_is_heap(object) && page_id(object) == PAGE_LARGE && (uintptr_t)object % PAGE_BYTES == 0 &&
-	       is_plain() && page_large_grow(object, pages_for(size));
+	return page_is_heap(object) && page_id(object) == PAGE_LARGE && is_placed_at(object) && is_plain() &&
+	       page_large_grow(object, pages_for(size + room_of(object)));
 }
 
 void large_free(void *object, size_t stated)
@@ -224,9 +296,9 @@ void large_free(void *object, size_t stated)
 	}
 	switch (page_id(object)) {
 	case PAGE_LARGE:
-		if ((uintptr_t)object % PAGE_BYTES)
+		if (!is_placed_at(object))
 			corruption_abort("large", object, "free of a pointer into a large object");
-		page_free(object, page_large_pages(object));
+		page_free(run_of(object), page_large_pages(object));
 		magazine_large_freed(0);
 		return;
 	case PAGE_LARGE_TAIL:
@@ -241,9 +313,25 @@ size_t large_bytes(const void *object)
 {
 	if (!page_is_heap(object))
 		return huge_bytes(object);
-	if (page_id(object) == PAGE_LARGE && (uintptr_t)object % PAGE_BYTES == 0)
-		return page_large_pages(object) << PAGE_SHIFT;
+	if (page_id(object) == PAGE_LARGE && is_placed_at(object))
+		return (page_large_pages(object) << PAGE_SHIFT) - room_of(object);
 	return 0;
+}
+
+/* Returns the object that begins in a page, if it contains the address; else NULL. */
+static void *object_in(char *page, const char *address)
+{
+	if (page_is_heap(page) && page_id(page) == PAGE_LARGE)
+		page += page_large_offset(page);
+	return address >= page && (size_t)(address - page) < large_bytes(page) ? page : NULL;
+}
+
+void *large_object_of(const void *address)
+{
+	void *object = object_in(run_of(address), address);
+
+	/* An object's first 4096 bytes reach into the second page. */
+	return object ? object : object_in((char *)run_of(address) - PAGE_BYTES, address);
 }
 
 size_t large_usable(const void *object)
@@ -255,15 +343,17 @@ size_t large_usable(const void *object)
 
 size_t large_granted(size_t size)
 {
-	return large_check_flags & CHECK_RED_ZONE ? size
-						  : (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+	size_t room = room_for(size, 1);
+
+	return large_check_flags & CHECK_RED_ZONE ? size : (pages_for(size + room) << PAGE_SHIFT) - room;
 }
 
 static void *resize(void *object, size_t size)
 {
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
-	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size)) ? object : NULL;
+	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size + room_of(object))) ? object
+												     : NULL;
 }
 
 void *large_resize(void *object, size_t size)

@@ -12,7 +12,10 @@
 
 #include "page/page.h"
 
-enum { LARGE_RUN_MAX = 1 << 30 };
+enum {
+	LARGE_RUN_MAX = 1 << 30,
+	LARGE_ALIGNMENT = 64, /* of every large object */
+};
 
 /* Returns NULL when there is no memory even after everything that can be given back has been. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
@@ -31,8 +34,11 @@ void *large_alloc_mapping(size_t size);
 bool large_free_again(void *object);
 /* Frees any pointer that no cache owns; aborts if it is not an object.  `stated` as in check_free. */
 void large_free(void *object, size_t stated);
-/* The bytes of an object's pages; 0 for a pointer that is not the start of a large object. */
+/* The bytes of an object's memory; 0 for a pointer that is not the start of a large object. */
 size_t large_bytes(const void *object);
+/* Returns the large object that has an address in its first two pages, or at least its first 4096 bytes; else
+ * NULL. */
+void *large_object_of(const void *address);
 /* The bytes that the program may use, fewer where the rest is a red zone. */
 size_t large_usable(const void *object);
 /* The same for an object that would be requested with `size`. */

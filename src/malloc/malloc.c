@@ -321,23 +321,42 @@ bool malloc_is_special(size_t bytes)
 	return bytes <= SIZE_CLASS_MAX && size_class_is_checked(size_class_index(bytes));
 }
 
+/* Whether zeroes are to come from pages of their own: fresh ones need not be zeroed. */
+static inline bool is_zeroed_by_pages(size_t bytes)
+{
+	return unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !malloc_is_special(bytes);
+}
+
+static void *zeroed_pages(size_t alignment, size_t bytes)
+{
+	bool zeroed = false;
+	void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, alignment, &zeroed) : NULL;
+
+	if (!object)
+		return malloc_failed();
+	return zeroed ? object : memset(object, 0, bytes);
+}
+
 EXPORT void *calloc(size_t count, size_t size)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return malloc_failed();
-	if (unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !malloc_is_special(bytes)) {
-		bool zeroed = false;
-		void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, 1, &zeroed) : NULL;
-
-		if (!object)
-			return malloc_failed();
-		return zeroed ? object : memset(object, 0, bytes);
-	}
+	if (is_zeroed_by_pages(bytes))
+		return zeroed_pages(1, bytes);
 	void *object = malloc(bytes);
 
 	return likely(object) ? memset(object, 0, bytes) : NULL;
+}
+
+void *malloc_aligned_zeroed(size_t alignment, size_t size)
+{
+	if (is_zeroed_by_pages(size))
+		return zeroed_pages(alignment, size);
+	void *object = malloc_aligned(alignment, size);
+
+	return likely(object) ? memset(object, 0, size) : NULL;
 }
 
 size_t malloc_usable(const void *object)
@@ -393,8 +412,10 @@ EXPORT size_t cpuslab_malloc_size(size_t size)
 size_t malloc_alignment(size_t size)
 {
 	size_t room = options.hardened ? HARDENED_CANARY : 0;
-	size_t bytes =
-		size <= SIZE_CLASS_MAX - room ? size_class_bytes(size_class_index(size + room)) : PAGE_BYTES;
+
+	if (size > SIZE_CLASS_MAX - room || (size > SIZE_CLASS_RUNS && is_large(size)))
+		return LARGE_ALIGNMENT;
+	size_t bytes = size_class_bytes(size_class_index(size + room));
 
 	return bytes % PAGE_BYTES ? bytes & -bytes : PAGE_BYTES;
 }
@@ -403,7 +424,6 @@ EXPORT void *cpuslab_object_of(const void *address)
 {
 	process_enter();
 	const struct cache *cache = magazine_cache(address);
-	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
 
 	if (cache)
 		return magazine_object_of(cache, address);
@@ -413,7 +433,7 @@ EXPORT void *cpuslab_object_of(const void *address)
 		return linked_object_of(linked, address);
 	if (guard_contains(address))
 		return guard_object_of(address);
-	return large_bytes((const void *)page) ? (void *)page : NULL;
+	return large_object_of(address);
 }
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */

@@ -18,6 +18,8 @@
 
 /* Allocates `size` bytes, any number, aligned to a power of two; NULL with errno set. */
 void *malloc_aligned(size_t alignment, size_t size);
+/* The same, zeroed. */
+void *malloc_aligned_zeroed(size_t alignment, size_t size);
 /* The alignment, up to a page, that every result of malloc(size) has. */
 size_t malloc_alignment(size_t size);
 /* The bytes that the caller may use at `object`, which is not NULL; 0 if it is not an object. */

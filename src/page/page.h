@@ -152,16 +152,24 @@ void page_count_hollow(long more);
 /*
  * Paths that rarely take the page lock: for a length that the program allocates and frees by turns
  * (standby.h), and for any length once threads have waited for that lock (pocket.h).  page_take_standby()
- * returns a large run of exactly `pages` pages, or NULL; page_put_standby() frees a large run that way and
- * returns its pages, or 0.  `vcpu` may be any number, but should be the caller's.
+ * returns a large run of exactly `pages` pages, or NULL; page_put_standby() frees the large run of an object
+ * that way and returns its pages, or 0, as it does if no object begins there.  `vcpu` may be any number, but
+ * should be the caller's.
  */
 void *page_take_standby(size_t pages, unsigned vcpu);
-size_t page_put_standby(void *run, unsigned vcpu);
+size_t page_put_standby(void *object, unsigned vcpu);
 /* Counts the calls of these two that succeeded. */
 void page_standby_calls(uint64_t *takes, uint64_t *puts);
 
-/* Returns the length of the large run that starts at `run`. */
+/* Returns the length of the large run in whose first page an address lies. */
 size_t page_large_pages(const void *run);
+/*
+ * Notes that the object of a large run begins `offset` bytes into its first page, and returns it.  The owner
+ * of the run does so after each allocation, and before anything else.
+ */
+void *page_large_place(void *run, unsigned offset);
+/* For any address in the run's first page. */
+unsigned page_large_offset(const void *address);
 /* Grows or shrinks a large run in place; returns false when the pages after it are not free. */
 bool page_large_resize(void *run, size_t pages);
 /*

@@ -794,6 +794,17 @@ size_t page_large_pages(const void *address)
 	return run_at(run_number(address))->pages;
 }
 
+unsigned page_large_offset(const void *address)
+{
+	return run_at(run_number(address))->offset;
+}
+
+void *page_large_place(void *run, unsigned offset)
+{
+	run_at(run_number(run))->offset = offset;
+	return (char *)run + offset;
+}
+
 static void shrink(uint32_t first, uint32_t old, uint32_t pages)
 {
 	end_growth(first, old);

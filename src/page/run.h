@@ -27,14 +27,18 @@ enum { RUN_NONE = UINT32_MAX };
 /*
  * Record of a page.  The first page of a free run uses all of it, and the last page `pages` and `state`:
  * boundary tags, through which a freed run finds its free neighbours.  The first page of a large run uses
- * `pages`.
+ * `pages` and `offset`.
  */
 struct run {
 	uint32_t pages;
-	uint32_t state;          /* enum run_state */
-	uint32_t next, previous; /* links of the bin's list */
-	uint32_t newer, older;   /* links of the dirty runs in the order of their frees */
-	uint64_t freed_at;       /* time in milliseconds */
+	uint32_t state; /* enum run_state */
+	union {
+		uint32_t next;   /* with `previous`: links of the bin's list */
+		uint32_t offset; /* see page_large_offset() */
+	};
+	uint32_t previous;
+	uint32_t newer, older; /* links of the dirty runs in the order of their frees */
+	uint64_t freed_at;     /* time in milliseconds */
 };
 
 enum run_state {

@@ -88,10 +88,14 @@ void *page_take_standby(size_t pages, unsigned vcpu)
 	return run || !__atomic_load_n(&pocket_open, __ATOMIC_RELAXED) ? run : pocket_take(pages, vcpu);
 }
 
-size_t page_put_standby(void *run, unsigned vcpu)
+size_t page_put_standby(void *object, unsigned vcpu)
 {
-	uint32_t first = (uint32_t)(page_of(run) - page_front.heap_page);
-	size_t pages = ((const struct run *)layout.runs.base)[first].pages;
+	uint32_t first = (uint32_t)(page_of(object) - page_front.heap_page);
+	const struct run *run = (const struct run *)layout.runs.base + first;
+	size_t pages = run->pages;
+
+	if (__builtin_expect(run->offset != (uintptr_t)object % PAGE_BYTES, 0))
+		return 0;
 	unsigned place = place_of(pages);
 	uint64_t *word = &words[vcpu % VCPUS][place], held = handover_look(word);
 
