@@ -77,6 +77,17 @@ static void test_sizes(void)
 		      "%zu: %zu, %zu", size, rounded, ksize(object));
 		kfree(object);
 	}
+	for (size_t size = 128 << 10; size <= KMALLOC_MAX_SIZE; size += size / 16 & ~63ul) {
+		char *object = kmalloc(size, GFP_KERNEL), *aligned = kmalloc(size & PAGE_MASK, GFP_KERNEL);
+		size_t rounded = kmalloc_size_roundup(size), pages = kmalloc_size_roundup(size & PAGE_MASK);
+
+		CHECK(rounded >= size && rounded <= ksize(object), "%zu: %zu, %zu", size, rounded,
+		      ksize(object));
+		CHECK(pages >= (size & PAGE_MASK) && pages <= ksize(aligned), "%zu: %zu, %zu",
+		      size & PAGE_MASK, pages, ksize(aligned));
+		kfree(object);
+		kfree(aligned);
+	}
 	CHECK(kmalloc_size_roundup(KMALLOC_MAX_SIZE + 1) == KMALLOC_MAX_SIZE + 1);
 }
 
@@ -331,6 +342,9 @@ static void test_large_powers_of_two(void)
 	/* It does not wait for a lock. */
 	for (unsigned i = 0; i < TRIES && !object; i++)
 		object = kvmalloc(BYTES, GFP_ATOMIC);
+	CHECK(object && (uintptr_t)object % PAGE_SIZE == 0);
+	kvfree(object);
+	object = kvmalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL);
 	CHECK(object && (uintptr_t)object % PAGE_SIZE == 0);
 	kvfree(object);
 }

@@ -134,6 +134,7 @@ static void test_object_of(void)
 {
 	char *object = allocate(300000), *page = (char *)(page_of(object) * PAGE);
 	CHECK(cpuslab_object_of(object) == object && cpuslab_object_of(object + 100) == object);
+	CHECK(cpuslab_object_of(object + PAGE - 1) == object);
 	CHECK(!cpuslab_object_of(page) && !cpuslab_object_of(object - 1));
 	free(object);
 	object = aligned_alloc(PAGE, 300000);

@@ -147,7 +147,11 @@ static inline size_t ksize(const void *object)
  */
 static inline size_t kmalloc_size_roundup(size_t size)
 {
-	return !size || size > KMALLOC_MAX_SIZE ? size : cpuslab_malloc_size(size);
+	size_t rounded = !size || size > KMALLOC_MAX_SIZE ? size : cpuslab_malloc_size(size);
+	size_t pages = (size + PAGE_SIZE - 1) & PAGE_MASK;
+
+	/* Large objects need more than their pages only where no power of two has to divide their address. */
+	return rounded > pages && rounded % PAGE_SIZE ? pages : rounded;
 }
 
 /*
