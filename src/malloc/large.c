@@ -323,15 +323,15 @@ static void *object_in(char *page, const char *address)
 {
 	if (page_is_heap(page) && page_id(page) == PAGE_LARGE)
 		page += page_large_offset(page);
-	return address >= page && (size_t)(address - page) < large_bytes(page) ? page : NULL;
+	return (uintptr_t)address - (uintptr_t)page < large_bytes(page) ? page : NULL;
 }
 
 void *large_object_of(const void *address)
 {
 	void *object = object_in(run_of(address), address);
 
-	/* An object's first 4096 bytes reach into the second page. */
-	return object ? object : object_in((char *)run_of(address) - PAGE_BYTES, address);
+	/* An object's first 4096 bytes reach into the second page.  Any address may be asked for. */
+	return object ? object : object_in((char *)((page_of(address) - 1) << PAGE_SHIFT), address);
 }
 
 size_t large_usable(const void *object)
