@@ -204,14 +204,32 @@ struct rounds {
 	unsigned under_way_count;
 };
 
+/* Adds a row to the note of those that an allocator is left out of. */
+static void note_failure(struct results *results, const char *peer, const struct cell *cell)
+{
+	char name[RESULTS_NAME], row[3 * RESULTS_NAME], rows[sizeof(results->notes[0].text)] = "";
+	snprintf(name, sizeof(name), "%.16s failed", peer);
+	snprintf(row, sizeof(row), "%s: %s", cell->test, cell->parameter);
+	for (unsigned i = 0; i < results->note_count; i++)
+		if (strcmp(results->notes[i].name, name) == 0)
+			snprintf(rows, sizeof(rows), "%s", results->notes[i].text);
+	size_t length = strlen(rows);
+	if (!strstr(rows, row))
+		snprintf(rows + length, sizeof(rows) - length, "%s%s", length ? "; " : "left out of ", row);
+	results_note(results, name, rows);
+}
+
 static void judge(struct rounds *rounds, unsigned peer, bool well)
 {
-	char name[RESULTS_NAME];
+	const struct cell *cell = rounds->cell;
+	const char *name = rounds->bench->peers.list[peer].name;
+	struct results *results = &rounds->bench->results;
 	if (well)
 		return;
 	rounds->failed[peer] = true;
-	snprintf(name, sizeof(name), "%.16s failed", rounds->bench->peers.list[peer].name);
-	results_note(&rounds->bench->results, name, rounds->cell->test);
+	/* Of an allocator that fails once no sample counts, that of the failure least of all. */
+	results_drop_one(results, cell->group, cell->test, cell->parameter, name);
+	note_failure(results, name, cell);
 }
 
 static void finish_oldest(struct rounds *rounds)

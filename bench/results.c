@@ -119,10 +119,17 @@ bool results_have(const struct results *results, const char *group, const char *
 
 void results_drop(struct results *results, const char *group, const char *test, const char *parameter)
 {
+	results_drop_one(results, group, test, parameter, NULL);
+}
+
+void results_drop_one(struct results *results, const char *group, const char *test, const char *parameter,
+		      const char *peer)
+{
 	unsigned kept = 0;
 	for (unsigned i = 0; i < results->count; i++) {
-		if (in_test(&results->series[i], group, test, parameter))
-			free(results->series[i].samples);
+		const struct series *s = &results->series[i];
+		if (in_test(s, group, test, parameter) && (!peer || strcmp(s->peer, peer) == 0))
+			free(s->samples);
 		else
 			results->series[kept++] = results->series[i];
 	}

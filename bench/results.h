@@ -75,7 +75,10 @@ const struct series *results_find(const struct results *results, const struct ce
 bool results_have(const struct results *results, const char *group, const char *test, const char *parameter,
 		  const char *peer, unsigned rounds);
 
+/* Removes the samples of a row, in all metrics of its test: everybody's, or one allocator's. */
 void results_drop(struct results *results, const char *group, const char *test, const char *parameter);
+void results_drop_one(struct results *results, const char *group, const char *test, const char *parameter,
+		      const char *peer);
 void results_fact(struct fact *facts, unsigned *count, unsigned limit, const char *name, const char *text);
 void results_note(struct results *results, const char *name, const char *text);
 /* Return the time that a group has taken, and add to it. */

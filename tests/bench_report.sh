@@ -6,7 +6,8 @@ command=$CPUSLAB_BUILD/cpuslab
 sleepy=$(find "$CPUSLAB_BUILD" -name libbench_sleepy.so | head -n 1)
 bound=$(find "$CPUSLAB_BUILD" -name libbench_bound.so | head -n 1)
 many=$(find "$CPUSLAB_BUILD" -name libbench_many.so | head -n 1)
-[ -x "$command" ] && [ -n "$sleepy" ] && [ -n "$bound" ] && [ -n "$many" ] ||
+liar=$(find "$CPUSLAB_BUILD" -name libbench_liar.so | head -n 1)
+[ -x "$command" ] && [ -n "$sleepy" ] && [ -n "$bound" ] && [ -n "$many" ] && [ -n "$liar" ] ||
 	{ echo "the command or what it measures here was not built"; exit 77; }
 command -v python3 >/dev/null || { echo "python3 is not here"; exit 77; }
 # Sanitizers must come first in a process, and so must a preloaded allocator.
@@ -147,6 +148,20 @@ fi
 # Where the system has more CPUs than one asks for they run wherever they are.
 "$command" bench kmalloc --peers "many=$many" --sizes 64 --reps 1 --threads 2 --out "$work/many" >"$work/table"
 ! grep 'many failed' "$work/table" || exit 1
+
+# Of an allocator under which a program prints something else in a later round, no sample of the program stays.
+: >"$work/count"
+BENCH_LIAR=$work/count "$command" bench programs --only nbody --peers "glibc,liar=$liar" --reps 4 \
+	--out "$work/liar" >"$work/table" 2>"$work/said"
+grep -q 'liar failed  *left out of workloads: nbody' "$work/table"
+grep -q 'nbody under liar printed something else' "$work/said"
+grep -q 'workloads: cpu (s, median of 4' "$work/table"
+[ "$(wc -c <"$work/count")" -gt 3 ] || { echo "the allocator never told the truth"; exit 1; }
+python3 - "$work/liar/results.json" <<'END'
+import json, sys
+series = [s for s in json.load(open(sys.argv[1]))['series'] if s['test'] == 'workloads']
+assert {s['allocator'] for s in series} == {'glibc'}, series
+END
 
 # Locks go through the same results; what is aimed at is held against them.
 "$command" bench locks --peers none --only alone --load 50:1000 --reps 4 --out "$work/locks" >"$work/table"
