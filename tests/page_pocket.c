@@ -105,6 +105,22 @@ static void test_not_alone(void)
 	CHECK(!pocket_open && !pocket_count, "one thread has pockets");
 }
 
+/* Waits that are far apart open nothing, however many there are. */
+static void test_not_where_waits_are_rare(void)
+{
+	fill(&ring, 1);
+	for (unsigned i = 0; i < 4 * EARNED; i++) {
+		if (i % (EARNED - 1) == 0)
+			page_tick();
+		run_lock();
+		pocket_waited();
+		run_unlock();
+		CHECK(!pocket_open, "open after %u waits", i + 1);
+	}
+	page_tick();
+	empty(&ring);
+}
+
 static void test_without_lock(void)
 {
 	begin();
@@ -274,6 +290,7 @@ int main(void)
 			CPU_SET(cpu, &one);
 	CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
 	test_not_alone();
+	test_not_where_waits_are_rare();
 	test_without_lock();
 	test_falls();
 	test_forgotten();

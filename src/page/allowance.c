@@ -215,7 +215,7 @@ void page_tick(void)
 	fade();
 	run_recall();
 	standby_forget();
-	if (pocket_open)
+	if (pocket_open || pocket_earned)
 		pocket_forget();
 	bool due = allowance_is_overdue(os_milliseconds());
 

@@ -14,7 +14,7 @@
 enum {
 	POCKETS = 8, /* vCPUs beyond that share them */
 	EXTENTS = 12,
-	EARNED = 32,               /* waits for the page lock that open the pockets */
+	EARNED = 32,               /* waits for the page lock between two ticks that open the pockets */
 	TURNS = 1024,              /* one free in so many takes the usual path, and with it the ticks */
 	LONGEST = BLOCK_PAGES - 1, /* block.h advises on longer runs */
 	STEP = 16,                 /* pages; granularity of the bound, a line that every free reads */
@@ -36,8 +36,8 @@ static struct pocket {
 
 bool pocket_open;
 unsigned pocket_count;
+uint8_t pocket_earned;
 static uint32_t most; /* pages that each pocket may hold */
-static uint8_t earned;
 
 static void add(uint64_t *count, uint64_t more)
 {
@@ -251,7 +251,7 @@ void pocket_calls(uint64_t *takes, uint64_t *puts)
 
 static void set_open(bool open)
 {
-	earned = 0;
+	pocket_earned = 0;
 	__atomic_store_n(&pocket_open, open, __ATOMIC_RELAXED);
 }
 
@@ -264,7 +264,7 @@ static void close_all(void)
 void pocket_waited(void)
 {
 	/* Not if freed memory is to go back at once (decay:0), or is not to be used again soon. */
-	if (!is_open() && ++earned >= EARNED && options.decay && !huge_is_isolated())
+	if (!is_open() && ++pocket_earned >= EARNED && options.decay && !huge_is_isolated())
 		set_open(true);
 }
 
@@ -298,14 +298,20 @@ bool pocket_is_left(void)
 	return !is_open() && pocket_pages();
 }
 
-bool pocket_served(void)
+static bool served_since(uint64_t *last)
 {
-	static uint64_t last;
-	uint64_t takes, puts, before = last;
+	uint64_t takes, puts, before = *last;
 
 	pocket_calls(&takes, &puts);
-	last = takes;
+	*last = takes;
 	return takes != before;
+}
+
+bool pocket_served(void)
+{
+	static uint64_t last_free;
+
+	return served_since(&last_free);
 }
 
 uint32_t pocket_recall(uint32_t *first)
@@ -330,13 +336,10 @@ uint32_t pocket_recall(uint32_t *first)
 
 void pocket_forget(void)
 {
-	static uint64_t last;
-	uint64_t takes, puts;
+	static uint64_t last_tick;
 
-	pocket_calls(&takes, &puts);
-	if (takes == last)
+	if (!served_since(&last_tick))
 		close_all();
-	last = takes;
 }
 
 bool pocket_is_in_hand(void)

@@ -5,10 +5,10 @@
  *
  * Two threads that replace large blocks of many lengths find every cache line that the page lock guards in
  * the other CPU's cache, and the pages that they get there as well.  So once replacing threads have waited
- * for the page lock EARNED times, each vCPU gets a pocket: a few extents of free pages.  A freed run
- * coalesces with its neighbours in the pocket; an allocation takes the beginning of the shortest extent that
- * is long enough.  If none is, the whole pocket goes back to the bins and the longest dirty run comes
- * instead.  Otherwise a pocket would end up with pieces that fit nothing.
+ * for the page lock EARNED times between two ticks, each vCPU gets a pocket: a few extents of free pages.  A
+ * freed run coalesces with its neighbours in the pocket; an allocation takes the beginning of the shortest
+ * extent that is long enough.  If none is, the whole pocket goes back to the bins and the longest dirty run
+ * comes instead. Otherwise a pocket would end up with pieces that fit nothing.
  *
  * Bounds.  A program that replaces its blocks frees one at a time: of two frees in a row on a vCPU the second
  * takes the usual path, where a program that holds less and less is noticed.  Pockets together hold at most
@@ -39,6 +39,8 @@
 
 /* Whether pockets are in use.  Read without a lock, as a hint. */
 extern ARCH_INTERNAL bool pocket_open;
+/* Waits for the page lock since the last tick, while pockets are closed.  With the page lock. */
+extern ARCH_INTERNAL uint8_t pocket_earned;
 /* Pockets from here on have never held anything.  0 in most programs. */
 extern ARCH_INTERNAL unsigned pocket_count;
 
@@ -67,7 +69,7 @@ bool pocket_is_left(void);
 bool pocket_served(void);
 /* Takes an extent out of any pocket; returns its pages, 0 for none. */
 uint32_t pocket_recall(uint32_t *first);
-/* At a tick: closes pockets that served nobody since the last one. */
+/* At a tick: closes pockets that served nobody since the last one; forgets what closed ones have earned. */
 void pocket_forget(void);
 /* In a forked child: whether another thread was in a pocket; and empties them for the lists made anew. */
 bool pocket_is_in_hand(void);
