@@ -129,6 +129,8 @@ static inline uint16_t page_id(const void *address)
 void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
 /* The same, but returns NULL rather than wait for another thread. */
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed);
+/* Allocates a run of which few pages may be touched, where possible from pages that take no memory yet. */
+void *page_alloc_sparse(size_t pages, uint16_t id, bool *zeroed);
 /* Allocates a large run, where possible at a place where it can grow. */
 void *page_alloc_to_grow(size_t pages, bool *zeroed);
 void page_free(void *run, size_t pages);

@@ -509,7 +509,7 @@ uint32_t run_take_widest(uint32_t least, uint32_t most, uint32_t *first)
 }
 
 /* Passed in place of an alignment. */
-enum { TO_GROW = 0 };
+enum { TO_GROW = 0, SPARSE = 3 };
 
 /* Takes pages for a run that will grow: where as many again are free behind it, or at the end of the heap. */
 static struct taking take_pages_to_grow(uint32_t pages)
@@ -578,6 +578,19 @@ static struct taking take_pages(uint32_t pages, uint32_t alignment, bool waits)
 	return __builtin_expect(taking.first != RUN_NONE, 1) ? taking : take_leavings(pages, alignment);
 }
 
+/* Takes pages of which few may be touched: leaves resident ones to others, as long as the heap can grow. */
+static struct taking take_clean_pages(uint32_t pages)
+{
+	uint32_t found = best_fit(&bins[RUN_CLEAN], pages);
+
+	if (found != RUN_NONE)
+		return (struct taking){.first = carve(found, pages, 1), .fresh = pages};
+
+	struct taking taking = extend(pages, 1, true);
+
+	return __builtin_expect(taking.first != RUN_NONE, 1) ? taking : take_pages(pages, 1, true);
+}
+
 /*
  * Takes pages from `start` on: those of one free run, or new ones that cost no system call; at most `pages`
  * unless they are resident.
@@ -634,8 +647,9 @@ struct rest {
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool waits,
 			  struct rest *rest)
 {
-	struct taking taking =
-		alignment == TO_GROW ? take_pages_to_grow(pages) : take_pages(pages, alignment, waits);
+	struct taking taking = alignment == TO_GROW  ? take_pages_to_grow(pages)
+			       : alignment == SPARSE ? take_clean_pages(pages)
+						     : take_pages(pages, alignment, waits);
 	uint32_t first = taking.first, fresh = taking.fresh;
 
 	*rest = (struct rest){0};
@@ -700,6 +714,11 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 void *page_alloc_to_grow(size_t pages, bool *zeroed)
 {
 	return page_alloc(pages, TO_GROW, PAGE_LARGE, zeroed);
+}
+
+void *page_alloc_sparse(size_t pages, uint16_t id, bool *zeroed)
+{
+	return page_alloc(pages, SPARSE, id, zeroed);
 }
 
 void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)

@@ -242,6 +242,20 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 	return slab;
 }
 
+/*
+ * Most programs have a few objects in each of many sizes.  The first slab of such a size should not lie on
+ * resident pages, since most of them would never be touched.  Small slabs have few pages, those of one to
+ * three objects are mostly used whole, and constructors touch everything.
+ */
+static bool is_sparse(const struct slab_cache *cache)
+{
+	enum { PAGES_LEAST = 10, OBJECTS_LEAST = 4 };
+	const struct slab_traits *traits = &cache->traits;
+
+	return !cache->slabs && cache->pages >= PAGES_LEAST && cache->objects >= OBJECTS_LEAST &&
+	       traits->alignment <= 1 && !traits->construct && !traits->checks;
+}
+
 static struct slab *make_slab(struct slab_cache *cache, uint8_t flags)
 {
 	const struct slab_traits *traits = &cache->traits;
@@ -250,7 +264,9 @@ static struct slab *make_slab(struct slab_cache *cache, uint8_t flags)
 	if (!slab)
 		return NULL;
 	bool zeroed;
-	char *base = page_alloc(cache->pages, traits->alignment ? traits->alignment : 1, traits->id, &zeroed);
+	char *base = is_sparse(cache) ? page_alloc_sparse(cache->pages, traits->id, &zeroed)
+				      : page_alloc(cache->pages, traits->alignment ? traits->alignment : 1,
+						   traits->id, &zeroed);
 
 	if (!base) {
 		metadata_free(slab, descriptor_bytes(cache));
