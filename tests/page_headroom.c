@@ -208,7 +208,8 @@ static void test_free(void)
 		bool zeroed = false;
 		CHECK(count < 64, "the run is not free as a whole");
 		taken[count] = page_alloc(PAGES + kept, 1, PAGE_LARGE, &zeroed);
-		CHECK(taken[count] && zeroed && check_all_bytes(taken[count], (PAGES + kept) * PAGE_BYTES, 0));
+		CHECK(taken[count] && zeroed &&
+		      check_all_bytes(taken[count], (PAGES + kept) * PAGE_BYTES, 0));
 	} while (taken[count++] != run);
 	while (count)
 		page_free(taken[--count], PAGES + kept);

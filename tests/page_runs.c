@@ -416,6 +416,43 @@ static void test_to_grow(void)
 	heap_walk();
 }
 
+/* A run of which little will be touched leaves resident pages to others, whatever fits. */
+static void test_sparse(void)
+{
+	enum { PAGES = 100 };
+	struct options saved = options;
+	bool zeroed = false;
+	options.decay = 1000000;
+	options.dirty = SIZE_MAX;
+	page_purge(true);
+	struct island clean = make_island(PAGES), dirty = make_island(PAGES);
+	page_free(clean.run, PAGES);
+	page_purge(true);
+	page_free(dirty.run, PAGES);
+	size_t waiting = heap_walk().dirty_pages, top = page_heap_pages();
+	char *first = page_alloc_sparse(PAGES, SOME_SLAB, &zeroed);
+	CHECK(first && zeroed && page_id(first + (PAGES - 1) * PAGE_BYTES) == SOME_SLAB);
+	CHECK(page_heap_pages() == top, "the heap has grown from %zu to %zu pages", top, page_heap_pages());
+	/* Uses up clean runs, so that the heap has to grow. */
+	static char *more[4096];
+	unsigned count = 0;
+	do {
+		CHECK(count < 4096);
+		more[count] = page_alloc_sparse(PAGES, SOME_SLAB, &zeroed);
+		CHECK(more[count] && zeroed);
+		count++;
+	} while (page_heap_pages() == top);
+	CHECK(heap_walk().dirty_pages == waiting, "%zu dirty pages of %zu", heap_walk().dirty_pages, waiting);
+	while (count)
+		page_free(more[--count], PAGES);
+	page_free(first, PAGES);
+	page_free(clean.shore, 1);
+	page_free(dirty.shore, 1);
+	options = saved;
+	page_purge(true);
+	heap_walk();
+}
+
 /*
  * A request for room to grow looks for a run of twice its length.  If there is none, but the free runs at the
  * heap's end suffice, the heap must not grow: otherwise their last pages, which are dirty, would count as
@@ -611,6 +648,10 @@ static void be_full(void)
 		CHECK(page_alloc(PAGES, 1, SOME_SLAB, &zeroed) == runs[count / 2]);
 		page_free(runs[count / 2], PAGES);
 		CHECK(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed) == runs[count / 2]);
+		page_free(runs[count / 2], PAGES);
+		CHECK(page_alloc_sparse(PAGES, SOME_SLAB, &zeroed) == runs[count / 2] && !zeroed);
+		page_free(runs[count / 2], PAGES);
+		CHECK(page_alloc(PAGES, 1, PAGE_LARGE, &zeroed) == runs[count / 2]);
 	}
 	test_fit_aligned(runs[count / 2], PAGES);
 	for (size_t i = 0; i < count; i++)
@@ -637,6 +678,7 @@ int main(int argc, char **argv)
 	test_purge();
 	test_spans();
 	test_to_grow();
+	test_sparse();
 	test_enough_at_the_end();
 	test_peak();
 	test_growth();

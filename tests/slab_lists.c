@@ -7,6 +7,7 @@
 #include "check.h"
 
 #include "heap.h"
+#include "options/options.h"
 #include "slab/slab.h"
 #include "vcpu/vcpu.h"
 
@@ -319,6 +320,62 @@ static void be_full(void)
 	CHECK(slab_alloc_batch(&cache, objects, BATCH) == BATCH);
 }
 
+/* Whether the next slab of a cache lies on the only resident pages, of which there are enough. */
+static bool takes_resident(struct slab_cache *cache)
+{
+	enum { PAGES = 64 };
+	static void *objects[MOST];
+	bool zeroed;
+	size_t all = page_heap_pages();
+	page_purge(true);
+	char *run = page_alloc(PAGES, 1, PAGE_LARGE, &zeroed), *end = page_alloc(all, 1, PAGE_LARGE, &zeroed);
+	CHECK(run && end);
+	page_free(run, PAGES);
+	unsigned count = cache->slabs * cache->objects;
+	CHECK(count + 1 <= MOST && cache->allocated == 0);
+	take(cache, objects, count + 1);
+	/* The object of the new slab comes first (slab_alloc_batch fills downwards). */
+	bool resident = page_of(objects[0]) - page_of(run) < PAGES;
+	give(cache, objects, count + 1);
+	page_free(end, all);
+	return resident;
+}
+
+static void construct(void *object)
+{
+	*(char *)object = 1;
+}
+
+/*
+ * The first slab of a size leaves resident pages to others if it has many pages and several objects, of which
+ * the program may need one.
+ */
+static void test_sparse(struct slab_cache *cache)
+{
+	static const struct {
+		uint32_t size;
+		bool sparse;
+	} caches[] = {{64, false}, {448, false}, {1024, true}, {5120, true}, {16384, true}, {20480, false}};
+	size_t decay = options.decay;
+	options.decay = 1000000;
+	for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+		start(cache, caches[i].size);
+		CHECK(takes_resident(cache) == !caches[i].sparse, "%u bytes", caches[i].size);
+		CHECK(cache->slabs == 1);
+		CHECK(takes_resident(cache), "the second slab of %u bytes", caches[i].size);
+		CHECK(slab_cache_close(cache) == 0);
+	}
+	start(cache, 1024);
+	cache->traits.construct = construct;
+	CHECK(takes_resident(cache), "a slab whose objects are all written to");
+	CHECK(slab_cache_close(cache) == 0);
+	start(cache, 8192);
+	cache->traits.alignment = 2;
+	CHECK(takes_resident(cache), "an aligned slab");
+	CHECK(slab_cache_close(cache) == 0);
+	options.decay = decay;
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -340,6 +397,7 @@ int main(int argc, char **argv)
 		if (cache.objects >= 16)
 			test_fullest_first(&cache);
 	}
+	test_sparse(&cache);
 	static const struct {
 		uint32_t size;
 		uint16_t pages;
