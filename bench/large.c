@@ -28,7 +28,8 @@ enum {
 	RING = 4,
 	REPETITIONS = 3,
 	REPETITION_BYTES = 128 << 20,
-	REPETITION_STEPS = 4096,
+	REPETITION_STEPS = 4096, /* of steps that touch nothing, at most */
+	DEAR_STEPS = 16,         /* of those, at least */
 	WARM_STEPS = 512,
 	CREW = 2,       /* threads */
 	CREW_TIMES = 16 /* times as many steps each, so that the cost of waking them is negligible */
@@ -36,6 +37,8 @@ enum {
 
 /* CPU time after which a worker stops warming up, and begins no further repetition. */
 static const double WARM = 0.1, ENOUGH = 0.2;
+/* CPU time of a repetition that needs no more steps. */
+static const double LONG_ENOUGH = 0.05;
 
 /* Touches one cache line in every page. */
 static void touch(char *block, size_t from, size_t to)
@@ -314,11 +317,27 @@ static struct report run_crew(const struct script *script, size_t size)
 	return report_of(&all);
 }
 
+/*
+ * Returns how many steps make a repetition.  To allocate and free a block takes some allocators nanoseconds,
+ * others milliseconds.
+ */
+static unsigned steps_of(const struct script *script, size_t size)
+{
+	unsigned steps = DEAR_STEPS;
+	if (script->flags & TOUCHES)
+		return size < REPETITION_BYTES ? (unsigned)(REPETITION_BYTES / size) : 1;
+	for (; steps < REPETITION_STEPS; steps *= 2) {
+		double start = used_now().seconds;
+		repeat_the_same(script->step, size, steps);
+		if (used_now().seconds - start >= LONG_ENOUGH)
+			break;
+	}
+	return steps;
+}
+
 static struct report run_steps(const struct script *script, size_t size)
 {
-	unsigned steps = !(script->flags & TOUCHES) ? REPETITION_STEPS
-			 : size < REPETITION_BYTES  ? (unsigned)(REPETITION_BYTES / size)
-						    : 1;
+	unsigned steps = steps_of(script, size);
 	struct repetitions all = {.count = 0};
 	double start = used_now().seconds, limit = start + WARM;
 	/*
