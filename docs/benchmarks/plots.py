@@ -5,8 +5,8 @@
     docs/benchmarks/plots.py results.json FOLDER   writes FOLDER/DATE/GROUP.csv, and the plots from them
     docs/benchmarks/plots.py FOLDER/DATE FOLDER    the plots from those tables alone
 
-A table has a line for each row and statistic (median, minimum, spread), and a column for each allocator. Plots are
-SVG and PNG. Needs matplotlib (Debian package python3-matplotlib)."""
+Groups that the run does not have are left out. A table has a line for each row and statistic (median, minimum,
+spread), and a column for each allocator. Plots are SVG and PNG. Needs matplotlib (Debian package python3-matplotlib)."""
 import csv
 import json
 import math
@@ -202,7 +202,8 @@ def main():
     source = sys.argv[1]
     run = Run(sum_up(source, sys.argv[2]) if source.endswith('.json') else source)
     for figure in (kmalloc, programs, scale):
-        figure(run, sys.argv[2])
+        if os.path.exists(os.path.join(run.folder, figure.__name__ + '.csv')):
+            figure(run, sys.argv[2])
 
 
 main()
