@@ -28,7 +28,10 @@
 #define __acquires(lock)
 #define __releases(lock)
 #define __must_hold(lock)
+/* The system's own <linux/stddef.h> has it since Linux 6.6, and Debian 12's since an update. */
+#ifndef __counted_by
 #define __counted_by(member)
+#endif
 
 /* The C library defines some of these itself. */
 #ifndef __always_inline
