@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpuslab export: serves the figures of all processes on cpuslab to a metrics server. */
 #include "commands.h"
+#include "export/server.h"
 #include "inspect/bounds.h"
 #include "inspect/view.h"
 
@@ -8,15 +9,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { REQUEST = 4096, PATIENCE = 5000 };
 
 static const struct option options[] = {
 	{"listen", required_argument, NULL, 'l'},
@@ -158,7 +155,7 @@ static bool print_answer(FILE *to, const struct answer *answer)
 }
 
 /* Returns the text, or NULL when memory is short. */
-static char *make_metrics(const char *name, size_t *length)
+static char *make_metrics(void *name, size_t *length)
 {
 	struct answer answer = {.whole = true};
 	char *text = NULL;
@@ -191,119 +188,7 @@ static char *make_metrics(const char *name, size_t *length)
 	return NULL;
 }
 
-/* ---- HTTP ---------------------------------------------------------------------------------------------- */
-
-/*
- * One client at a time, and none may keep the others waiting for long.  It has PATIENCE milliseconds to send
- * its request, and as many to take the reply, however it divides them.
- */
-static int64_t milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Waits until the client has sent or taken something; returns false when its time is up. */
-static bool wait_for(int connection, short events, int64_t until)
-{
-	struct pollfd client = {.fd = connection, .events = events};
-	int64_t left = until - milliseconds();
-
-	return left > 0 && poll(&client, 1, (int)left) > 0;
-}
-
-static bool send_all(int connection, const char *text, size_t length, int64_t until)
-{
-	while (length) {
-		if (!wait_for(connection, POLLOUT, until))
-			return false;
-		ssize_t sent = send(connection, text, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (sent <= 0)
-			return false;
-		text += sent;
-		length -= (size_t)sent;
-	}
-	return true;
-}
-
-static void reply(int connection, const char *status, const char *type, const char *body, size_t length,
-		  bool with_body)
-{
-	int64_t until = milliseconds() + PATIENCE;
-	char head[256];
-	int head_length = snprintf(head, sizeof(head),
-				   "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-				   "Connection: close\r\n\r\n",
-				   status, type, length);
-
-	if (send_all(connection, head, (size_t)head_length, until) && with_body)
-		send_all(connection, body, length, until);
-}
-
-/* Reads up to the empty line that ends the head, and ignores the rest. */
-static bool read_request(int connection, char request[static REQUEST])
-{
-	int64_t until = milliseconds() + PATIENCE;
-	size_t length = 0;
-
-	while (length < REQUEST - 1) {
-		if (!wait_for(connection, POLLIN, until))
-			return false;
-		ssize_t got = recv(connection, request + length, REQUEST - 1 - length, MSG_DONTWAIT);
-
-		if (got <= 0)
-			return false;
-		length += (size_t)got;
-		request[length] = '\0';
-		if (strstr(request, "\r\n\r\n") || strstr(request, "\n\n"))
-			return true;
-	}
-	return false;
-}
-
-static bool asks_for(const char *request, const char *method, const char *path)
-{
-	size_t first = strlen(method), second = strlen(path);
-
-	return strncmp(request, method, first) == 0 && request[first] == ' ' &&
-	       strncmp(request + first + 1, path, second) == 0 && strchr(" ?", request[first + 1 + second]);
-}
-
-static void answer(int connection, const char *name, bool with_body)
-{
-	static const char sorry[] = "cpuslab export: no answer could be made\n";
-	size_t length;
-	char *text = make_metrics(name, &length);
-
-	if (text)
-		reply(connection, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text, length,
-		      with_body);
-	else
-		reply(connection, "500 Internal Server Error", "text/plain", sorry, sizeof(sorry) - 1,
-		      with_body);
-	free(text);
-}
-
-static void serve(int connection, const char *name)
-{
-	static const char hint[] = "cpuslab export: see /metrics\n";
-	char request[REQUEST];
-
-	if (!read_request(connection, request))
-		return;
-	bool head = asks_for(request, "HEAD", "/metrics");
-
-	if (head || asks_for(request, "GET", "/metrics")) {
-		answer(connection, name, !head);
-	} else if (asks_for(request, "GET", "/")) {
-		reply(connection, "200 OK", "text/plain", hint, sizeof(hint) - 1, true);
-	} else {
-		reply(connection, "404 Not Found", "text/plain", hint, sizeof(hint) - 1, true);
-	}
-}
+/* ---- the command --------------------------------------------------------------------------------------- */
 
 static int listen_at(const char *text)
 {
@@ -328,7 +213,7 @@ static int listen_at(const char *text)
 	if (listener < 0)
 		return perror("cpuslab export"), -2;
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) != 0 || listen(listener, 16) != 0 ||
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) != 0 || listen(listener, SOMAXCONN) != 0 ||
 	    getsockname(listener, (struct sockaddr *)&at, &length) != 0) {
 		fprintf(stderr, "cpuslab export: %s: %s\n", text, strerror(errno));
 		close(listener);
@@ -363,17 +248,7 @@ int command_export(int argc, char **argv)
 		return wrong_value(argv[0], "--listen", where, "ADDRESS:PORT in numbers, as 127.0.0.1:9464");
 	if (listener < 0)
 		return 1;
-	for (;;) {
-		int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-
-		if (connection >= 0) {
-			serve(connection, argv[optind]);
-			close(connection);
-		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-			poll(NULL, 0, 100);
-		} else if (errno != EINTR && errno != ECONNABORTED) {
-			perror("cpuslab export");
-			return 1;
-		}
-	}
+	server_run(&(struct server){
+		.command = argv[0], .listener = listener, .make = make_metrics, .context = argv[optind]});
+	return 1;
 }
