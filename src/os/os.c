@@ -48,8 +48,20 @@
 		result;                                                                                      \
 	})
 
-/* Where the kernel put argc, the arguments and the environment.  glibc's; other C libraries may lack it. */
-extern void *__libc_stack_end __attribute__((weak));
+/*
+ * Where the kernel put argc, the arguments and the environment, in glibc.
+ *
+ * glibc's dynamic linker defines it, and __rseq_size and __rseq_offset.  Programs are linked to that only as
+ * needed, and a weak reference is no need: most linkers leave the weak names to the start of the program, but
+ * mold, and any linker with -z nodynamic-undefined-weak, makes them null for good.  So this reference is a
+ * strong one.
+ */
+#ifdef __GLIBC__
+extern void *__libc_stack_end;
+#define FIRST_STACK __libc_stack_end
+#else
+#define FIRST_STACK NULL
+#endif
 
 /* Turns the result of a call that returns -1 and sets errno into 0 or a positive errno. */
 #define STATUS(call)                                                                                         \
@@ -293,7 +305,7 @@ bool os_sample_costs(void)
  */
 static char **first_environment(void)
 {
-	const intptr_t *count = &__libc_stack_end ? __libc_stack_end : NULL;
+	const intptr_t *count = FIRST_STACK;
 
 	return count ? (char **)(count + 1 + *count + 1) : NULL;
 }
