@@ -361,12 +361,6 @@ static void odd_alignments_are_refused(void)
 		void *object = &mark;
 		CHECK(posix_memalign(&object, alignment, 100) == EINVAL && object == &mark);
 	}
-	/*
-	 * The largest power of two: no object can have this alignment; fails with EINVAL (glibc) or ENOMEM.
-	 */
-	errno = 0;
-	void *object = memalign(too_large, 100);
-	CHECK(!object && (errno == EINVAL || errno == ENOMEM));
 }
 
 static void every_small_size_has_every_alignment(void)

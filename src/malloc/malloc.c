@@ -490,8 +490,8 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
 
 EXPORT void *memalign(size_t alignment, size_t size)
 {
-	/* glibc rounds an alignment up to a power of two. */
-	if (alignment > PTRDIFF_MAX) {
+	/* glibc rounds an alignment up to a power of two, of which this is the largest. */
+	if (alignment > (size_t)PTRDIFF_MAX + 1) {
 		errno = EINVAL;
 		return NULL;
 	}
