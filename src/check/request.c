@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "check/request.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ struct block {
 
 static unsigned flag_of(char letter)
 {
-	switch (tolower((unsigned char)letter)) {
+	switch (letter | 0x20) { /* a capital as its small letter, whatever the locale */
 	case 'f':
 		return CHECK_CONSISTENCY;
 	case 'z':
