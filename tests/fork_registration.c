@@ -2,20 +2,24 @@
 /*
  * fork_registration: around each vfork of a threaded program the rseq registration changes hands, with the
  * length that libc registered.  Here libc claims more bytes than the first version of the structure has, as
- * with newer kernels; the kernel is given the length that really exists.  This works at any depth: a child
+ * with newer kernels; the kernel is given the length that really exists.  So does what libc asked for in
+ * flags: here it claims to have asked for longer time slices (Linux 7.0).  This works at any depth: a child
  * may call vfork itself.
  */
 #include "check.h"
 
 #include "counted_calls.h"
 
-enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, ROUNDS = 10, NESTED = 5 };
+enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, WITH_SLICES = 2, ROUNDS = 10, NESTED = 5 };
+/* Of the area's fields `flags`, and of what the kernel shows there. */
+enum { FLAGS_AT = 16, SLICES_ON = 1 << 5 };
 
 /* Replaces libc's, which is 0 where it registers nothing. */
 extern unsigned __rseq_size;
 unsigned __rseq_size = FEATURES;
 
-static unsigned given_up, taken;
+static unsigned given_up, taken, taken_with_slices;
+static uint32_t *shown; /* the area's flags */
 
 __attribute__((constructor(101))) static void ask_libc(void)
 {
@@ -34,6 +38,12 @@ static long on_syscall(long number, const long argument[static 6])
 	if (number == SYS_rseq) {
 		CHECK(argument[1] == bytes, "a registration of %u bytes as if of %ld", bytes, argument[1]);
 		as_made[1] = FIRST_VERSION;
+		/* Also by this kernel, which knows no such flag and shows none. */
+		shown = (uint32_t *)(argument[0] + FLAGS_AT);
+		if (argument[2] & WITH_SLICES) {
+			__atomic_fetch_add(&taken_with_slices, 1, __ATOMIC_RELAXED);
+			as_made[2] = *shown = 0;
+		}
 		__atomic_fetch_add(argument[2] & UNREGISTER ? &given_up : &taken, 1, __ATOMIC_RELAXED);
 	}
 	return libc_syscall(number, as_made);
@@ -46,8 +56,10 @@ static void *wait_for_end(void *end)
 	return NULL;
 }
 
-__attribute__((noinline)) static void start_other(void)
+__attribute__((noinline)) static void start_other(bool slices)
 {
+	if (slices)
+		*shown = SLICES_ON;
 	pid_t child = vfork();
 	if (child == 0) {
 		free(malloc(100));
@@ -111,7 +123,7 @@ int main(void)
 	pthread_t thread = check_thread(wait_for_end, &end);
 	unsigned given_before = given_up, taken_before = taken;
 	for (int i = 0; i < ROUNDS; i++)
-		start_other();
+		start_other(false);
 	/* Given up once by the parent; taken by the child, and again by the parent. */
 	unsigned given = given_up - given_before, got = taken - taken_before;
 	CHECK(given == ROUNDS && got == 2 * ROUNDS, "%u times given up, %u taken", given, got);
@@ -124,6 +136,9 @@ int main(void)
 		start_nested(NESTED);
 	CHECK(given_up - given_before == NESTED * ROUNDS && taken - taken_before == 2 * NESTED * ROUNDS,
 	      "nested: %u times given up, %u taken", given_up - given_before, taken - taken_before);
+	CHECK(!taken_with_slices);
+	start_other(true);
+	CHECK(taken_with_slices == 2, "%u registrations with the flag", taken_with_slices);
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	check_join(thread);
 	printf("%s\n", check_mode());

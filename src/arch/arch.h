@@ -49,6 +49,11 @@
  * a half times as long.
  */
 enum { ARCH_VCPUS = 8192 + 270, ARCH_TABLE_BYTES = ARCH_VCPUS * 8 };
+/*
+ * Ids are signed: the kernel leaves a negative one, -1 or -2, where an area is not registered (any more). The
+ * table has entries for these too, before its start; they lead to no vCPU's area.
+ */
+enum { ARCH_NO_VCPUS = 2 };
 _Static_assert(-ARCH_TABLE_BYTES % 4096 + 4096 == 1936, "the table's place in its page");
 
 /*
@@ -77,7 +82,11 @@ struct arch_list {
 	uint64_t reciprocal; /* 2^64 / stride, rounded up */
 };
 
-enum { ARCH_RSEQ_SIGNATURE = 0x53053053 };
+enum {
+	ARCH_RSEQ_SIGNATURE = 0x53053053,
+	ARCH_RSEQ_SLICES_ON = 1 << 5,       /* in `flags`, since Linux 7.0: time slices are extended */
+	ARCH_RSEQ_REGISTER_SLICES = 1 << 1, /* the flag of a registration that asks for that */
+};
 
 /* Offsets from the thread pointer: of the struct rseq in use, and of the 32-bit vCPU id. */
 struct arch_self {

@@ -20,7 +20,7 @@ static inline uintptr_t *arch_word(struct arch_self self, const void *map, uintp
 {
 	const uintptr_t *table = (const uintptr_t *)((const char *)map - ARCH_TABLE_BYTES);
 
-	return (uintptr_t *)(__atomic_load_n(&table[arch_id(self)], __ATOMIC_ACQUIRE) + offset);
+	return (uintptr_t *)(__atomic_load_n(&table[(int32_t)arch_id(self)], __ATOMIC_ACQUIRE) + offset);
 }
 
 /* A word without a magazine is an odd address, which is read through all the same. */

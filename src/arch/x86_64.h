@@ -85,7 +85,7 @@
 	"leaq 3b(%%rip), %%rcx\n"                                                                            \
 	"movq %%rcx, %%fs:8(%[rseq])\n"                                                                      \
 	"1:\n"                                                                                               \
-	"movl %%fs:(%[id]), %%ecx\n"
+	"movslq %%fs:(%[id]), %%rcx\n"
 
 #define ARCH_SECTION_EXIT(label)                                                                             \
 	".pushsection __rseq_exit_point_array, \"aw\"\n"                                                     \
@@ -244,8 +244,8 @@ static inline uintptr_t arch_peek(struct arch_self self, const void *map, uintpt
 	uint32_t id;
 
 	asm volatile("movl %%fs:(%[id]), %[result]" : [result] "=r"(id) : [id] "r"(self.id));
-	uintptr_t area = __atomic_load_n((const uintptr_t *)((const char *)map - ARCH_TABLE_BYTES) + id,
-					 __ATOMIC_ACQUIRE);
+	uintptr_t area = __atomic_load_n(
+		(const uintptr_t *)((const char *)map - ARCH_TABLE_BYTES) + (int32_t)id, __ATOMIC_ACQUIRE);
 	return __atomic_load_n((const uintptr_t *)(area + offset), __ATOMIC_ACQUIRE);
 }
 

@@ -61,8 +61,10 @@ static inline bool front_has(const struct linked_cache *cache, const void *objec
 	return arch_peek(vcpu_self, cache->map, cache->offset) == (uintptr_t)object;
 }
 
+/* Counts misses, at the beginning of a slow path. */
 static inline void front_count(const struct linked_cache *cache, uint64_t misses)
 {
+	vcpu_check_registration();
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, misses);
 }
 

@@ -251,6 +251,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 
 __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, struct request request)
 {
+	vcpu_check_registration();
 	if (profile_is_due())
 		watch_settle_profile();
 
@@ -273,6 +274,7 @@ __attribute__((noinline)) void *magazine_alloc_missed(struct cache *cache)
 
 void *magazine_try_alloc_missed(struct cache *cache)
 {
+	vcpu_check_registration();
 	if (magazine_is_checked(cache))
 		return magazine_alloc_missed(cache);
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
@@ -358,6 +360,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 {
 	bool closed, watched = watch_free(cache, object);
 
+	vcpu_check_registration();
 	if (magazine_is_checked(cache)) {
 		magazine_free_checked(cache, object, SIZE_MAX);
 		return;
@@ -461,6 +464,8 @@ static struct magazine *trade_waiting(struct cache *cache, struct magazine *wait
 __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void *object)
 {
 	bool closed, watched = watch_free(cache, object);
+
+	vcpu_check_registration();
 	struct hand loaded = words_detach_from(cache, cache->returns, &closed);
 
 	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);

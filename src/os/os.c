@@ -423,9 +423,9 @@ uint64_t os_random(void)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-int os_rseq_register(void *area, uint32_t bytes, uint32_t signature)
+int os_rseq_register(void *area, uint32_t bytes, uint32_t flags, uint32_t signature)
 {
-	return STATUS(syscall(SYS_rseq, area, bytes, 0, signature));
+	return STATUS(syscall(SYS_rseq, area, bytes, flags, signature));
 }
 
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature)

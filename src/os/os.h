@@ -107,7 +107,7 @@ unsigned os_cpus(void);
 uint64_t os_random(void);
 
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
-int os_rseq_register(void *area, uint32_t bytes, uint32_t signature);
+int os_rseq_register(void *area, uint32_t bytes, uint32_t flags, uint32_t signature);
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature);
 /* Installs a signal handler, with system calls restarted; does nothing for an invalid number. */
 void os_on_signal(int number, void (*handler)(int));

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/rseq.h>
 #include <sys/single_threaded.h>
@@ -28,14 +29,14 @@ static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1},
 				 closed_slots[32] __attribute__((aligned(32))) = {[9] = 1};
 const uintptr_t vcpu_void = (uintptr_t)&void_slots[1], vcpu_closed = (uintptr_t)&closed_slots[1];
 
-/* The table's last id belongs to no vCPU: threads that have no id (yet, or any more) use it. */
-enum { NOBODY = ARCH_VCPUS - 1 };
+/* The id of threads that have none (yet, or any more); the kernel uses it for the same (see arch.h). */
+static const uint32_t NOBODY = UINT32_MAX;
 
 /* Areas closed by one fence.  The last of them stays closed while the others are emptied. */
 enum { CLOSED_MOST = 8 };
 
 struct arch_self vcpu_self;
-static __thread struct arch_rseq own = {.cpu_id = NOBODY, .mm_cid = NOBODY};
+static __thread struct arch_rseq own = {.cpu_id = UINT32_MAX, .mm_cid = UINT32_MAX};
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 
 static enum cpuslab_vcpu_mode mode;
@@ -54,6 +55,19 @@ static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* `generation` when it
 static uint32_t slot_thread[ARCH_VCPUS] ARCH_SPARSE;     /* as slot_owner has it */
 static uint32_t generation;
 static __thread uint32_t own_generation;
+
+/*
+ * Of a thread that has made tasks which run on its thread pointer beside it (see vcpu_share): its vCPU is set
+ * aside until the last of them has ended.  A word of `alive` is 0 or belongs to one task; the kernel clears
+ * it as the task ends.
+ */
+enum { SHARERS = 4 };
+static __thread struct {
+	uint32_t alive[SHARERS];
+	uint32_t slot; /* in slot mode */
+	int flags;     /* of the registration, in the other modes */
+	bool on, forever;
+} sharing;
 static unsigned open_words;
 /* One bit per number.  The first bank's are apart from the rest, which few programs use. */
 static uint64_t first_taken[VCPU_BANK_CACHES / 64];
@@ -102,10 +116,62 @@ static void leave(void *unused)
 		os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
 	} else {
 		/* The slot's magazines stay for the next owner, or are drained as idle. */
-		__atomic_store_n(&slot_taken[own.mm_cid], 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&slot_taken[sharing.on ? sharing.slot : own.mm_cid], 0, __ATOMIC_RELEASE);
 	}
 	own.cpu_id = own.mm_cid = NOBODY;
 	cpuslab_spin_unlock(&vcpu_lock);
+}
+
+static struct arch_rseq *rseq_in_use(void)
+{
+	return (struct arch_rseq *)((char *)__builtin_thread_pointer() + vcpu_self.rseq);
+}
+
+/* libc registers as many bytes as it uses, but no fewer than the structure's first version has. */
+static uint32_t rseq_bytes(void)
+{
+	return !registers_itself && __rseq_size > sizeof own ? __rseq_size : sizeof own;
+}
+
+int vcpu_unregister(void)
+{
+	struct arch_rseq *rseq = rseq_in_use();
+	/* What the kernel shows there if the flag was set at the registration. */
+	int flags = rseq->flags & ARCH_RSEQ_SLICES_ON ? ARCH_RSEQ_REGISTER_SLICES : 0;
+
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT ||
+	    os_rseq_unregister(rseq, rseq_bytes(), ARCH_RSEQ_SIGNATURE) != 0)
+		return VCPU_UNREGISTERED;
+	vcpu_forget_id();
+	return flags;
+}
+
+void vcpu_register(int flags)
+{
+	if (flags != VCPU_UNREGISTERED)
+		(void)os_rseq_register(rseq_in_use(), rseq_bytes(), (uint32_t)flags, ARCH_RSEQ_SIGNATURE);
+}
+
+void vcpu_forget_id(void)
+{
+	__atomic_store_n(&rseq_in_use()->mm_cid, NOBODY, __ATOMIC_RELAXED);
+}
+
+/*
+ * With concurrency ids the thread has meanwhile used the words of vCPU 0, and nothing aborted its sections.
+ * Alone it did so rightly.
+ */
+__attribute__((cold)) void vcpu_lost(void)
+{
+	static const char line[] = "cpuslab: a direct system call has unregistered a thread's restartable "
+				   "sequences; memory may have "
+				   "got two owners. CPUSLAB_OPTIONS=vcpu:slot does without them.\n";
+	static bool told ARCH_SPARSE;
+
+	vcpu_forget_id();
+	if (mode == CPUSLAB_VCPU_MM_CID && !__libc_single_threaded &&
+	    !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+		os_write_error(line, sizeof line - 1);
 }
 
 /*
@@ -115,7 +181,7 @@ static void leave(void *unused)
  */
 static bool can_register(void)
 {
-	if (os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) != 0)
+	if (os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE) != 0)
 		return false;
 	os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
 	/* The kernel has left an id there that may be another thread's by now. */
@@ -131,7 +197,7 @@ static bool choose_restartable(void)
 	intptr_t area = adopted ? (intptr_t)__rseq_offset : distance(&own);
 
 	ids = os_possible_cpus();
-	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || ids > NOBODY)
+	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || ids > ARCH_VCPUS)
 		return false;
 
 	const struct arch_rseq *rseq =
@@ -164,10 +230,8 @@ static void choose_slots(void)
 
 static void add_bank(uintptr_t *table, uintptr_t *areas)
 {
-	for (unsigned id = 0; id < ids; id++)
+	for (int id = -ARCH_NO_VCPUS; id < (int)ids; id++)
 		table[id] = closed_area;
-	if (registers_itself || mode == CPUSLAB_VCPU_THREAD_SLOT)
-		table[NOBODY] = closed_area;
 	banks[bank_count].table = table;
 	banks[bank_count].areas = areas;
 	__atomic_store_n(&bank_count, bank_count + 1, __ATOMIC_RELEASE);
@@ -267,15 +331,16 @@ static unsigned open_in_bank(unsigned bank)
  */
 static bool make_bank(void)
 {
+	enum { BEFORE = ARCH_NO_VCPUS * sizeof(uintptr_t) };
 	static void *spare_table, *spare_areas;
 
 	if (!spare_table)
-		spare_table = metadata_alloc(ARCH_TABLE_BYTES);
+		spare_table = metadata_alloc(BEFORE + ARCH_TABLE_BYTES);
 	if (!spare_areas)
 		spare_areas = metadata_alloc(ARCH_TABLE_BYTES);
 	if (!spare_table || !spare_areas)
 		return false;
-	void *table = spare_table, *areas = spare_areas;
+	void *table = (char *)spare_table + BEFORE, *areas = spare_areas;
 
 	__atomic_store_n(&spare_table, NULL, __ATOMIC_RELEASE);
 	__atomic_store_n(&spare_areas, NULL, __ATOMIC_RELEASE);
@@ -480,7 +545,7 @@ static __attribute__((noinline, cold)) void bury_ended_slots(void)
 	static unsigned in_use ARCH_SPARSE;
 	unsigned count = 0;
 
-	if (ids < 2 * in_use && ids < NOBODY)
+	if (ids < 2 * in_use && ids < ARCH_VCPUS)
 		return;
 	for (unsigned id = 0; id < ids; id++) {
 		/* One that comes from before a fork waits for the thread that made it. */
@@ -504,7 +569,7 @@ static bool take_slot(void)
 		bury_ended_slots();
 		id = free_slot();
 	}
-	if (id == NOBODY)
+	if (id == ARCH_VCPUS)
 		return false;
 	if (id == ids) {
 		set_entries(id, false);
@@ -517,12 +582,76 @@ static bool take_slot(void)
 	slot_generation[id] = own_generation = generation;
 	if (several)
 		slot_thread[id] = owner;
+	own.cpu_id = id;
 	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
 }
 
+/* ---- tasks on a thread's pointer ------------------------------------------------------------------------
+ */
+
+static void set_aside(void)
+{
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
+		sharing.slot = own.mm_cid;
+		own.cpu_id = own.mm_cid = NOBODY;
+	} else {
+		sharing.flags = vcpu_unregister();
+	}
+	__atomic_store_n(&sharing.on, true, __ATOMIC_RELEASE);
+}
+
+uint32_t *vcpu_share(bool told)
+{
+	/* From now on two tasks use this memory at once. */
+	__libc_single_threaded = 0;
+	if (!sharing.on)
+		set_aside();
+	/* Such a task may make others itself, while its maker does. */
+	for (uint32_t *word = sharing.alive; told && word < sharing.alive + SHARERS; word++)
+		if (__atomic_exchange_n(word, 1, __ATOMIC_ACQ_REL) == 0)
+			return word;
+	sharing.forever = true;
+	return NULL;
+}
+
+/* Takes the vCPU back once no other task is left on this thread's pointer; false while there is one. */
+static __attribute__((noinline)) bool end_sharing(void)
+{
+	bool over = !sharing.forever;
+
+	for (unsigned i = 0; i < SHARERS; i++)
+		over &= !__atomic_load_n(&sharing.alive[i], __ATOMIC_ACQUIRE);
+	if (!over)
+		return false;
+	sharing.on = false;
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT)
+		vcpu_register(sharing.flags);
+	else if (own_generation != generation)
+		standing = OUTSIDE; /* a forked child, in which the slot may be another thread's */
+	else
+		own.cpu_id = own.mm_cid = sharing.slot;
+	return true;
+}
+
+void vcpu_begin_thread(void)
+{
+	is_counted = false;
+	standing = OUTSIDE;
+	memset(&sharing, 0, sizeof sharing);
+	own.cpu_id = own.mm_cid = NOBODY;
+	own_generation = generation;
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT || registers_itself)
+		return;
+	rseq_in_use()->cpu_id = NOBODY;
+	vcpu_forget_id();
+	vcpu_register(0);
+}
+
 bool vcpu_enter(void)
 {
+	if (sharing.on && !end_sharing())
+		return false;
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && !registers_itself) {
 		unsigned id = arch_id(vcpu_self);
 
@@ -550,11 +679,11 @@ bool vcpu_enter(void)
 		bool placed = false, later = !noted;
 
 		if (noted && registers_itself)
-			placed = os_rseq_register(&own, sizeof own, ARCH_RSEQ_SIGNATURE) == 0;
+			placed = os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE) == 0;
 		else if (noted) {
 			cpuslab_spin_lock(&vcpu_lock);
 			placed = take_slot();
-			later = !placed && free_slot() != NOBODY;
+			later = !placed && free_slot() != ARCH_VCPUS;
 			cpuslab_spin_unlock(&vcpu_lock);
 		}
 		if (!placed && noted && has_key)
@@ -729,16 +858,6 @@ unsigned vcpu_areas(void)
 	return __atomic_load_n(&area_count, __ATOMIC_RELAXED);
 }
 
-bool vcpu_registration(void **area, uint32_t *bytes)
-{
-	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
-		return false;
-	*area = (char *)__builtin_thread_pointer() + vcpu_self.rseq;
-	/* libc registers as many bytes as it uses, but no fewer than the structure's first version has. */
-	*bytes = !registers_itself && __rseq_size > sizeof own ? __rseq_size : sizeof own;
-	return true;
-}
-
 uint64_t vcpu_fences(void)
 {
 	return __atomic_load_n(&fences, __ATOMIC_RELAXED);
@@ -802,8 +921,11 @@ void vcpu_bury_dead_slots(void)
 	for (unsigned id = 0; id < ids; id++)
 		if (slot_generation[id] != generation && id != own.mm_cid)
 			slot_taken[id] &= (uint8_t)~1u;
-	slot_generation[own.mm_cid] = own_generation = generation;
-	if (slot_thread[own.mm_cid])
-		slot_thread[own.mm_cid] = 0;
+	own_generation = generation;
+	if (own.mm_cid != NOBODY) {
+		slot_generation[own.mm_cid] = generation;
+		if (slot_thread[own.mm_cid])
+			slot_thread[own.mm_cid] = 0;
+	}
 	cpuslab_spin_unlock(&vcpu_lock);
 }

@@ -148,9 +148,53 @@ void vcpu_count_thread(void);
 void vcpu_when_alone(void (*call)(void));
 
 /*
- * The calling thread's registration for restartable sequences, for vfork.c: the area, and the length it was
- * registered with.  False in modes that have none.
+ * For vfork.c and clone.c.  Ends the calling thread's registration for restartable sequences, and returns
+ * what vcpu_register() needs to restore it: the flags, or VCPU_UNREGISTERED where there is none.  In between
+ * the thread has no id, and its sections miss.  Signals must be blocked meanwhile.
  */
-bool vcpu_registration(void **area, uint32_t *bytes);
+enum { VCPU_UNREGISTERED = -1 };
+int vcpu_unregister(void);
+void vcpu_register(int flags);
+/*
+ * Takes its id from a thread whose area is not registered any more.  As an area is unregistered, the kernel
+ * stores -1 for the CPU, with which all sections miss, but 0 for the concurrency id, which is another
+ * thread's.
+ */
+void vcpu_forget_id(void);
+
+void vcpu_lost(void);
+
+/*
+ * For the beginning of a slow path: whether the program has taken the thread's registration away by a system
+ * call that the library does not see.  Then the thread goes on without an id.
+ */
+static inline void vcpu_check_registration(void)
+{
+	const struct arch_rseq *rseq =
+		(const struct arch_rseq *)((const char *)__builtin_thread_pointer() + vcpu_self.rseq);
+
+	if (__builtin_expect((int32_t)rseq->cpu_id < 0 && (int32_t)rseq->mm_cid >= 0, 0))
+		vcpu_lost();
+}
+
+/*
+ * Before a task is made that runs on the calling thread's pointer beside it: both do without a vCPU until the
+ * task has ended.  Returns the word that the kernel must clear then; NULL, for ever, where there is none or
+ * nobody is `told`.  The caller clears the word itself where no task was made.  With signals blocked.
+ */
+uint32_t *vcpu_share(bool told);
+/* Begins a thread made by hand, whose memory at the thread pointer may be a copy of another thread's. */
+void vcpu_begin_thread(void);
+
+/*
+ * vfork.c: around a call that makes a task on the calling thread's pointer and memory, and suspends the
+ * caller, the registration changes hands.  vcpu_end_handing() is called by either after it.
+ */
+struct vcpu_handing {
+	uint64_t done; /* 0, or the registration's flags and 1 */
+	uint64_t mask; /* the signal mask's bits, as the kernel has them */
+};
+struct vcpu_handing vcpu_before_vfork(void);
+void vcpu_end_handing(struct vcpu_handing handing);
 
 #endif

@@ -17,9 +17,8 @@
  * A process with one thread needs none of this: parent and child take turns.  POSIX does not allow a vfork
  * child to allocate at all; these few system calls keep the heap whole even if it does.
  *
- * A program that makes such a child by the system call itself, clone with CLONE_VM, bypasses all this: that
- * child must not allocate while its parent has other threads.  posix_spawn, system and popen make their
- * children so, and libc's code in the child calls nothing of ours.
+ * A child of clone() with CLONE_VM and CLONE_VFORK is the same case (malloc/clone.c).  posix_spawn, system
+ * and popen make their children so inside libc, past both; its code in the child calls nothing of ours.
  */
 #include "vcpu/vcpu.h"
 
@@ -32,21 +31,6 @@
 
 #include "os/os.h"
 
-#if ARCH_HAS_RSEQ
-
-/*
- * What the second half must know.  It is passed in two registers, which the kernel preserves for each of
- * the two tasks that return.  In memory, which they share, a child that itself calls vfork, or leaves by a
- * jump, would change it for its parent.
- */
-struct handing_over {
-	uint64_t done;
-	uint64_t mask; /* the kernel's bits */
-};
-
-__attribute__((used)) struct handing_over vcpu_before_vfork(void);
-__attribute__((used)) long vcpu_after_vfork(long result, uint64_t handed_over, uint64_t mask);
-
 static void restore_mask(uint64_t bits)
 {
 	sigset_t mask;
@@ -56,35 +40,47 @@ static void restore_mask(uint64_t bits)
 	os_signal_mask(&mask, NULL);
 }
 
-struct handing_over vcpu_before_vfork(void)
+/*
+ * What the second half must know is passed in two registers, which the kernel preserves for each of the two
+ * tasks that return.  In memory, which they share, a child that itself calls vfork, or leaves by a jump,
+ * would change it for its parent.
+ */
+__attribute__((used)) struct vcpu_handing vcpu_before_vfork(void)
 {
-	struct handing_over handing = {0};
-	void *area;
-	uint32_t bytes;
+	struct vcpu_handing handing = {0};
 	sigset_t all, mask;
 
-	if (__libc_single_threaded || !vcpu_registration(&area, &bytes))
+	if (__libc_single_threaded || vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT)
 		return handing;
 	sigfillset(&all);
 	os_signal_mask(&all, &mask);
 	memcpy(&handing.mask, &mask, sizeof handing.mask);
-	/* Fails where the thread was never registered: the child then goes without, as everywhere else. */
-	handing.done = os_rseq_unregister(area, bytes, ARCH_RSEQ_SIGNATURE) == 0;
-	if (!handing.done)
+	int flags = vcpu_unregister();
+
+	/* If the thread was never registered, the child goes without, as everywhere else. */
+	if (flags == VCPU_UNREGISTERED)
 		restore_mask(handing.mask);
+	else
+		handing.done = 1 + (uint64_t)flags;
 	return handing;
 }
 
-/* `result` is 0 in the child, the child's id or a negative errno in the parent. */
-long vcpu_after_vfork(long result, uint64_t handed_over, uint64_t mask)
+void vcpu_end_handing(struct vcpu_handing handing)
 {
-	void *area;
-	uint32_t bytes;
+	if (!handing.done)
+		return;
+	vcpu_register((int)handing.done - 1);
+	restore_mask(handing.mask);
+}
 
-	if (handed_over && vcpu_registration(&area, &bytes)) {
-		os_rseq_register(area, bytes, ARCH_RSEQ_SIGNATURE);
-		restore_mask(mask);
-	}
+#if ARCH_HAS_RSEQ
+
+__attribute__((used)) long vcpu_after_vfork(long result, uint64_t done, uint64_t mask);
+
+/* `result` is 0 in the child, the child's id or a negative errno in the parent. */
+long vcpu_after_vfork(long result, uint64_t done, uint64_t mask)
+{
+	vcpu_end_handing((struct vcpu_handing){done, mask});
 	if (result < 0) {
 		errno = (int)-result;
 		return -1;
