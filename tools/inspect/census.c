@@ -1118,6 +1118,14 @@ static long count_interruptions(void)
 	return usage.ru_nvcsw + usage.ru_nivcsw;
 }
 
+/* Of all threads that the target has or had. */
+static bool read_cpu_time(const struct target *target, struct timespec *time)
+{
+	clockid_t clock;
+
+	return clock_getcpuclockid(target->pid, &clock) == 0 && clock_gettime(clock, time) == 0;
+}
+
 enum target_status census_take(struct census *census, struct target *target)
 {
 	enum { READINGS = 4 };
@@ -1129,8 +1137,11 @@ enum target_status census_take(struct census *census, struct target *target)
 		long before = count_interruptions();
 
 		clock_gettime(CLOCK_MONOTONIC, &census->when);
+		census->cpu_known = read_cpu_time(target, &census->cpu_when);
 		whole = find_caches(census, target) && find_vcpus(census, target) &&
 			read_pages(census, target);
+		census->cpu_known = census->cpu_known && read_cpu_time(target, &census->cpu_until);
+		clock_gettime(CLOCK_MONOTONIC, &census->until);
 		census->interrupted = count_interruptions() != before;
 	}
 	enum target_status status = target_check(target);

@@ -61,8 +61,12 @@ struct census_cell {
 };
 
 struct census {
-	struct timespec when; /* CLOCK_MONOTONIC */
-	const char *mode;     /* how the library identifies vCPUs */
+	/* Read between these two times (CLOCK_MONOTONIC), when the target had used so much CPU time, if
+	 * known. */
+	struct timespec when, until;
+	struct timespec cpu_when, cpu_until;
+	bool cpu_known;
+	const char *mode; /* how the library identifies vCPUs */
 	uint32_t vcpus;
 	size_t cache_count, unsettled;
 	bool interrupted;

@@ -61,28 +61,37 @@ static uint64_t since(uint64_t before, uint64_t now)
 }
 
 /*
- * Hits of the fast path are not counted.  But each miss moves a magazine, whole from the depot and the spare,
- * or as a batch from the slabs, so this traffic gives the number of objects that passed: a lower bound of the
- * allocations, apart from those served by what the same vCPU had just freed.
+ * Hits of the fast path are not counted, so rates have bounds alone.  Each miss is a call, counted where it
+ * happens: that many calls there were at least, during all of the time from one census to the other.
  */
 static struct rate rate_between(const struct census_cache *before, const struct census_cache *now,
 				double seconds)
 {
-	uint64_t misses = since(before->alloc_misses, now->alloc_misses);
-	uint64_t refills = since(before->refills, now->refills);
-	uint64_t whole = misses > refills ? misses - refills : 0;
-	uint64_t frees = since(before->free_misses, now->free_misses);
-
 	return (struct rate){
 		.number = now->number,
-		.allocs = (double)(whole * now->capacity + refills * now->batch) / seconds,
-		.frees = (double)(frees * now->capacity) / seconds,
+		.allocs = (double)since(before->alloc_misses, now->alloc_misses) / seconds,
+		.frees = (double)since(before->free_misses, now->free_misses) / seconds,
 	};
+}
+
+/*
+ * How many calls there can have been at most: a call takes 20 instructions or more, and a pair of hits 6.5
+ * cycles where it was measured to be fastest (docs/benchmarks), so no CPU has time for more than two calls
+ * in a nanosecond.
+ */
+static double most_calls(const struct census *before, const struct census *now)
+{
+	const double calls_per_second_of_cpu = 2e9;
+	double seconds = seconds_between(&before->until, &now->when);
+
+	if (!before->cpu_known || !now->cpu_known || seconds <= 0)
+		return 0;
+	return seconds_between(&before->cpu_when, &now->cpu_until) * calls_per_second_of_cpu / seconds;
 }
 
 void rates_compute(struct rates *rates, const struct census *before, const struct census *now)
 {
-	double seconds = seconds_between(&before->when, &now->when);
+	double seconds = seconds_between(&before->when, &now->until);
 	struct rate *of = reallocarray(rates->of, now->cache_count + 1, sizeof(*of));
 
 	if (!of)
@@ -102,10 +111,10 @@ void rates_compute(struct rates *rates, const struct census *before, const struc
 		rates->of[rates->count++] = rate;
 		rates->allocs += rate.allocs;
 		rates->frees += rate.frees;
-		rates->misses += (double)(since(before->caches[b].alloc_misses, now->caches[n].alloc_misses) +
-					  since(before->caches[b].free_misses, now->caches[n].free_misses)) /
-				 seconds;
 	}
+	rates->allocs += (double)since(before->large_allocs, now->large_allocs) / seconds;
+	rates->frees += (double)since(before->large_frees, now->large_frees) / seconds;
+	rates->most = most_calls(before, now);
 }
 
 const struct rate *rates_of(const struct rates *rates, uint32_t number)
@@ -176,7 +185,7 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	const struct target *target = overview->view->target;
 	uint64_t objects = 0, live = 0, slabs = 0, active_slabs = 0, caches = 0, active_caches = 0;
 	uint64_t smallest = UINT64_MAX, largest = 0, sizes = 0;
-	char bar[SCREEN_COLUMNS * 4], spark[SCREEN_COLUMNS * 4], blocks[40] = "";
+	char bar[SCREEN_COLUMNS * 4], spark[SCREEN_COLUMNS * 4], blocks[40] = "", most[64] = "", number[24];
 
 	for (size_t c = 0; c < census->cache_count; c++) {
 		const struct census_cache *cache = &census->caches[c];
@@ -224,13 +233,17 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	    kilobytes(census->dirty_pages * CENSUS_PAGE), kilobytes(census->purged),
 	    kilobytes(census->large_pages * CENSUS_PAGE), kilobytes(census->huge_bytes),
 	    kilobytes(census->huge_cached));
-	unsigned width = screen->columns > 70 ? screen->columns - 70 : 10;
+	unsigned width = screen->columns > 84 ? screen->columns - 74 : 10;
 
 	draw_sparkline(screen, spark, overview->used, width > HISTORY / 2 ? HISTORY / 2 : width);
-	add(screen, STYLE_PLAIN, " Rates   : ~%.0f allocs/s, ~%.0f frees/s, %.0f misses/s   Used : %s",
-	    overview->rates->allocs, overview->rates->frees, overview->rates->misses, spark);
+	/* The format rounds down, by a tenth at most. */
+	if (overview->rates->most > 0)
+		snprintf(most, sizeof(most), ", <= %s calls/s",
+			 format_number(number, (uint64_t)(overview->rates->most * 1.1)));
+	add(screen, STYLE_PLAIN, " Rates   : >= %.0f allocs/s, >= %.0f frees/s%s   Used : %s",
+	    overview->rates->allocs, overview->rates->frees, most, spark);
 	add(screen, STYLE_PLAIN, "%s", "");
-	add(screen, STYLE_HEAD, "  OBJS ACTIVE  USE OBJ SIZE  SLABS%s CACHE SIZE ~ALLOC/S  HOARD NAME",
+	add(screen, STYLE_HEAD, "  OBJS ACTIVE  USE OBJ SIZE  SLABS%s CACHE SIZE MISSES/S  HOARD NAME",
 	    is_narrow(screen) ? "" : " OBJ/SLAB");
 }
 
@@ -248,7 +261,8 @@ static void add_row(struct screen *screen, const struct overview *overview, size
 				    : STYLE_FAINT,
 	    "%6lu %6lu %3.0f%% %7.2fK %6lu%s %9.0fK %8.0f %6lu %s", cache->objects, cache->live,
 	    per_cent(cache->live, cache->objects), kilobytes(cache->size), cache->slabs, per_slab,
-	    kilobytes(census_space(cache)), rate->allocs, cache->in_vcpus + cache->in_depot, cache->name);
+	    kilobytes(census_space(cache)), rate->allocs + rate->frees, cache->in_vcpus + cache->in_depot,
+	    cache->name);
 }
 
 size_t screen_overview_rows(const struct screen *screen)
@@ -302,7 +316,7 @@ void screen_cache(struct screen *screen, const struct overview *overview, size_t
 	}
 	draw_sparkline(screen, spark, live, 60);
 	add(screen, STYLE_PLAIN, "%s", "");
-	add(screen, STYLE_PLAIN, "~%.0f allocs/s, ~%.0f frees/s   In use : %s", rate->allocs, rate->frees,
+	add(screen, STYLE_PLAIN, ">= %.0f allocs/s, >= %.0f frees/s   In use : %s", rate->allocs, rate->frees,
 	    spark);
 	if (overview->notice)
 		add(screen, STYLE_WARNING, "%s", overview->notice);

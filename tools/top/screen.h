@@ -24,14 +24,15 @@ struct screen {
 	struct line lines[SCREEN_LINES];
 };
 
-/* Computed from two censuses: objects per second, in the order of the caches' numbers. */
+/* Bounds computed from two censuses: calls per second, in the order of the caches' numbers. */
 struct rates {
 	size_t count;
 	struct rate {
 		uint32_t number;
-		double allocs, frees; /* by which the vCPUs' magazines were filled and emptied */
+		double allocs, frees; /* at least: those that missed */
 	} *of;
-	double allocs, frees, misses; /* all caches together */
+	double allocs, frees; /* at least, all caches and large objects together */
+	double most;          /* both, at most; 0 if unknown */
 };
 
 /* One value per refresh, the latest last. */
