@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check/text.h"
+#include "check/unwind.h"
 #include "cpuslab/lock.h"
+#include "options/options.h"
 #include "os/os.h"
 
 static __thread struct cpuslab_spinlock *locks_of_walks[2];
@@ -45,6 +48,29 @@ static void give_up_walks(void)
 	}
 }
 
+/*
+ * Writes the callers' stack, innermost first, each line by itself: the report's buffer may be another
+ * thread's, and this one's stack may be short.  Reads code, unwind tables and the stack, but not the heap.
+ */
+static __attribute__((noinline)) void write_callers(void)
+{
+	enum { CALLERS = 24 };
+	uintptr_t frame[CALLERS];
+	unsigned count = unwind_callers(frame, CALLERS);
+
+	for (unsigned i = 0; i < count; i++) {
+		char line[TEXT_LINE] = "    ";
+		int length = 4 + text_code(line + 4, sizeof line - 5, frame[i]);
+
+		if (length < 4)
+			continue;
+		if ((size_t)length > sizeof line - 2)
+			length = sizeof line - 2;
+		line[length] = '\n';
+		os_write_error(line, (size_t)length + 1);
+	}
+}
+
 _Noreturn void corruption_abort(const char *cache, const void *pointer, const char *what)
 {
 	char line[256];
@@ -54,5 +80,7 @@ _Noreturn void corruption_abort(const char *cache, const void *pointer, const ch
 	give_up_walks();
 	if (length > 0)
 		os_write_error(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+	if (options.hardened)
+		write_callers();
 	abort();
 }

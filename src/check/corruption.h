@@ -2,11 +2,11 @@
 /*
  * check/corruption: stops a program that has corrupted its heap.
  *
- * Writes one line to standard error, by write(2) alone, that names the cache, the pointer and the fault; then
- * calls abort().  Called from any room; allocates nothing.  The caller must hold no lock, since an aborting
- * program may allocate, trim, ask for statistics, and destroy caches as it exits.  The locks of walks over
- * all caches are the exception: the rooms that find the damage do not know of them, so they are released
- * here.
+ * Writes one line to standard error, by write(2) alone, that names the cache, the pointer and the fault; in
+ * hardened mode then the stack of the call that found it; then calls abort().  Called from any room;
+ * allocates nothing.  The caller must hold no lock, since an aborting program may allocate, trim, ask for
+ * statistics, and destroy caches as it exits.  The locks of walks over all caches are the exception: the
+ * rooms that find the damage do not know of them, so they are released here.
  */
 #ifndef CPUSLAB_CORRUPTION_H
 #define CPUSLAB_CORRUPTION_H

@@ -51,9 +51,10 @@ void text_added(int characters)
 		length += characters < TEXT_LINE ? (size_t)characters : TEXT_LINE - 1;
 }
 
-void text_add_code(uintptr_t address)
+int text_code(char *to, size_t bytes, uintptr_t address)
 {
 	struct symbol symbol;
+	int done = 0;
 
 	/*
 	 * Look up the call: if it is its function's last instruction, the return address is the next
@@ -61,11 +62,20 @@ void text_add_code(uintptr_t address)
 	 */
 	symbol_find(address - 1, &symbol);
 	if (symbol.function)
-		text_add("%s+%#lx/%#lx ", symbol.function, symbol.function_offset + 1, symbol.function_bytes);
-	if (symbol.module)
-		text_add("(%s+%#lx)", symbol.module, symbol.module_offset + 1);
-	else
-		text_add("%#lx", address);
+		done = snprintf(to, bytes, "%s+%#lx/%#lx ", symbol.function, symbol.function_offset + 1,
+				symbol.function_bytes);
+	if (done < 0 || (size_t)done >= bytes)
+		return done;
+	to += done;
+	bytes -= (size_t)done;
+	return done + (symbol.module
+			       ? snprintf(to, bytes, "(%s+%#lx)", symbol.module, symbol.module_offset + 1)
+			       : snprintf(to, bytes, "%#lx", address));
+}
+
+void text_add_code(uintptr_t address)
+{
+	text_added(text_code(text_room(), TEXT_LINE, address));
 }
 
 void text_add_bytes(const char *title, const unsigned char *start, size_t count)

@@ -21,7 +21,11 @@ char *text_room(void);
 void text_added(int characters);
 /* Like printf, up to TEXT_LINE characters at a time. */
 #define text_add(...) text_added(snprintf(text_room(), TEXT_LINE, __VA_ARGS__))
-/* Adds a return address as an offset in its function, where known, and in its module. */
+/*
+ * Formats a return address as an offset in its function, where known, and in its module, like snprintf: into
+ * any buffer, or added to the report.
+ */
+int text_code(char *to, size_t bytes, uintptr_t address);
 void text_add_code(uintptr_t address);
 /* Adds bytes as lines of sixteen, in hexadecimal and as text, each with a title and its address. */
 void text_add_bytes(const char *title, const unsigned char *start, size_t count);
