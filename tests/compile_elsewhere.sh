@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What this machine does not compile: the command without ncursesw and libpng, the library's portable code, and all of it for
+# What this machine does not compile: the command without ncursesw, libpng, libdw and libiberty, the library's portable code, and all of it for
 # another architecture, of which src/arch has no asm.  The same warnings are errors as in the build that is there.
 set -eu
 # The words of the build's own commands go to gcc.

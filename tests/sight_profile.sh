@@ -11,9 +11,11 @@ near() {
 	awk -v value="$1" -v wanted="$2" -v bound="$3" \
 		'BEGIN { exit !(value >= wanted * (1 - bound / 100) && value <= wanted * (1 + bound / 100)) }'
 }
+# Where a function of target_leak is.
+line='leak\.c:[0-9]*'
 # kilobytes FUNCTION <TABLE: what it allocated itself.
 kilobytes() {
-	awk -v name="$1" '$NF == name { print $1 + 0; found = 1 } END { if (!found) print 0 }'
+	awk -v name="$1" '$5 == name { print $1 + 0; found = 1 } END { if (!found) print 0 }'
 }
 
 # ---- from outside -------------------------------------------------------------------------------------------------
@@ -33,19 +35,19 @@ kill -STOP "$pid"
 "$cpuslab" profile --format=top "$pid" >top || fail "a profile that runs is not read"
 after=$(in_use malloc-960)
 kill -CONT "$pid"
-awk 'NR == 3 && $NF != "append_to_log" { exit 1 }' top || fail "not the leak first: $(cat top)"
+awk 'NR == 3 && $0 !~ /  append_to_log at leak\.c:[0-9]+$/ { exit 1 }' top || fail "not the leak first: $(cat top)"
 # Some hundreds of samples: four standard deviations are less than this.
 near "$(kilobytes append_to_log <top)" $(((after - before) / 1024)) 25 ||
 	fail "the leak is $(((after - before) / 1024)) KiB: $(cat top)"
 near "$(kilobytes remember_session <top)" 1000 50 || fail "sessions are 1000 KiB: $(cat top)"
-"$cpuslab" profile --format=folded "$pid" | grep -q '^_start;.*main;handle_request;append_to_log [0-9]*$' ||
+"$cpuslab" profile --format=folded "$pid" | grep -q "^_start;.*main at $line;handle_request at $line;append_to_log at $line [0-9]*\$" ||
 	fail "no folded stacks"
 "$cpuslab" profile --format=heap "$pid" >one.heap || fail "no text"
 head -1 one.heap | grep -q '^heap profile: *[0-9]*: *[0-9]* *\[ *[0-9]*: *[0-9]*\] @ heap_v2/8192$' || fail "its head"
 grep -q '^MAPPED_LIBRARIES:$' one.heap && grep -q 'r-xp.*target_leak' one.heap || fail "its mappings"
 # Who allocated most, by turns of eight, one and a tenth.
 "$cpuslab" profile --format=top --total "$pid" >total
-awk 'NR == 3 && $NF != "parse_request" { exit 1 }' total || fail "not requests first: $(cat total)"
+awk 'NR == 3 && $0 !~ /  parse_request at leak\.c:[0-9]+$/ { exit 1 }' total || fail "not requests first: $(cat total)"
 eventually leaked_since "$after"
 "$cpuslab" profile --seconds=0 --output=two.pb "$pid" || fail "no second profile"
 
@@ -78,17 +80,17 @@ done
 objcopy --redefine-sym parse_request=sample --redefine-sym append_to_log=alloc_slow "$build/tests/target_leak" renamed
 begin ./renamed
 "$cpuslab" profile --seconds=1 --interval=8K --total --format=folded --keep "$pid" >folded || fail "no profile: renamed"
-grep -q ';main;handle_request;sample [1-9][0-9]*$' folded || fail "no sample: $(cat folded)"
+grep -q ";main at $line;handle_request at $line;sample at $line [1-9][0-9]*\$" folded || fail "no sample: $(cat folded)"
 eventually leaked_since 0
 "$cpuslab" profile --format=top "$pid" >top
-awk 'NR == 3 && $NF != "alloc_slow" { exit 1 }' top || fail "no alloc_slow: $(cat top)"
+awk 'NR == 3 && $5 != "alloc_slow" { exit 1 }' top || fail "no alloc_slow: $(cat top)"
 kill -KILL "$pid"
 # The library's own frames are left out there too, and what remains is the program's.
 for way in object static; do
 	library='' begin "$build/tests/target_leak_$way"
 	"$cpuslab" profile --seconds=1 --interval=8K --format=folded --total --keep "$pid" >folded || fail "no profile: $way"
-	grep -q ';main;handle_request;parse_request [1-9][0-9]*$' folded || fail "$way: $(cat folded)"
-	grep -v ';handle_request;\(parse_request\|remember_session\|append_to_log\) [0-9]*$' folded && fail "$way: not the program's"
+	grep -q ";main at $line;handle_request at $line;parse_request at $line [1-9][0-9]*\$" folded || fail "$way: $(cat folded)"
+	grep -v ";handle_request at $line;\(parse_request\|remember_session\|append_to_log\) at $line [0-9]*\$" folded && fail "$way: not the program's"
 	if [ -n "$go" ]; then
 		"$cpuslab" profile --seconds=0 --output=linked.pb "$pid" || fail "no profile: $way"
 		go tool pprof -top -sample_index=alloc_space linked.pb >pprof 2>/dev/null

@@ -21,6 +21,12 @@
 int wrong_value(const char *command, const char *option, const char *value, const char *wanted);
 
 /*
+ * Prints a line on standard error for each library that this command was built without, though it would name
+ * functions and lines with it.
+ */
+void say_lacks(const char *command);
+
+/*
  * Finds the shared library to preload: beside the executable (a build tree), in ../lib of it (an installed
  * tree that was moved), or where `make install` put it.  Returns false if it is in none of these.
  */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "commands.h"
+#include "inspect/demangle.h"
+#include "inspect/lines.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +29,15 @@ int wrong_value(const char *command, const char *option, const char *value, cons
 {
 	fprintf(stderr, "%s: %s takes %s, not '%s'\n", command, option, wanted, value);
 	return 2;
+}
+
+void say_lacks(const char *command)
+{
+	const char *lacks[] = {demangle_lacks(), lines_lacks()};
+
+	for (unsigned i = 0; i < 2; i++)
+		if (lacks[i])
+			fprintf(stderr, "%s: built without %s\n", command, lacks[i]);
 }
 
 /* Flushes standard output, since buffered output may still fail to be written. */

@@ -332,25 +332,26 @@ static void print_folded(const struct sampled *sampled, struct symbols *symbols,
 
 		if (value < 0.5)
 			continue;
-		char name[256];
 		unsigned last = symbols_own_frames(symbols, site->frames, site->frame_count);
 
 		if (!site->frame_count)
 			fputs("(no_stack)", to);
 		/* From the outermost frame in; the separator must not occur in a name. */
 		for (unsigned f = site->frame_count; f-- > last;) {
-			symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
-			for (char *c = name; *c; c++)
-				if (*c == ';' || *c == ' ')
-					*c = '_';
-			fprintf(to, "%s%s", name, f > last ? ";" : "");
+			char *const *texts;
+
+			for (size_t t = symbols_texts(symbols, site->frames[f] - 1, &texts); t-- > 0;) {
+				for (const char *c = texts[t]; *c; c++)
+					fputc(*c == ';' ? ':' : *c, to);
+				fputs(f > last || t ? ";" : "", to);
+			}
 		}
 		fprintf(to, " %.0f\n", value);
 	}
 }
 
 struct function {
-	char name[128];
+	const char *name;
 	double own, with_callees;
 	size_t last_site;
 };
@@ -365,42 +366,63 @@ static int by_own(const void *one, const void *other)
 		       : strcmp(a->name, b->name);
 }
 
+struct table {
+	struct function functions[4096];
+	size_t count;
+};
+
+/* Counts a site's value for a function of its stack; `own`: it is the innermost. */
+static void add_value(struct table *table, const char *name, size_t site, double value, bool own)
+{
+	struct function *functions = table->functions;
+	size_t n = 0;
+
+	while (n < table->count && strcmp(functions[n].name, name) != 0)
+		n++;
+	if (n == sizeof(table->functions) / sizeof(functions[0]))
+		return;
+	if (n == table->count)
+		functions[table->count++].name = name;
+	functions[n].own += own ? value : 0;
+	if (functions[n].last_site != site + 1)
+		functions[n].with_callees += value;
+	functions[n].last_site = site + 1;
+}
+
+static void add_site(struct table *table, const struct profile_site *site, size_t number, double value,
+		     struct symbols *symbols)
+{
+	unsigned first = symbols_own_frames(symbols, site->frames, site->frame_count);
+
+	if (!site->frame_count)
+		add_value(table, "(no stack)", number, value, true);
+	for (unsigned f = first; f < site->frame_count; f++) {
+		char *const *texts;
+		size_t count = symbols_texts(symbols, site->frames[f] - 1, &texts);
+
+		for (size_t t = 0; t < count; t++)
+			add_value(table, texts[t], number, value, f == first && !t);
+	}
+}
+
 static void print_top(const struct sampled *sampled, struct symbols *symbols, FILE *to, bool total)
 {
-	enum { FUNCTIONS = 4096 };
-	struct function *functions = calloc(FUNCTIONS, sizeof(*functions));
-	size_t count = 0;
+	struct table *table = calloc(1, sizeof(*table));
 	uint64_t widest = 0;
 	double sum = 0;
 
-	for (size_t i = 0; functions && i < sampled->dump.site_count; i++) {
+	for (size_t i = 0; table && i < sampled->dump.site_count; i++) {
 		const struct profile_site *site = &sampled->sites[i];
 		double value = value_of(sampled, i, total);
-		unsigned first = symbols_own_frames(symbols, site->frames, site->frame_count);
 
 		if (site->ready && site->interval > widest)
 			widest = site->interval;
 		sum += value;
-		for (unsigned f = first; value > 0 && (f < site->frame_count || !f); f++) {
-			char name[128] = "(no stack)";
-			size_t n = 0;
-
-			if (site->frame_count)
-				symbols_name(symbols, site->frames[f] - 1, name, sizeof(name));
-			while (n < count && strcmp(functions[n].name, name) != 0)
-				n++;
-			if (n == FUNCTIONS)
-				break;
-			if (n == count)
-				memcpy(functions[count++].name, name, sizeof(name));
-			functions[n].own += f == first ? value : 0;
-			if (functions[n].last_site != i + 1)
-				functions[n].with_callees += value;
-			functions[n].last_site = i + 1;
-		}
+		if (value > 0)
+			add_site(table, site, i, value, symbols);
 	}
-	if (functions)
-		qsort(functions, count, sizeof(*functions), by_own);
+	if (table)
+		qsort(table->functions, table->count, sizeof(table->functions[0]), by_own);
 	fprintf(to, "%s: %.1f KiB, a sample every %lu ", total ? "Allocated" : "In use", sum / 1024,
 		sampled->dump.interval);
 	if (widest > sampled->dump.interval)
@@ -409,11 +431,14 @@ static void print_top(const struct sampled *sampled, struct symbols *symbols, FI
 	if (sampled->moved)
 		fprintf(to, "; %lu samples came or went while it was read", sampled->moved);
 	fprintf(to, "\n      flat  flat%%       cum   cum%%\n");
-	for (size_t n = 0; n < count && n < 30; n++)
-		fprintf(to, "%9.1fK %5.1f%% %8.1fK %5.1f%%  %s\n", functions[n].own / 1024,
-			sum > 0 ? 100 * functions[n].own / sum : 0, functions[n].with_callees / 1024,
-			sum > 0 ? 100 * functions[n].with_callees / sum : 0, functions[n].name);
-	free(functions);
+	for (size_t n = 0; table && n < table->count && n < 30; n++) {
+		const struct function *function = &table->functions[n];
+
+		fprintf(to, "%9.1fK %5.1f%% %8.1fK %5.1f%%  %s\n", function->own / 1024,
+			sum > 0 ? 100 * function->own / sum : 0, function->with_callees / 1024,
+			sum > 0 ? 100 * function->with_callees / sum : 0, function->name);
+	}
+	free(table);
 }
 
 /* ---- the command --------------------------------------------------------------------------------------- */
@@ -446,6 +471,8 @@ static bool write_output(struct sampled *sampled, enum format format, const char
 
 	if (!output_begin(&output, "cpuslab profile", file))
 		return false;
+	if (format == FOLDED || format == TOP)
+		say_lacks("cpuslab profile");
 	sampled->dump.put = put;
 	sampled->dump.to = output.to;
 	struct symbols *symbols = symbols_open(sampled->dump.mappings, profile_find_mappings(&sampled->dump),

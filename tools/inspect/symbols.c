@@ -1,45 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/symbols.h"
 #include "inspect/bounds.h"
+#include "inspect/demangle.h"
+#include "inspect/image.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* A function in a file. */
-struct symbol {
-	uint64_t value, size;
-	uint32_t name, number; /* in the file's table */
-	bool global;
-};
-
 /* One mapped file. */
-struct image {
+struct mapped {
 	const struct profile_mapping *mapping;
 	bool tried;
-	int file; /* open while it is read */
-	uint64_t length;
-	struct symbol *symbols; /* sorted by address */
-	size_t symbol_count;
-	char *strings; /* followed by a zero byte */
-	uint64_t strings_length;
-	uint64_t bias; /* add to a symbol's value for its address */
+	struct image *image;
+};
+
+/* What is shown of an address. */
+struct shown {
+	uint64_t address;
+	size_t count;
+	char *texts[IMAGE_FRAMES];
 };
 
 struct symbols {
 	pid_t pid;
+	void *shown; /* a tree of struct shown */
 	size_t count;
-	struct image images[];
+	struct mapped mapped[];
 };
 
 struct symbols *symbols_open(const struct profile_mapping *mappings, size_t count, pid_t pid)
 {
-	struct symbols *symbols = calloc(1, sizeof(*symbols) + count * sizeof(struct image));
+	struct symbols *symbols = calloc(1, sizeof(*symbols) + count * sizeof(struct mapped));
 
 	if (!symbols) {
 		perror("cpuslab");
@@ -48,108 +44,25 @@ struct symbols *symbols_open(const struct profile_mapping *mappings, size_t coun
 	symbols->pid = pid;
 	symbols->count = count;
 	for (size_t i = 0; i < count; i++)
-		symbols->images[i].mapping = &mappings[i];
+		symbols->mapped[i].mapping = &mappings[i];
 	return symbols;
+}
+
+static void free_shown(void *node)
+{
+	struct shown *shown = node;
+
+	for (size_t i = 0; i < shown->count; i++)
+		free(shown->texts[i]);
+	free(shown);
 }
 
 void symbols_close(struct symbols *symbols)
 {
-	for (size_t i = 0; i < symbols->count; i++) {
-		free(symbols->images[i].symbols);
-		free(symbols->images[i].strings);
-	}
+	for (size_t i = 0; i < symbols->count; i++)
+		image_close(symbols->mapped[i].image);
+	tdestroy(symbols->shown, free_shown);
 	free(symbols);
-}
-
-/*
- * Returns a part of the file followed by a zero byte, or NULL.  Reads rather than maps: the target may
- * truncate its file at any time.
- */
-static void *read_part(const struct image *image, uint64_t offset, uint64_t bytes)
-{
-	if (offset > image->length || bytes > image->length - offset)
-		return NULL;
-	char *part = malloc(bytes + 1);
-	size_t done = 0;
-
-	while (part && done < bytes) {
-		ssize_t got = pread(image->file, part + done, bytes - done, (off_t)(offset + done));
-
-		if (got <= 0) {
-			free(part);
-			return NULL;
-		}
-		done += (size_t)got;
-	}
-	if (part)
-		part[bytes] = '\0';
-	return part;
-}
-
-/*
- * Orders aliases so that the global one, and of these the first in the file, comes last: that one is found.
- */
-static int by_value(const void *one, const void *other)
-{
-	const struct symbol *a = one, *b = other;
-
-	if (a->value != b->value)
-		return a->value < b->value ? -1 : 1;
-	if (a->global != b->global)
-		return a->global ? 1 : -1;
-	return (a->number < b->number) - (a->number > b->number);
-}
-
-static void keep_functions(struct image *image, const Elf64_Sym *table, size_t count)
-{
-	image->symbols = calloc(count + 1, sizeof(*image->symbols));
-	for (size_t i = 0; image->symbols && i < count; i++) {
-		const Elf64_Sym *symbol = &table[i];
-
-		if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx &&
-		    symbol->st_name < image->strings_length)
-			image->symbols[image->symbol_count++] = (struct symbol){
-				symbol->st_value, symbol->st_size ? symbol->st_size : 1, symbol->st_name,
-				(uint32_t)i, ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL};
-	}
-	if (image->symbol_count)
-		qsort(image->symbols, image->symbol_count, sizeof(*image->symbols), by_value);
-}
-
-/* Finds the full table if the file has one, else the dynamic one. */
-static void find_table(struct image *image, const Elf64_Ehdr *header)
-{
-	Elf64_Shdr *sections = read_part(image, header->e_shoff, header->e_shnum * sizeof(*sections));
-	const Elf64_Shdr *table = NULL;
-
-	for (unsigned i = 0; sections && i < header->e_shnum; i++)
-		if (sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !table))
-			table = &sections[i];
-	if (table && table->sh_link < header->e_shnum) {
-		const Elf64_Shdr *strings = &sections[table->sh_link];
-		Elf64_Sym *all = read_part(image, table->sh_offset, table->sh_size);
-
-		image->strings = read_part(image, strings->sh_offset, strings->sh_size);
-		image->strings_length = strings->sh_size;
-		if (all && image->strings)
-			keep_functions(image, all, table->sh_size / sizeof(*all));
-		free(all);
-	}
-	free(sections);
-}
-
-static void find_bias(struct image *image, const Elf64_Ehdr *header)
-{
-	Elf64_Phdr *segments = read_part(image, header->e_phoff, header->e_phnum * sizeof(*segments));
-	const struct profile_mapping *mapping = image->mapping;
-
-	for (unsigned i = 0; segments && i < header->e_phnum; i++)
-		if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X &&
-		    mapping->offset <= segments[i].p_offset + segments[i].p_filesz &&
-		    segments[i].p_offset < mapping->offset + (mapping->limit - mapping->start))
-			image->bias =
-				mapping->start - mapping->offset + segments[i].p_offset - segments[i].p_vaddr;
-	free(segments);
 }
 
 /*
@@ -173,78 +86,126 @@ static int open_mapped(pid_t pid, const struct profile_mapping *mapping)
 	return file >= 0 ? file : open(mapping->file, FLAGS);
 }
 
-static void open_image(const struct symbols *symbols, struct image *image)
+static void open_image(const struct symbols *symbols, struct mapped *mapped)
 {
-	struct stat status;
+	int file = open_mapped(symbols->pid, mapped->mapping);
 
-	image->tried = true;
-	image->file = open_mapped(symbols->pid, image->mapping);
-	if (image->file < 0)
+	mapped->tried = true;
+	if (file < 0)
 		return;
-	if (fstat(image->file, &status) == 0 && S_ISREG(status.st_mode)) {
-		image->length = (uint64_t)status.st_size;
-		Elf64_Ehdr *header = read_part(image, 0, sizeof(*header));
-
-		if (header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
-		    header->e_ident[EI_CLASS] == ELFCLASS64) {
-			find_bias(image, header);
-			find_table(image, header);
-		}
-		free(header);
-	}
-	close(image->file);
+	mapped->image = image_open(file, mapped->mapping->file);
+	close(file);
 }
 
-/*
- * Returns the last function that begins at or before an address, among those that reach it: few lie between.
- */
-static const char *find_symbol(const struct image *image, uint64_t address)
+/* Finds the mapping that contains an address; opens its file when it is the first time. */
+static struct mapped *find_mapped(struct symbols *symbols, uint64_t address)
 {
-	enum { BACK = 64 };
-	uint64_t value = address - image->bias;
-	size_t low = 0, high = image->symbol_count;
+	for (size_t i = 0; i < symbols->count; i++) {
+		struct mapped *mapped = &symbols->mapped[i];
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (image->symbols[middle].value <= value)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (size_t i = 0; i < BACK && i < low; i++) {
-		const struct symbol *symbol = &image->symbols[low - 1 - i];
-
-		if (value - symbol->value < symbol->size)
-			return image->strings + symbol->name;
+		if (address - mapped->mapping->start >= mapped->mapping->limit - mapped->mapping->start)
+			continue;
+		if (!mapped->tried)
+			open_image(symbols, mapped);
+		return mapped;
 	}
 	return NULL;
 }
 
+/* Turns an address of the process into one of the file. */
+static bool find_in_file(const struct mapped *mapped, uint64_t address, uint64_t *in_file)
+{
+	const struct profile_mapping *mapping = mapped->mapping;
+
+	return mapped->image && image_address(mapped->image, address - mapping->start + mapping->offset,
+					      mapping->offset, mapping->limit - mapping->start, in_file);
+}
+
 const char *symbols_name(struct symbols *symbols, uint64_t address, char *name, size_t bytes)
 {
-	for (size_t i = 0; i < symbols->count; i++) {
-		struct image *image = &symbols->images[i];
+	uint64_t in_file, offset;
 
-		if (address - image->mapping->start >= image->mapping->limit - image->mapping->start)
-			continue;
-		if (!image->tried) {
-			/* The process also decides what file system the file is on. */
-			bounds_look(symbols->pid);
-			open_image(symbols, image);
-			bounds_done();
-		}
-		const char *found = find_symbol(image, address), *base = strrchr(image->mapping->file, '/');
+	/* The process also decides what file system a file is on. */
+	bounds_look(symbols->pid);
+	const struct mapped *mapped = find_mapped(symbols, address);
+	const char *found = mapped && find_in_file(mapped, address, &in_file)
+				    ? image_function(mapped->image, in_file, &offset)
+				    : NULL;
 
-		if (found)
-			snprintf(name, bytes, "%s", found);
-		else
-			snprintf(name, bytes, "%s+0x%lx", base ? base + 1 : image->mapping->file,
-				 address - image->mapping->start + image->mapping->offset);
-		return name;
-	}
-	snprintf(name, bytes, "0x%lx", address);
+	bounds_done();
+	const char *base = mapped ? strrchr(mapped->mapping->file, '/') : NULL;
+
+	if (found)
+		snprintf(name, bytes, "%s", found);
+	else if (mapped)
+		snprintf(name, bytes, "%s+0x%lx", base ? base + 1 : mapped->mapping->file,
+			 address - mapped->mapping->start + mapped->mapping->offset);
+	else
+		snprintf(name, bytes, "0x%lx", address);
 	return name;
+}
+
+/* ---- for people ---------------------------------------------------------------------------------------- */
+
+static int by_address(const void *one, const void *other)
+{
+	const struct shown *a = one, *b = other;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* Returns "function at file:line", of which some may be unknown, without the file's folder. */
+static char *describe(const struct lines_frame *frame)
+{
+	char *function = demangle(frame->function ? frame->function : "??"), *text = NULL;
+	const char *base = frame->file ? strrchr(frame->file, '/') : NULL;
+
+	if (!frame->file)
+		return function;
+	if (asprintf(&text, "%s at %s:%d", function, base ? base + 1 : frame->file, frame->line) < 0) {
+		perror("cpuslab");
+		exit(1);
+	}
+	free(function);
+	return text;
+}
+
+static void find_shown(struct symbols *symbols, struct shown *shown)
+{
+	struct lines_frame frames[IMAGE_FRAMES];
+	uint64_t in_file;
+
+	bounds_look(symbols->pid);
+	const struct mapped *mapped = find_mapped(symbols, shown->address);
+
+	if (mapped && find_in_file(mapped, shown->address, &in_file))
+		shown->count = image_frames(mapped->image, in_file, frames);
+	bounds_done();
+	for (size_t i = 0; i < shown->count; i++)
+		shown->texts[i] = describe(&frames[i]);
+	if (!shown->count) {
+		char name[PROFILE_PATH + 32];
+
+		shown->texts[shown->count++] =
+			demangle(symbols_name(symbols, shown->address, name, sizeof(name)));
+	}
+}
+
+size_t symbols_texts(struct symbols *symbols, uint64_t address, char *const **texts)
+{
+	struct shown wanted = {.address = address}, **found = tfind(&wanted, &symbols->shown, by_address);
+	struct shown *shown = found ? *found : calloc(1, sizeof(*shown));
+
+	if (!found && shown) {
+		shown->address = address;
+		find_shown(symbols, shown);
+	}
+	if (!shown || (!found && !tsearch(shown, &symbols->shown, by_address))) {
+		perror("cpuslab");
+		exit(1);
+	}
+	*texts = shown->texts;
+	return shown->count;
 }
 
 /* Whether it is one of the functions between an allocation and profile_allocated, or its caller. */
