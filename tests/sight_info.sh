@@ -173,12 +173,23 @@ begin "$build/tests/target_caches" 100 2
 # ---- a picture -----------------------------------------------------------------------------------------------------
 
 LC_ALL=C "$cpuslab" map "$pid" | awk 'NR == 2 && $2 + 0 > 0 && length($4) == 64 { found = 1 } END { exit !found }' || fail "map"
-"$cpuslab" map --svg="$work/map.svg" "$pid" && $python -c "
-import sys, xml.dom.minidom
-assert len(xml.dom.minidom.parse(sys.argv[1]).getElementsByTagName('rect')) >= 64" "$work/map.svg" || fail "map --svg"
+"$cpuslab" map --svg="$work/map.svg" "$pid" && $python - "$work/map.svg" "$pid" <<'PYTHON' || fail "map --svg"
+import re, sys, xml.dom.minidom
+picture = xml.dom.minidom.parse(sys.argv[1])
+texts = [text.firstChild.data for text in picture.getElementsByTagName('text')]
+assert texts[0].startswith('Heap of process %s (' % sys.argv[2]), texts[0]
+for wanted in ('slabs: .*', 'large objects: .*', 'resident, .*', 'not resident', 'offset in the block', 'block', 'in use', '0', '2 MiB',
+               '[0-9a-f]{14}', '[0-9]+%'):
+    assert any(re.fullmatch(wanted, text) for text in texts), (wanted, texts)
+width, height = (int(picture.documentElement.getAttribute(name)) for name in ('width', 'height'))
+for text in picture.getElementsByTagName('text'):
+    assert int(text.getAttribute('x')) + 6 * len(text.firstChild.data) <= width, text.toxml()
+cells = [box for box in picture.getElementsByTagName('rect') if box.firstChild]
+assert len(cells) % 64 == 0 and len(cells) >= 64 and re.search('slab, [0-9]+% in use', cells[0].toxml() + cells[-1].toxml()), len(cells)
+PYTHON
 if "$cpuslab" map --png="$work/map.png" "$pid" 2>"$work/error"; then
-	$python - "$work/map.png" <<'PYTHON' || fail "map --png"
-import struct, sys, zlib
+	$python - "$work/map.png" "$work/map.svg" <<'PYTHON' || fail "map --png"
+import re, struct, sys, zlib
 image = open(sys.argv[1], "rb").read()
 assert image[:8] == b"\x89PNG\r\n\x1a\n"
 at, data = 8, b""
@@ -190,8 +201,28 @@ while at < len(image):
         width, height, depth, colour = struct.unpack(">IIBB", part[:10])
     data += part if kind == b"IDAT" else b""
     at += 12 + length
-assert (width, depth, colour) == (64 * 11 + 1, 8, 2) and height % 11 == 1, (width, height)
-assert len(zlib.decompress(data)) == height * (3 * width + 1)
+assert (depth, colour) == (8, 2)
+data = zlib.decompress(data)
+assert len(data) == height * (3 * width + 1)
+lines, before = [], bytes(3 * width)
+for y in range(height):
+    kind, line = data[y * (3 * width + 1)], bytearray(data[y * (3 * width + 1) + 1:(y + 1) * (3 * width + 1)])
+    for i in range(3 * width):
+        left, up, corner = line[i - 3] if i > 2 else 0, before[i], before[i - 3] if i > 2 else 0
+        paeth = min((left, up, corner), key=lambda value: abs(left + up - corner - value))
+        line[i] = line[i] + (0, left, up, (left + up) // 2, paeth)[kind] & 255
+    lines.append(before := bytes(line))
+# The same picture as the SVG: its boxes' colours, and something written where it has text.
+svg = open(sys.argv[2]).read()
+assert (width, height) == tuple(int(re.search(r'%s="(\d+)"' % name, svg)[1]) for name in ('width', 'height')), (width, height)
+pixel = lambda x, y: lines[y][3 * x:3 * x + 3].hex()
+boxes = re.findall(r'<rect x="(\d+)" y="(\d+)" width="(\d+)" height="\d+" stroke="#ddd" fill="#(\w+)"', svg)
+assert len(boxes) >= 64 + 18
+for x, y, side, fill in boxes[:2000]:
+    assert pixel(int(x) + int(side) // 2, int(y) + int(side) // 2) == fill, (x, y, fill)
+for x, y, text in re.findall(r'<text x="(\d+)" y="(\d+)"[^>]*>([^<]*)', svg):
+    written = sum(pixel(int(x) + i, int(y) - j) == "222222" for i in range(6 * len(text)) for j in range(10))
+    assert written >= 4 * len(text.replace(" ", "")), (text, written)
 PYTHON
 else
 	grep -q 'built without libpng' "$work/error" || fail "$(cat "$work/error")"
