@@ -284,7 +284,7 @@ echo before >"$work/pictures/map.svg"
 [ "$("$cpuslab" map --svg=- "$pid" | head -c 4)" = '<svg' ] || fail "no picture to standard output"
 { "$cpuslab" help && "$cpuslab" info -T "$pid" && "$cpuslab" info -n "$pid"; } >"$work/ends" || fail "help, -T or -n"
 ! grep -n ' $' "$work/ends" || fail "the lines above end with a space"
-for command in run info top export profile map bench options version; do
+for command in run info top export profile decode map bench options version; do
 	"$cpuslab" $command --help | grep -q "^usage: cpuslab $command\( \|$\)" || fail "$command --help"
 	"$cpuslab" $command --wrong >/dev/null 2>"$work/error"
 	[ $? -eq 2 ] || fail "$command --wrong was taken"

@@ -37,7 +37,7 @@ done
 "$cpuslab" info -T "$pid" | awk '$1 == "heap" { exit !($2 > 1000000) }' || fail "nothing is resident: $("$cpuslab" info -T "$pid")"
 LC_ALL=C "$cpuslab" map "$pid" | awk 'NR == 2 { exit !($3 > 0) }' || fail "the map shows nothing resident"
 "$cpuslab" profile --seconds=0.5 --interval=4K --total "$pid" >top 2>error || fail "no profile: $(cat error)"
-grep -q ' go_on$' top || fail "no function in the profile: $(cat top)"
+grep -q ' go_on at headless\.c:[0-9]*$' top || fail "no function in the profile: $(cat top)"
 "$cpuslab" info target_headless >out 2>error || fail "it is not found by its name: $(cat error)"
 kill -KILL "$pid"
 gone() {
@@ -52,7 +52,7 @@ CPUSLAB_OPTIONS=profile_signal:12 CPUSLAB_PROFILE=$work/signal begin "$build/tes
 eventually is_headless
 kill -USR2 "$pid"
 started() {
-	"$cpuslab" profile --seconds=0 --format=folded --total "$pid" 2>/dev/null | grep -q ';go_on [0-9]*$'
+	"$cpuslab" profile --seconds=0 --format=folded --total "$pid" 2>/dev/null | grep -q ';go_on at headless\.c:[0-9]* [0-9]*$'
 }
 eventually started
 kill -USR2 "$pid"
