@@ -264,6 +264,17 @@ guarded = json.load(sys.stdin)["guarded"]
 assert guarded["slots"] == 512 and guarded["picked"] >= guarded["live"] >= 1' || fail "guarded, in JSON"
 "$cpuslab" info --prometheus "$pid" | grep -q '^cpuslab_guarded_total{.*} [1-9]' || fail "guarded, for Prometheus"
 
+# What the system does not say is unknown, not zero.
+(
+	export LD_PRELOAD=$build/tests/libno_residents.so
+	"$cpuslab" info -T "$pid" | grep -q '^resident *unknown ' || fail "info -T"
+	"$cpuslab" info --json "$pid" | $python -c 'import json, sys; assert json.load(sys.stdin)["resident"]["heap"] is None' || fail "--json"
+	"$cpuslab" top --once --delay=0.05 "$pid" | grep -q '^ Used / Resident / Mapped : [0-9]*K / unknown / [0-9]*K$' || fail "top"
+	"$cpuslab" map --svg="$work/map.svg" "$pid" 2>"$work/error" || fail "map"
+	grep -q 'does not say which pages are resident' "$work/error" || fail "map: $(cat "$work/error")"
+	grep -q '% resident at most: the system does not say<' "$work/map.svg" || fail "the map's title"
+) || exit 1
+
 # ---- what goes wrong outside -------------------------------------------------------------------------------------------
 
 "$cpuslab" info "$pid" >/dev/full 2>"$work/error" && fail "nothing could be written"

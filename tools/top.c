@@ -111,6 +111,7 @@ static void watch_residents(struct watch *watch, struct census *census)
 	double start = now_seconds(CLOCK_MONOTONIC);
 
 	if (start < due && watch->taken > 1) {
+		census->residents_known = before->residents_known;
 		census->resident = before->resident;
 		census->resident_metadata = before->resident_metadata;
 		census->resident_huge = before->resident_huge;

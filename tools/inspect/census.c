@@ -969,6 +969,8 @@ bool census_residents(struct census *census, const struct target *target)
 	uint64_t heap_end = census->heap_start + census->heap_committed;
 	struct huge *mappings;
 
+	census->residents_known = false;
+	census->resident = census->resident_metadata = census->resident_huge = 0;
 	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target->thread);
 	FILE *smaps = fopen(path, "re");
 
@@ -979,7 +981,6 @@ bool census_residents(struct census *census, const struct target *target)
 	bounds_look(target->pid);
 	size_t count = read_huge(target, &mappings);
 
-	census->resident = census->resident_metadata = census->resident_huge = 0;
 	while (fgets(line, sizeof(line), smaps)) {
 		if (sscanf(line, "%lx-%lx %*4s", &start, &end) == 2 && strchr(line, '-') < strchr(line, ' '))
 			continue;
@@ -987,6 +988,7 @@ bool census_residents(struct census *census, const struct target *target)
 			continue;
 		uint64_t bytes = (uint64_t)kilobytes << 10;
 
+		census->residents_known = true;
 		if (start >= census->heap_start && start < heap_end) {
 			census->resident += bytes;
 		} else if (start >= census->tables_start && start < census->metadata_end) {
@@ -1000,7 +1002,7 @@ bool census_residents(struct census *census, const struct target *target)
 	bounds_done();
 	fclose(smaps);
 	free(mappings);
-	return true;
+	return census->residents_known;
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */

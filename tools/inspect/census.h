@@ -94,7 +94,9 @@ struct census {
 		uint64_t slots, picked, refused, passed, nanoseconds, live, bytes;
 	} guarded;
 
-	uint64_t resident, resident_metadata, resident_huge; /* as census_residents found them */
+	/* As census_residents found them; 0 where it did not. */
+	bool residents_known;
+	uint64_t resident, resident_metadata, resident_huge;
 
 	/* Sums over all caches, bytes. */
 	uint64_t live_bytes, vcpu_bytes, depot_bytes, free_bytes /* in slabs */, slack_bytes, slab_bytes;

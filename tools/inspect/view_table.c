@@ -143,6 +143,15 @@ static void print_bytes(FILE *to, const char *name, uint64_t bytes, const char *
 		text);
 }
 
+static void print_residents(FILE *to, const struct census *census)
+{
+	print_bytes(to, "resident", census->resident + census->resident_metadata + census->resident_huge,
+		    "of it, as the kernel counts (heap, metadata and mappings below)");
+	print_bytes(to, "  heap", census->resident, "");
+	print_bytes(to, "  metadata", census->resident_metadata, "");
+	print_bytes(to, "  mappings", census->resident_huge, "");
+}
+
 void view_print_totals(FILE *to, const struct view *view)
 {
 	const struct census *census = view->census;
@@ -182,11 +191,10 @@ void view_print_totals(FILE *to, const struct view *view)
 	for (const struct census_part *part = parts; part->name; part++)
 		print_bytes(to, part->name, part->bytes, part->text);
 	print_bytes(to, "= mapped", census_mapped(census), "all of the above");
-	print_bytes(to, "resident", census->resident + census->resident_metadata + census->resident_huge,
-		    "of it, as the kernel counts (heap, metadata and mappings below)");
-	print_bytes(to, "  heap", census->resident, "");
-	print_bytes(to, "  metadata", census->resident_metadata, "");
-	print_bytes(to, "  mappings", census->resident_huge, "");
+	if (!census->residents_known)
+		fputs("resident             unknown           of it: the system does not say\n", to);
+	else
+		print_residents(to, census);
 	if (census->unsettled)
 		fprintf(to, "\n%zu caches changed too fast to be read at one instant.\n", census->unsettled);
 	if (census->interrupted)

@@ -105,9 +105,12 @@ void view_print_json(FILE *to, const struct view *view)
 		print_member(to, part->name, part->bytes, false);
 	print_member(to, "mapped", census_mapped(census), true);
 	fputs("},\n  \"resident\": {", to);
-	print_member(to, "heap", census->resident, false);
-	print_member(to, "metadata", census->resident_metadata, false);
-	print_member(to, "huge", census->resident_huge, true);
+	if (census->residents_known) {
+		print_member(to, "heap", census->resident, false);
+		print_member(to, "metadata", census->resident_metadata, false);
+		print_member(to, "huge", census->resident_huge, true);
+	} else
+		fputs("\"heap\": null, \"metadata\": null, \"huge\": null", to);
 	fputs("},\n  \"counters\": {", to);
 	print_member(to, "large_runs", census->large_runs, false);
 	print_member(to, "huge_mappings", census->huge_mappings, false);
@@ -255,6 +258,8 @@ static void print_parts(FILE *to, const struct view *views, size_t count)
 	for (size_t v = 0; v < count; v++) {
 		const struct census *census = views[v].census;
 
+		if (!census->residents_known)
+			continue;
 		print_sample(to, "cpuslab_resident_bytes", &views[v], "part", "heap", census->resident);
 		print_sample(to, "cpuslab_resident_bytes", &views[v], "part", "metadata",
 			     census->resident_metadata);

@@ -220,9 +220,13 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	    smallest == UINT64_MAX ? 0 : kilobytes(smallest),
 	    objects ? kilobytes(sizes) / (double)objects : 0, kilobytes(largest));
 	draw_bar(screen, bar, used, resident, census_mapped(census), is_narrow(screen) ? 15 : 30);
-	add(screen, STYLE_PLAIN, " Used / Resident / Mapped : %.0fK / %.0fK / %.0fK [%s] %.0f%% lost",
-	    kilobytes(used), kilobytes(resident), kilobytes(census_mapped(census)), bar,
-	    resident > used ? per_cent(resident - used, resident) : 0.0);
+	if (census->residents_known)
+		add(screen, STYLE_PLAIN, " Used / Resident / Mapped : %.0fK / %.0fK / %.0fK [%s] %.0f%% lost",
+		    kilobytes(used), kilobytes(resident), kilobytes(census_mapped(census)), bar,
+		    resident > used ? per_cent(resident - used, resident) : 0.0);
+	else
+		add(screen, STYLE_PLAIN, " Used / Resident / Mapped : %.0fK / unknown / %.0fK",
+		    kilobytes(used), kilobytes(census_mapped(census)));
 	add(screen, STYLE_PLAIN, " Hoarded : vCPUs %.0fK, depots %.0fK, slabs %.0fK   Metadata : %.0fK",
 	    kilobytes(census->vcpu_bytes), kilobytes(census->depot_bytes), kilobytes(census->free_bytes),
 	    kilobytes(census->metadata_used));
