@@ -75,7 +75,9 @@ static size_t block_bytes(unsigned capacity)
 {
 	size_t bytes = (capacity + OVERHEAD_WORDS) * sizeof(void *);
 
-	return options.hardened ? (bytes + APART_BYTES - 1) & -(size_t)APART_BYTES : bytes;
+	return options.hardened && vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT
+		       ? (bytes + APART_BYTES - 1) & -(size_t)APART_BYTES
+		       : bytes;
 }
 
 /* Does not quite fill the largest block, so that the largest capacity is a round number. */

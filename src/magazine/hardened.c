@@ -3,7 +3,9 @@
 
 #include "check/corruption.h"
 #include "guard/guard.h"
+#include "magazine/wipe.h"
 #include "os/os.h"
+#include "slab/descriptor.h"
 
 ARCH_SPARSE struct hardened hardened_by_id[VCPU_AREA_BYTES / 8];
 uint64_t hardened_secret[2];
@@ -31,6 +33,12 @@ void hardened_enter(const struct cache *cache)
 	};
 }
 
+/* NULL where no object starts, if the cache's objects are larger than HARDENED_ROW. */
+static uint16_t *mark_of(const struct cache *cache, const void *object)
+{
+	return slab_mark(&cache->depot.slabs, object);
+}
+
 static bool is_untouchable(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.untouchable;
@@ -47,8 +55,9 @@ static _Noreturn void stop(const void *object, const char *what)
 
 __attribute__((noinline, cold)) _Noreturn void hardened_stop_alloc(const void *object)
 {
-	stop(object, *page_mark(object) <= SLAB_BACK ? "object was written to while it was free"
-						     : "free list leads to an object that is allocated");
+	stop(object, *mark_of(magazine_cache(object), object) <= SLAB_FREE_MOST
+			     ? "object was written to while it was free"
+			     : "free list leads to an object that is allocated");
 }
 
 __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *object, unsigned slack,
@@ -71,14 +80,28 @@ __attribute__((noinline, cold)) _Noreturn void hardened_stop_free(const void *ob
 /* Hands out an object that keeps its content, and its canary, too, once it has been out. */
 static void *hand_out_kept(const struct cache *cache, void *object, size_t requested)
 {
-	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
+	uint16_t *mark = mark_of(cache, object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
 	uint32_t bytes = bytes_of(cache), slack = (uint32_t)(bytes - requested);
 
-	if (was > SLAB_BACK || (was == SLAB_BACK && !hardened_is_sound(object, bytes, slack)))
+	if (was > SLAB_FREE_MOST || (was == SLAB_BACK && !hardened_is_sound(object, bytes, slack)))
 		hardened_stop_alloc(object);
-	__atomic_store_n(mark, (uint16_t)slack, __ATOMIC_RELAXED);
-	*hardened_canary_at(object, requested) = hardened_canary(object);
-	return object;
+	return hardened_give(mark, bytes, object, requested);
+}
+
+/*
+ * The same for one that was zeroed.  The first time, pages are not looked at, since each that was never
+ * written to would cost a fault.
+ */
+static void *hand_out_blank(const struct cache *cache, void *object, size_t requested)
+{
+	uint32_t bytes = bytes_of(cache);
+	uint16_t *mark = mark_of(cache, object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
+	bool fresh = was == SLAB_NEVER_OUT && bytes > PAGE_BYTES;
+
+	if (was > SLAB_FREE_MOST || !(fresh || wipe_left_blank(object, bytes)))
+		hardened_stop_alloc(object);
+	wipe_note_out(was, bytes);
+	return hardened_give(mark, bytes, object, requested);
 }
 
 /* What the magazine room allocates may be a guarded object instead. */
@@ -86,10 +109,8 @@ static void *hand_out(const struct cache *cache, void *object, size_t requested)
 {
 	if (!object || guard_contains(object))
 		return object;
-	if (slab_keeps_content(&cache->depot.slabs.traits))
-		return hand_out_kept(cache, object, requested);
-	/* Checking pages that were never written to would cost a fault for each. */
-	return hardened_hand_out(bytes_of(cache), object, requested, bytes_of(cache) > PAGE_BYTES);
+	return slab_keeps_content(&cache->depot.slabs.traits) ? hand_out_kept(cache, object, requested)
+							      : hand_out_blank(cache, object, requested);
 }
 
 void *hardened_alloc_any(struct cache *cache, struct request request)
@@ -167,24 +188,28 @@ void *hardened_alloc_untouchable(struct cache *cache)
 		object = magazine_alloc_missed(cache);
 	if (!object || guard_contains(object))
 		return object;
-	if (*page_mark(object) > SLAB_BACK)
+	uint16_t *mark = mark_of(cache, object);
+
+	if (*mark > SLAB_FREE_MOST)
 		hardened_stop_alloc(object);
-	__atomic_store_n(page_mark(object), (uint16_t)bytes_of(cache), __ATOMIC_RELAXED);
+	__atomic_store_n(mark, (uint16_t)bytes_of(cache), __ATOMIC_RELAXED);
 	return object;
 }
 
 static void take_back(const struct cache *cache, void *object, size_t stated)
 {
-	unsigned slack = hardened_exchange_mark(object);
+	uint16_t *mark = mark_of(cache, object);
+	unsigned slack = mark ? hardened_exchange_mark(mark) : SLAB_NEVER_OUT;
 
 	if (is_untouchable(cache)) {
-		if (slack <= SLAB_BACK || (uintptr_t)object % PAGE_MARK_UNIT ||
+		if (slack <= SLAB_FREE_MOST || (uintptr_t)object % PAGE_MARK_UNIT ||
 		    (stated && stated != SIZE_MAX))
 			hardened_stop_free(object, slack, stated);
 	} else if (slab_keeps_content(&cache->depot.slabs.traits)) {
 		hardened_check_free(bytes_of(cache), object, slack, stated);
 	} else {
-		hardened_take_back(bytes_of(cache), object, slack, stated);
+		hardened_check_free(bytes_of(cache), object, slack, stated);
+		wipe(object, mark, bytes_of(cache), bytes_of(cache) - slack + HARDENED_CANARY);
 	}
 }
 
@@ -217,9 +242,17 @@ __attribute__((noinline)) bool hardened_free_unusual(void *object, size_t stated
 
 /* ---- objects that stay --------------------------------------------------------------------------------- */
 
+/* What the mark of an address says; that of a free object where none starts. */
+static unsigned slack_of(const struct cache *cache, const void *object)
+{
+	const uint16_t *mark = mark_of(cache, object);
+
+	return mark ? __atomic_load_n(mark, __ATOMIC_RELAXED) : (unsigned)SLAB_NEVER_OUT;
+}
+
 bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes)
 {
-	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
+	unsigned slack = slack_of(cache, object);
 
 	*bytes = bytes_of(cache) - slack;
 	return slack >= HARDENED_CANARY && (uintptr_t)object % PAGE_MARK_UNIT == 0;
@@ -227,7 +260,7 @@ bool hardened_bytes(const struct cache *cache, const void *object, size_t *bytes
 
 size_t hardened_judge(const struct cache *cache, const void *object)
 {
-	unsigned slack = __atomic_load_n(page_mark(object), __ATOMIC_RELAXED);
+	unsigned slack = slack_of(cache, object);
 	size_t bytes;
 
 	if (!hardened_bytes(cache, object, &bytes) ||
@@ -249,6 +282,5 @@ void hardened_resize(const struct cache *cache, void *object, size_t requested)
 		memset((char *)object + requested, 0, (size_t)(end - (char *)object) - requested);
 	else
 		*hardened_canary_at(object, before) = 0;
-	__atomic_store_n(page_mark(object), (uint16_t)(bytes_of(cache) - requested), __ATOMIC_RELAXED);
-	*hardened_canary_at(object, requested) = hardened_canary(object);
+	(void)hardened_give(mark_of(cache, object), bytes_of(cache), object, requested);
 }

@@ -34,7 +34,7 @@
 enum { HARDENED_CANARY = 8, HARDENED_SLACK_MOST = UINT16_MAX };
 
 /* What the functions below need to know of a cache whose objects are at most HARDENED_ROW bytes. */
-enum { HARDENED_ROW = 4096 };
+enum { HARDENED_ROW = SLAB_MARKED_BY_ADDRESS };
 struct hardened {
 	uint32_t bytes;   /* of an object, canary included; 0 where no such cache has the word */
 	uint16_t word;    /* offset of the word that allocations pop from */
@@ -105,21 +105,25 @@ static inline bool hardened_is_sound(const void *object, uint32_t bytes, unsigne
 	       *hardened_canary_at(object, bytes - HARDENED_CANARY) == tail;
 }
 
-/*
- * Turns an object just taken off a word into one of `requested` bytes.  If `fresh`, one never handed out
- * before is not checked for zeroes.
- */
-static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
-								     size_t requested, bool fresh)
+/* Makes a checked object one of which `requested` bytes are the caller's. */
+static inline __attribute__((always_inline)) void *hardened_give(uint16_t *mark, uint32_t bytes, void *object,
+								 size_t requested)
 {
-	uint16_t *mark = page_mark(object), was = __atomic_load_n(mark, __ATOMIC_RELAXED);
-
-	if (__builtin_expect(was > SLAB_BACK, 0) ||
-	    (!(fresh && was == SLAB_NEVER_OUT) && __builtin_expect(!blank_is(object, bytes), 0)))
-		hardened_stop_alloc(object);
 	__atomic_store_n(mark, (uint16_t)(bytes - requested), __ATOMIC_RELAXED);
 	*hardened_canary_at(object, requested) = hardened_canary(object);
 	return object;
+}
+
+/* The same for an object, of HARDENED_ROW bytes at most, just taken off a word. */
+static inline __attribute__((always_inline)) void *hardened_hand_out(uint32_t bytes, void *object,
+								     size_t requested)
+{
+	uint16_t *mark = page_mark(object);
+
+	if (__builtin_expect(__atomic_load_n(mark, __ATOMIC_RELAXED) > SLAB_FREE_MOST, 0) ||
+	    __builtin_expect(!blank_is(object, bytes), 0))
+		hardened_stop_alloc(object);
+	return hardened_give(mark, bytes, object, requested);
 }
 
 /*
@@ -135,8 +139,7 @@ static inline __attribute__((always_inline)) void *hardened_alloc(const struct h
 	uint32_t bytes = __atomic_load_n(&cache->bytes, __ATOMIC_ACQUIRE);
 	void *object = __builtin_expect(bytes != 0, 1) ? magazine_alloc(&cache->word) : NULL;
 
-	return __builtin_expect(object != NULL, 1) ? hardened_hand_out(bytes, object, requested, false)
-						   : NULL;
+	return __builtin_expect(object != NULL, 1) ? hardened_hand_out(bytes, object, requested) : NULL;
 }
 
 /* Checks the free of an object whose mark was `slack`. */
@@ -163,10 +166,8 @@ static inline __attribute__((always_inline)) void hardened_take_back(uint32_t by
  * SLAB_BACK.  A locked instruction waits for all earlier stores, among them the zeroes of the last object: on
  * some processors up to a third of an allocation and its free, which a program of one thread need not pay.
  */
-static inline unsigned hardened_exchange_mark(const void *object)
+static inline unsigned hardened_exchange_mark(uint16_t *mark)
 {
-	uint16_t *mark = page_mark(object);
-
 	if (__builtin_expect(!__libc_single_threaded, 0))
 		return __atomic_exchange_n(mark, SLAB_BACK, __ATOMIC_ACQ_REL);
 	unsigned was = __atomic_load_n(mark, __ATOMIC_RELAXED);
@@ -199,7 +200,7 @@ static inline __attribute__((always_inline)) bool hardened_free(const struct har
 {
 	uint32_t bytes = cache->bytes;
 
-	hardened_take_back(bytes, object, hardened_exchange_mark(object), stated);
+	hardened_take_back(bytes, object, hardened_exchange_mark(page_mark(object)), stated);
 	return __builtin_expect(magazine_free(&cache->returns, object), 1);
 }
 

@@ -53,19 +53,25 @@ static void add_checks(struct slab_traits *traits, unsigned index)
 	traits->size = traits->checks->zones.slot_bytes;
 }
 
+/* Whether each thread is a vCPU of its own. */
+static bool uses_slots(void)
+{
+	return vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT;
+}
+
 /*
  * Returns the capacity of a hardened class's magazines: a freed object passes through at least two of them
  * before it is reused, and should still be in the CPU's caches then; but no fewer than a few objects, to
- * keep misses rare.
+ * keep misses rare.  Each slot keeps up to four, and there may be thousands of slots: theirs are small.
  */
 static uint16_t capacity_of(const struct slab_traits *traits)
 {
-	enum { BYTES = 8 << 10, MOST = 123, FEW = 16, FEW_BYTES = 32 << 10, LEAST = 3 };
-	uint32_t objects = BYTES / traits->size;
+	enum { BYTES = 8 << 10, MOST = 123, FEW = 16, FEW_BYTES = 32 << 10, LEAST = 3, SLOT_BYTES = 1 << 10 };
+	uint32_t objects = (uses_slots() ? SLOT_BYTES : BYTES) / traits->size;
 
 	if (!traits->hardened)
 		return 0;
-	if (objects < FEW)
+	if (objects < FEW && !uses_slots())
 		objects = FEW_BYTES / traits->size < FEW ? FEW_BYTES / traits->size : FEW;
 	return (uint16_t)(objects < LEAST ? LEAST : objects > MOST ? MOST : objects);
 }
@@ -130,16 +136,19 @@ struct cache *size_class_make(unsigned index, bool waits)
 	return cache;
 }
 
-static unsigned host_of(unsigned index)
+/* The class of the next power of two, or of three of them. */
+static unsigned round_class_up(unsigned index)
 {
 	uint32_t bytes = size_class_bytes(index), part = bytes & -bytes;
 
-	if (bytes > SIZE_CLASS_SMALL)
-		return index;
-	/* Up to a power of two, or three of them. */
 	for (; bytes != part && bytes != 3 * part; part = bytes & -bytes)
 		bytes += part;
 	return size_class_index(bytes);
+}
+
+static unsigned host_of(unsigned index)
+{
+	return size_class_bytes(index) > SIZE_CLASS_SMALL ? index : round_class_up(index);
 }
 
 /* Returns whether a class has so few objects that it may serve others' sizes too. */
@@ -204,11 +213,33 @@ static void create_hardened(unsigned index)
 	enter(index, cache);
 }
 
+/*
+ * In hardened mode, the class that serves an index for good.  Each thread slot keeps freed objects of each
+ * class that it uses, so slots do with fewer classes.  Beyond 128 KiB a mark could not count the slack.
+ */
+static unsigned hardened_host_of(unsigned index)
+{
+	enum { MOST = 128 << 10 };
+
+	if (!uses_slots() || index >= SIZE_CLASSES_USUAL || size_class_bytes(index) > MOST)
+		return index;
+	unsigned host = round_class_up(index);
+	bool alike = !check_request_flags(name_of(index), 0) && !check_request_flags(name_of(host), 0);
+
+	return alike ? host : index;
+}
+
 static void init_hardened(void)
 {
 	hardened_init();
-	for (unsigned index = 0; index < SIZE_CLASSES; index++)
-		create_hardened(index);
+	for (unsigned index = SIZE_CLASSES; index-- > 0;) {
+		unsigned host = hardened_host_of(index);
+
+		if (host == index)
+			create_hardened(index);
+		else
+			enter(index, size_class_made[host]);
+	}
 	create_nothing();
 }
 

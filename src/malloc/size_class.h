@@ -14,7 +14,8 @@
  * sizes are served by a host: the next class of a power of two, or of three of them.  When a size misses
  * for the second time while its host has 8 KiB of objects allocated, its own class is made
  * (size_class_serving), and the table leads there from then on; a size with an object or two does not get
- * that far.  Objects of the host stay what they are: free goes by the page.
+ * that far.  Objects of the host stay what they are: free goes by the page.  In hardened mode with thread
+ * slots the hosts serve all sizes up to 128 KiB, for good.
  *
  * Alignment.  Slabs start on a page, and a class promises no more than that.  For each power of two above a
  * page there is an aligned class beside the usual one, whose slabs are aligned as its objects are.  Only

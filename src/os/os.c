@@ -36,6 +36,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 
 /*
  * The library's callers promise to keep errno (free) or to set it themselves (malloc): calls here must not.
@@ -143,6 +146,11 @@ int os_forbid(void *address, size_t bytes)
 	return STATUS(mprotect(address, bytes, PROT_NONE));
 }
 
+int os_guard(void *address, size_t bytes)
+{
+	return STATUS(madvise(address, bytes, MADV_GUARD_INSTALL));
+}
+
 int os_show_zeros(void *address, size_t bytes)
 {
 	return change_access(address, bytes, PROT_READ);
@@ -227,6 +235,12 @@ bool os_is_resident(const void *page)
 	unsigned char present = 0;
 
 	return STATUS(mincore((void *)page, OS_PAGE_BYTES, &present)) == 0 && present & 1;
+}
+
+void os_resident(const void *first, size_t pages, unsigned char *resident)
+{
+	if (STATUS(mincore((void *)first, pages * OS_PAGE_BYTES, resident)))
+		memset(resident, 1, pages);
 }
 
 int os_wipe_on_fork(void *address, size_t bytes)

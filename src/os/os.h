@@ -31,6 +31,10 @@ int os_reserve_again(void *address, size_t bytes);
 int os_commit(void *address, size_t bytes);
 /* Makes memory inaccessible until os_commit. */
 int os_forbid(void *address, size_t bytes);
+/*
+ * Makes pages inaccessible for good and gives their memory back, without a mapping of their own (Linux 6.13).
+ */
+int os_guard(void *address, size_t bytes);
 /* Makes reserved address space readable as zeros, which the system need not account. */
 int os_show_zeros(void *address, size_t bytes);
 /*
@@ -62,6 +66,8 @@ int os_huge_pages(void *address, size_t bytes, bool wanted);
 bool os_was_resident(size_t most, size_t touched);
 /* Returns whether a page of ours is resident; false where the system does not tell. */
 bool os_is_resident(const void *page);
+/* Sets resident[i] for each page of ours that may be resident: for all where the system does not tell. */
+void os_resident(const void *first, size_t pages, unsigned char *resident);
 /* Makes a range read as zero in forked children. */
 int os_wipe_on_fork(void *address, size_t bytes);
 

@@ -48,4 +48,29 @@ static inline unsigned slab_index(const struct slab_cache *cache, const struct s
 	return (unsigned)(((uint64_t)(size_t)((const char *)object - slab->base) * cache->reciprocal) >> 32);
 }
 
+/* Where a descriptor's indexes end. */
+static inline size_t slab_index_end(const struct slab_cache *cache)
+{
+	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
+}
+
+/* The marks of a hardened slab whose objects are larger than SLAB_MARKED_BY_ADDRESS. */
+static inline uint16_t *slab_marks(const struct slab_cache *cache, const struct slab *slab)
+{
+	return (uint16_t *)((char *)slab + (slab_index_end(cache) + 1) / 2 * 2);
+}
+
+/* The mark of an address in a hardened slab of the cache; NULL for one of such objects that starts none. */
+static inline uint16_t *slab_mark(const struct slab_cache *cache, const void *object)
+{
+	if (cache->traits.size <= SLAB_MARKED_BY_ADDRESS)
+		return page_mark(object);
+	const struct slab *slab = slab_of_object(object);
+	unsigned i = slab_index(cache, slab, object);
+
+	return i < cache->objects && slab->base + (size_t)i * cache->traits.size == (const char *)object
+		       ? slab_marks(cache, slab) + i
+		       : NULL;
+}
+
 #endif

@@ -10,27 +10,48 @@
 #include "page/page.h"
 #include "slab/shuffle.h"
 #include "slab/state.h"
+#include "vcpu/vcpu.h"
 
 /*
- * Slabs, in all caches together, that may end in a page without access.  Each takes two of the 65530 mappings
- * that a process may have (vm.max_map_count), and the program needs some, too.
+ * Slabs, in all caches together, that may end in a page without access where the system takes two mappings
+ * for each (before Linux 6.13): a process may have 65530 (vm.max_map_count), and the program needs some, too.
  */
 enum { GUARDS_MOST = 12 << 10 };
+
+unsigned slab_homes(void)
+{
+	static unsigned homes;
+	unsigned known = __atomic_load_n(&homes, __ATOMIC_RELAXED);
+
+	if (!known) {
+		known = vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT ? os_cpus() : UINT16_MAX + 1;
+		__atomic_store_n(&homes, known, __ATOMIC_RELAXED);
+	}
+	return known;
+}
 
 static size_t object_bytes(const struct slab_cache *cache)
 {
 	return (size_t)(cache->pages - 1) * PAGE_BYTES;
 }
 
-static void guard_end(const struct slab_cache *cache, struct slab *slab)
+/* By mappings, of which there is a limited number; a fork copies each of them. */
+static bool forbid_by_mappings(char *page)
 {
 	static unsigned guards;
 
-	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) >= GUARDS_MOST ||
-	    os_forbid(slab->base + object_bytes(cache), PAGE_BYTES) != 0)
-		return;
+	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) >= GUARDS_MOST || os_forbid(page, PAGE_BYTES) != 0)
+		return false;
 	__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
-	cpuslab_pagelock_set_flags(&slab->lock, SLAB_ENDED);
+	return true;
+}
+
+static void guard_end(const struct slab_cache *cache, struct slab *slab)
+{
+	char *end = slab->base + object_bytes(cache);
+
+	if (os_guard(end, PAGE_BYTES) == 0 || forbid_by_mappings(end))
+		cpuslab_pagelock_set_flags(&slab->lock, SLAB_ENDED);
 }
 
 /* Links all objects in random order, as if each had been handed out and come back. */
@@ -50,14 +71,33 @@ void slab_harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 {
 	if (!zeroed && !cache->traits.untouchable)
 		memset(slab->base, 0, object_bytes(cache));
+	if (cache->traits.size > SLAB_MARKED_BY_ADDRESS)
+		memset(slab_marks(cache, slab), 0, cache->objects * sizeof(uint16_t));
 	shuffle(cache, slab);
 }
 
 void slab_forbid(const struct slab_cache *cache, struct slab *slab)
 {
-	if (cache->traits.untouchable)
+	if (cache->traits.untouchable && os_guard(slab->base, object_bytes(cache)) != 0)
 		(void)os_forbid(slab->base, object_bytes(cache));
 	guard_end(cache, slab);
+}
+
+uint64_t slab_waiting_pages;
+
+/* Clears the marks of a slab without allocated objects, whose memory goes. */
+static void clear_marks(const struct slab_cache *cache, const struct slab *slab)
+{
+	uint16_t *marks = slab_marks(cache, slab);
+
+	if (cache->traits.size <= SLAB_MARKED_BY_ADDRESS) {
+		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
+		return;
+	}
+	for (unsigned i = 0; i < cache->objects; i++) {
+		__atomic_fetch_sub(&slab_waiting_pages, slab_waits_by(marks[i]), __ATOMIC_RELAXED);
+		marks[i] = SLAB_NEVER_OUT;
+	}
 }
 
 /*
@@ -73,7 +113,7 @@ static size_t purge_empty(struct slab_cache *cache)
 			continue;
 		if (os_purge(slab->base, object_bytes(cache)) != 0)
 			break;
-		memset(page_mark(slab->base), 0, object_bytes(cache) / PAGE_MARK_UNIT * sizeof(uint16_t));
+		clear_marks(cache, slab);
 		cpuslab_pagelock_set_flags(&slab->lock, SLAB_PURGED);
 		pages += object_bytes(cache) >> PAGE_SHIFT;
 	}

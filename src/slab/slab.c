@@ -49,8 +49,11 @@ static size_t descriptor_bytes(const struct slab_cache *cache)
 {
 	const struct checks *checks = cache->traits.checks;
 
-	return checks ? slab_records_start(cache) + (size_t)checks->record_bytes * cache->objects
-		      : slab_index_end(cache);
+	if (checks)
+		return slab_records_start(cache) + (size_t)checks->record_bytes * cache->objects;
+	if (cache->traits.hardened && cache->traits.size > SLAB_MARKED_BY_ADDRESS)
+		return slab_index_end(cache) + 1 + cache->objects * sizeof(uint16_t);
+	return slab_index_end(cache);
 }
 
 void slab_cache_init(struct slab_cache *cache, const struct slab_traits *traits)
@@ -126,9 +129,13 @@ bool slab_try_lock(struct slab *slab)
 /* A taker is a vCPU, by its id, or ANYONE, whom every slab serves. */
 enum { ANYONE = -1, FOREIGN_MOST = 64, NO_HOME = UINT16_MAX };
 
-static int vcpu_here(void)
+static int vcpu_here(const struct slab_cache *cache)
 {
-	return (uint16_t)arch_id(vcpu_self);
+	unsigned here = (uint16_t)arch_id(vcpu_self);
+
+	/* Threads that have slots share homes, as many as there are CPUs: each has its objects all over a
+	 * slab. */
+	return (int)(cache->traits.hardened ? here % slab_homes() : here);
 }
 
 /*
@@ -167,7 +174,7 @@ static struct slab *lock_slab_with_free_object(struct slab_cache *cache, int tak
 		return NULL;
 	cache->empty = slab->next;
 	cache->kept_empty--;
-	slab->home = (uint16_t)vcpu_here();
+	slab->home = (uint16_t)vcpu_here(cache);
 	return slab;
 }
 
@@ -224,7 +231,7 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 	*slab = (struct slab){.base = base,
 			      .head = SLAB_NO_INDEX,
 			      .cache = cache,
-			      .home = (uint16_t)vcpu_here(),
+			      .home = (uint16_t)vcpu_here(cache),
 			      .clean_tail = zeroed};
 	cpuslab_pagelock_init(&slab->lock, flags);
 	if (cache->traits.hardened)
@@ -421,7 +428,7 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 unsigned slab_alloc_batch(struct slab_cache *cache, void **objects, unsigned count)
 {
 	unsigned taken = 0;
-	int here = vcpu_here();
+	int here = vcpu_here(cache);
 
 	slab_lock_cache(cache);
 	while (taken < count) {

@@ -27,12 +27,14 @@
  * Debugged caches.  Their slabs hold slots (check/zones.h), each with a record behind the index array.  All
  * of their slabs, full ones too, are in some list, so that slab_walk can visit them while they are in use.
  *
- * Hardened caches.  Each object has a mark (page_mark of its first byte; the marks of its other bytes are
- * zero), which tells whether the program has it:
+ * Hardened caches.  Each object has a mark, which tells whether the program has it.  That of a small one is
+ * page_mark of its first byte, and the marks of its other bytes are zero.  Above SLAB_MARKED_BY_ADDRESS bytes
+ * each would take most of a page of its own, and so marks lie in the slab's descriptor (slab_mark).
  *
  *   SLAB_NEVER_OUT   not handed out since its memory came from the system: all its bytes are zero
  *   SLAB_BACK        freed: all its bytes are zero, unless somebody has written to them since
- *   any other        the program has it; the number of bytes at its end that are not the program's
+ *   up to SLAB_FREE_MOST   the same, of an object with resident pages: SLAB_BACK + n where that are at most
+ * 2^n any other        the program has it; the number of bytes at its end that are not the program's
  *
  * Where content must survive a free (slab_keeps_content), only the bytes behind the program's are checked in
  * a free object.  Slabs keep their addresses for good, hand objects out in random order, and end in a page
@@ -65,13 +67,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
 #include "check/object.h"
 #include "cpuslab/lock.h"
 
 enum { SLAB_BINS = 8 };
 /* A bit of slab_cache.unlocked: the holder of the cache's lock, one of the calls counted, has all slabs. */
 #define SLAB_ALONE (1u << 31)
-enum slab_mark { SLAB_NEVER_OUT, SLAB_BACK };
+enum { SLAB_MARKED_BY_ADDRESS = 4096 };
+enum slab_mark { SLAB_NEVER_OUT, SLAB_BACK, SLAB_FREE_MOST = 7 };
+/* Sum of these powers of two for all free objects; changed by atomic additions. */
+extern ARCH_INTERNAL uint64_t slab_waiting_pages;
+/* The part of it that an object has whose mark, at most SLAB_FREE_MOST, this is. */
+static inline uint64_t slab_waits_by(uint16_t mark)
+{
+	return mark > SLAB_BACK ? 1ul << (mark - SLAB_BACK) : 0;
+}
 
 struct slab;
 

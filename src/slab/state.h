@@ -109,12 +109,7 @@ static inline void slab_link_free(struct slab *slab, unsigned i, bool wide)
 
 /* ---- records, of a debugged cache -------------------------------------------------------------------- */
 
-/* Where a descriptor's indexes end, and where its records begin, if it has any. */
-static inline size_t slab_index_end(const struct slab_cache *cache)
-{
-	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
-}
-
+/* Where a descriptor's records begin, if it has any. */
 static inline size_t slab_records_start(const struct slab_cache *cache)
 {
 	return (slab_index_end(cache) + sizeof(uint64_t) - 1) & -sizeof(uint64_t);
@@ -156,6 +151,8 @@ static inline unsigned slab_unlock_and_release(struct slab_cache *cache, struct 
 
 /* ---- hardened mode ------------------------------------------------------------------------------------- */
 
+/* The number of vCPUs that have slabs of their own; the others share with these. */
+unsigned slab_homes(void);
 /* Prepares the objects of a slab that nobody else knows yet. */
 void slab_harden(struct slab_cache *cache, struct slab *slab, bool zeroed);
 /*
