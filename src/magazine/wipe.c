@@ -27,7 +27,7 @@ enum {
 };
 
 /* Bytes of objects that are looked at by pages and that the program has. */
-static uint64_t out;
+static uint64_t out ARCH_SPARSE;
 
 static bool is_paged(uint32_t bytes)
 {

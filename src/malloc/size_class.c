@@ -64,7 +64,7 @@ static bool uses_slots(void)
  * before it is reused, and should still be in the CPU's caches then; but no fewer than a few objects, to
  * keep misses rare.  Each slot keeps up to four, and there may be thousands of slots: theirs are small.
  */
-static uint16_t capacity_of(const struct slab_traits *traits)
+static uint16_t hardened_capacity_of(const struct slab_traits *traits)
 {
 	enum { BYTES = 8 << 10, MOST = 123, FEW = 16, FEW_BYTES = 32 << 10, LEAST = 3, SLOT_BYTES = 1 << 10 };
 	uint32_t objects = (uses_slots() ? SLOT_BYTES : BYTES) / traits->size;
@@ -85,7 +85,7 @@ static void create_nothing(void)
 		.untouchable = true,
 	};
 
-	if (!magazine_create(&size_class_nothing, &traits, capacity_of(&traits), NULL))
+	if (!magazine_create(&size_class_nothing, &traits, hardened_capacity_of(&traits), NULL))
 		refuse_to_start(traits.name);
 }
 
@@ -137,7 +137,7 @@ struct cache *size_class_make(unsigned index, bool waits)
 }
 
 /* The class of the next power of two, or of three of them. */
-static unsigned round_class_up(unsigned index)
+static __attribute__((noinline)) unsigned round_class_up(unsigned index)
 {
 	uint32_t bytes = size_class_bytes(index), part = bytes & -bytes;
 
@@ -206,7 +206,7 @@ static void create_hardened(unsigned index)
 		add_checks(&traits, index);
 	else
 		traits.hardened = true;
-	if (!cache || !magazine_create(cache, &traits, capacity_of(&traits), NULL))
+	if (!cache || !magazine_create(cache, &traits, hardened_capacity_of(&traits), NULL))
 		refuse_to_start(traits.name);
 	if (traits.hardened)
 		hardened_enter(cache);
@@ -229,7 +229,8 @@ static unsigned hardened_host_of(unsigned index)
 	return alike ? host : index;
 }
 
-static void init_hardened(void)
+/* Out of line, like open_hardened: few programs need it. */
+static __attribute__((noinline)) void init_hardened(void)
 {
 	hardened_init();
 	for (unsigned index = SIZE_CLASSES; index-- > 0;) {
@@ -264,7 +265,7 @@ void size_class_init(void)
 	}
 }
 
-static void open_hardened(void)
+static __attribute__((noinline)) void open_hardened(void)
 {
 	for (unsigned step = 0; step <= SIZE_CLASS_SMALL / SIZE_CLASS_STEP; step++) {
 		struct hardened *row = &hardened_front[step];

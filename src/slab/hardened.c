@@ -20,7 +20,7 @@ enum { GUARDS_MOST = 12 << 10 };
 
 unsigned slab_homes(void)
 {
-	static unsigned homes;
+	static unsigned homes ARCH_SPARSE;
 	unsigned known = __atomic_load_n(&homes, __ATOMIC_RELAXED);
 
 	if (!known) {
@@ -83,7 +83,7 @@ void slab_forbid(const struct slab_cache *cache, struct slab *slab)
 	guard_end(cache, slab);
 }
 
-uint64_t slab_waiting_pages;
+uint64_t slab_waiting_pages ARCH_SPARSE;
 
 /* Clears the marks of a slab without allocated objects, whose memory goes. */
 static void clear_marks(const struct slab_cache *cache, const struct slab *slab)
