@@ -542,7 +542,10 @@ static inline char *kstrndup(const char *string, size_t most, gfp_t flags)
 /* Finds the object from the head inside it. */
 static inline void cpuslab_kmem_free_rcu(struct rcu_head *head)
 {
-	kvfree(cpuslab_object_of(head));
+	void *object = cpuslab_object_of(head);
+
+	/* Of none, the head itself: the report of that free names what was passed. */
+	kvfree(object ? object : (void *)head);
 }
 
 struct cpuslab_kmem_deferred {

@@ -391,11 +391,22 @@ EXPORT void *reallocarray(void *object, size_t count, size_t size)
 	return realloc(object, bytes);
 }
 
+/* In hardened mode, stops a program that asks for what is neither an object nor one of no bytes. */
+static __attribute__((noinline)) size_t usable_unusual(const void *object)
+{
+	size_t usable = malloc_usable(object);
+	const struct cache *cache = usable || !options.hardened ? NULL : magazine_cache(object);
+
+	if (unlikely(!usable) && options.hardened && !(cache && magazine_is_hardened(cache)))
+		corruption_abort(NULL, object, "size of a pointer that is not the start of an object");
+	return usable;
+}
+
 EXPORT size_t malloc_usable_size(void *object)
 {
 	size_t usable = magazine_usual(object);
 
-	return likely(usable) || !object ? usable : malloc_usable(object);
+	return likely(usable) || !object ? usable : usable_unusual(object);
 }
 
 EXPORT size_t cpuslab_malloc_size(size_t size)

@@ -43,6 +43,7 @@ static void in_child(void)
 
 static void print_statistics(void)
 {
+	os_return_to_kept_error();
 	if (options.stats_at_exit)
 		malloc_stats();
 	if (options.slabinfo_at_exit)

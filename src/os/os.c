@@ -584,6 +584,7 @@ uint64_t os_thread_nanoseconds(void)
 
 /* The copy of standard error, -1 for none, and the file that it refers to. */
 static int kept_error = -1;
+static bool at_exit ARCH_SPARSE; /* the program may have closed or redirected its own */
 static struct {
 	dev_t device;
 	ino_t inode;
@@ -601,6 +602,11 @@ void os_keep_standard_error(void)
 	kept_error = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
 }
 
+void os_return_to_kept_error(void)
+{
+	at_exit = true;
+}
+
 static bool leads_there(int file)
 {
 	struct stat status;
@@ -616,7 +622,7 @@ static bool leads_there(int file)
  */
 static int error_stream(void)
 {
-	if (kept_error < 0)
+	if (kept_error < 0 || !at_exit)
 		return STDERR_FILENO;
 	if (leads_there(kept_error))
 		return kept_error;

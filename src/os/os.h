@@ -185,9 +185,13 @@ int os_read_memory(uintptr_t address, void *buffer, size_t bytes);
 
 /* Writes all of the text, unless that fails. */
 int os_write(int file, const char *text, size_t length);
-/* Writes all of the text to standard error: once that is kept, to the file it then was, or nowhere. */
+/* Writes all of the text to standard error. */
 void os_write_error(const char *text, size_t length);
-/* Makes os_write_error independent of a program that closes its standard error before it ends. */
+/*
+ * Keeps a copy of standard error for reports at exit, since a program may close its own before it ends.
+ * From os_return_to_kept_error() on, os_write_error() writes to the file that it was, or nowhere.
+ */
 void os_keep_standard_error(void);
+void os_return_to_kept_error(void);
 
 #endif
