@@ -15,13 +15,13 @@
 /* Values for each kind of option, the most usual one first. */
 static const char *const FLAG[] = {"true", "false"};
 static const char *const COUNT[] = {"100", "0", "1", "4294967295"};
-static const char *const BYTES[] = {"512K", "0", "1", "1G", "16777215T"};
+static const char *const BYTES[] = {"512K", "0", "1", "1G", "17179869183G"};
 static const char *const MILLISECONDS[] = {"0", "1", "1000", "4000000000"};
 static const char *const SIGNAL[] = {"12", "0", "64"};
 static const char *const VCPU_MODE[] = {"slot", "cpu_id", "mm_cid", "auto"};
 static const char *const HUGE_PAGES[] = {"always", "never", "auto"};
 /* A heap that the contract's work fits into. */
-static const char *const reserve[] = {"0", "1G", "4T", "16777215T"};
+static const char *const reserve[] = {"0", "1G", "4096G", "17179869183G"};
 
 static const struct option {
 	const char *name;

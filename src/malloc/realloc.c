@@ -216,8 +216,16 @@ static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, 
 	return move_to(moved, object, usable);
 }
 
+/* Whether an address cannot be an object of a class of `usable` bytes, by its alignment. */
+static bool is_misaligned(const void *object, size_t usable)
+{
+	return (uintptr_t)object & (((usable & -usable) - 1) & (PAGE_BYTES - 1));
+}
+
 void *realloc_usual(void *object, size_t size, size_t usable)
 {
+	if (unlikely(is_misaligned(object, usable)))
+		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
 	if (size > usable && usable >= GROW_AGAIN)
 		return realloc_grown(object, size, usable);
 

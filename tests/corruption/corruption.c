@@ -2,7 +2,9 @@
 /*
  * corruption: runs each case (cases.h) in a process of its own, and says how that ended.
  *
- *   corruption           in each of cpuslab's three modes; fails where a mode lets pass what it must stop
+ *   corruption           in each of cpuslab's three modes; fails where a mode lets pass what it must stop, or
+ *                        stops it at another time than promised
+ *   corruption promises  these promises, as the rows of the table in docs/hardening.md
  *   corruption outcomes  one line for each case, in the environment that it is called in: NAME OUTCOME
  *   corruption NAME      one case, in this very process
  */
@@ -154,6 +156,124 @@ static bool debug_may_pass(const struct corruption *corruption, enum outcome out
 	return outcome == CLEARED || is_one_of(corruption->name, open);
 }
 
+/* ---- when ---------------------------------------------------------------------------------------------- */
+
+enum when { AT_ONCE, DRAINED, AT_FREE, AT_REUSE, READS_ZERO, NEVER };
+static const char *const when_names[] = {"at once",      "when drained", "at its free",
+					 "before reuse", "reads zero",   "never"};
+
+static const struct promise {
+	const char *mistake;
+	enum when in_default, hardened;
+	const char *cases[10];
+} promises[] = {
+	{"free, realloc of what malloc never gave: static, on the stack, mapped, any number",
+	 AT_ONCE,
+	 AT_ONCE,
+	 {"free_static", "free_stack", "free_code", "free_mapping", "free_uninitialised", "free_noncanonical",
+	  "free_small_number", "realloc_of_static"}},
+	{"free of the object that this vCPU freed last",
+	 AT_ONCE,
+	 AT_ONCE,
+	 {"double_free_small", "double_free_medium", "double_free_pages", "double_free_aligned",
+	  "double_free_calloc"}},
+	{"free of an object of up to 128 KiB that was freed earlier",
+	 DRAINED,
+	 AT_ONCE,
+	 {"double_free_small_another_between", "double_free_small_delayed", "double_free_medium_delayed"}},
+	{"the same, of a larger one",
+	 AT_ONCE,
+	 AT_ONCE,
+	 {"double_free_largest_class", "double_free_large", "double_free_large_another_between",
+	  "double_free_large_delayed", "double_free_huge"}},
+	{"free of a freed object after 3000 others came and went",
+	 NEVER,
+	 AT_ONCE,
+	 {"double_free_small_after_reuse"}},
+	{"free of an address inside an object of up to 128 KiB",
+	 DRAINED,
+	 AT_ONCE,
+	 {"free_inside_small", "free_inside_medium", "free_inside_pages", "free_misaligned_small",
+	  "free_misaligned_by_eight"}},
+	{"the same, of a larger one",
+	 AT_ONCE,
+	 AT_ONCE,
+	 {"free_inside_largest_class", "free_inside_large", "free_inside_large_near_end", "free_inside_huge",
+	  "free_misaligned_large", "free_before_large"}},
+	{"realloc that moves, of an address without the alignment of the object's size class",
+	 AT_ONCE,
+	 AT_ONCE,
+	 {"realloc_inside"}},
+	{"malloc_usable_size of what is no object",
+	 NEVER,
+	 AT_ONCE,
+	 {"usable_size_of_freed", "usable_size_inside"}},
+	{"free with another size or alignment than was asked for",
+	 NEVER,
+	 AT_ONCE,
+	 {"free_sized_too_small", "free_sized_too_large", "free_sized_large", "sized_delete_too_small",
+	  "sized_delete_too_large", "sized_delete_of_an_array", "free_aligned_sized_misaligned"}},
+	{"write past the end or before the start, up to 256 KiB",
+	 NEVER,
+	 AT_FREE,
+	 {"overflow_small_by_1", "overflow_full_by_8", "overflow_medium_by_8", "overflow_pages_by_1",
+	  "overflow_largest_class_by_1", "overflow_aligned_by_1", "string_too_long_by_its_zero",
+	  "underflow_small_by_1", "underflow_medium_by_8"}},
+	{"the same, of a larger object, into another page",
+	 NEVER,
+	 AT_ONCE,
+	 {"overflow_large_by_1", "overflow_large_by_8", "underflow_large_by_1", "underflow_large_by_8"}},
+	{"write after the free, up to 256 KiB",
+	 NEVER,
+	 AT_REUSE,
+	 {"write_after_free_small", "write_after_free_medium", "write_after_free_pages",
+	  "write_after_free_largest_class", "write_after_free_delayed", "write_after_realloc"}},
+	{"read after the free, up to 256 KiB",
+	 NEVER,
+	 READS_ZERO,
+	 {"read_after_free_small", "read_after_free_medium", "read_after_free_largest_class"}},
+	{"write or read after the free of a larger object",
+	 NEVER,
+	 AT_ONCE,
+	 {"write_after_free_large", "write_after_free_huge", "read_after_free_large"}},
+	{"write or read of an object of no bytes",
+	 NEVER,
+	 AT_ONCE,
+	 {"write_to_zero_size", "read_from_zero_size"}},
+};
+enum { PROMISES = sizeof promises / sizeof *promises };
+
+static bool is_when(enum when when, enum outcome outcome)
+{
+	switch (outcome) {
+	case REPORT:
+	case FAULT:
+		return when == AT_ONCE;
+	case REPORT_LATER:
+	case FAULT_LATER:
+		return when == DRAINED || when == AT_FREE || when == AT_REUSE;
+	case CLEARED:
+		return when == READS_ZERO;
+	default:
+		return when == NEVER || outcome == ABSENT;
+	}
+}
+
+static const struct promise *promise_of(const char *name)
+{
+	for (unsigned i = 0; i < PROMISES; i++)
+		if (is_one_of(name, promises[i].cases))
+			return &promises[i];
+	return NULL;
+}
+
+static void print_promises(void)
+{
+	for (unsigned i = 0; i < PROMISES; i++)
+		printf("| %s | %s | %s |\n", promises[i].mistake, when_names[promises[i].in_default],
+		       when_names[promises[i].hardened]);
+}
+
 static const struct mode modes[] = {
 	{"default", "", "", default_may_pass},
 	{"hardened", "hardened:1", "", hardened_may_pass},
@@ -174,6 +294,16 @@ static bool is_late(const struct mode *mode, const struct corruption *corruption
 	return mode == &modes[1] && is_free && outcome != REPORT;
 }
 
+/* Whether a case is stopped at another time than promised; debugging promises no time. */
+static bool breaks_promise(const struct mode *mode, const struct corruption *corruption, enum outcome outcome)
+{
+	const struct promise *promise = promise_of(corruption->name);
+
+	if (!promise || mode == &modes[2])
+		return false;
+	return !is_when(mode == &modes[0] ? promise->in_default : promise->hardened, outcome);
+}
+
 static unsigned check_mode_stops(const struct mode *mode, int file)
 {
 	unsigned wrong = 0, stopped = 0;
@@ -185,7 +315,8 @@ static unsigned check_mode_stops(const struct mode *mode, int file)
 
 		stopped += is_stopped(outcome);
 		if ((!is_stopped(outcome) && !mode->may_pass(&corruptions[i], outcome)) ||
-		    is_late(mode, &corruptions[i], outcome)) {
+		    is_late(mode, &corruptions[i], outcome) ||
+		    breaks_promise(mode, &corruptions[i], outcome)) {
 			printf("%s: %s: %s\n", mode->name, corruptions[i].name, outcome_names[outcome]);
 			wrong++;
 		}
@@ -196,6 +327,10 @@ static unsigned check_mode_stops(const struct mode *mode, int file)
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], "promises") == 0) {
+		print_promises();
+		return 0;
+	}
 	if (argc > 1 && strcmp(argv[1], "outcomes") != 0)
 		return run_case(argv[1]);
 
