@@ -3,6 +3,7 @@
  * hardened_memory: what hardened mode needs beside default mode, in the same vCPU mode.
  *
  *   hardened_memory threads   memory of 200 threads, for some uses of the heap
+ *   hardened_memory watched   the same for guarded sampling, a heap profile and CPUSLAB_DEBUG
  *   hardened_memory fork      what a fork copies: mappings, and pages of a program that hardly touches its
  * blocks hardened_memory waiting   freed blocks that wait to be used again keep little memory
  *
@@ -124,16 +125,19 @@ static size_t measure(const char *name)
 	return resident_of_threads();
 }
 
+#define HARDENED ",hardened:1"
+
 /* ---- in the measuring one --------------------------------------------------------------------------------
  */
 
-static size_t measured(bool hardened, const char *name)
+/* With `more` options and flags of CPUSLAB_DEBUG. */
+static size_t measured(const char *more, const char *debug, const char *name)
 {
 	const char *mode = getenv("CPUSLAB_OPTIONS");
 	char options[100], text[32] = "";
 	int ends[2];
 
-	snprintf(options, sizeof options, "%s%s", mode ? mode : "vcpu:auto", hardened ? ",hardened:1" : "");
+	snprintf(options, sizeof options, "%s%s", mode ? mode : "vcpu:auto", more);
 	CHECK(pipe(ends) == 0);
 	pid_t child = fork();
 
@@ -141,6 +145,7 @@ static size_t measured(bool hardened, const char *name)
 	if (child == 0) {
 		dup2(ends[1], STDOUT_FILENO);
 		setenv("CPUSLAB_OPTIONS", options, 1);
+		setenv("CPUSLAB_DEBUG", debug, 1);
 		execl("/proc/self/exe", program_invocation_name, "measure", name, NULL);
 		_exit(1);
 	}
@@ -151,18 +156,36 @@ static size_t measured(bool hardened, const char *name)
 	return strtoul(text, NULL, 10);
 }
 
+static void expect_few_more(const struct work *w, const char *more, const char *debug)
+{
+	size_t usual = measured("", "", w->name), other = measured(more, debug, w->name);
+
+	printf("%s: %zu KiB, %s%s %zu KiB\n", w->name, usual / KIB, more, debug, other / KIB);
+	CHECK(other <= 2 * usual + 12 * MIB, "%s: %zu, and %zu with %s%s", w->name, usual, other, more,
+	      debug);
+}
+
 /*
  * Twice as much, and in a process what four vCPUs may keep waiting of more than a hundred sizes.  Before, it
  * was three to ten times as much with thread slots.
  */
 static void test_threads(void)
 {
-	for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
-		size_t usual = measured(false, works[i].name), hardened = measured(true, works[i].name);
+	for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+		expect_few_more(&works[i], HARDENED, "");
+}
 
-		printf("%s: %zu KiB, hardened %zu KiB\n", works[i].name, usual / KIB, hardened / KIB);
-		CHECK(hardened <= 2 * usual + 12 * MIB, "%s: %zu and %zu", works[i].name, usual, hardened);
-	}
+/* Nor do other ways to look at each object need more.  With slots the blocks took four to six times as much.
+ */
+static void test_watched(void)
+{
+	static const char *const ways[][2] = {
+		{",guard:50", ""}, {",profile:512K", ""}, {",profile:1", ""}, {"", "FZPU"}};
+
+	for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+		for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+			if (works[i].touched || !*ways[way][1]) /* poison touches everything */
+				expect_few_more(&works[i], ways[way][0], ways[way][1]);
 }
 
 static bool guards_take_no_mapping(void)
@@ -181,13 +204,13 @@ static bool guards_take_no_mapping(void)
 static void test_fork(void)
 {
 	enum { LIVE = 1000, PAGE = 4096 };
-	size_t usual = measured(false, "mappings"), hardened = measured(true, "mappings");
+	size_t usual = measured("", "", "mappings"), hardened = measured(HARDENED, "", "mappings");
 
 	printf("mappings: %zu, hardened %zu\n", usual, hardened);
 	CHECK(!guards_take_no_mapping() || hardened <= usual + 20, "%zu and %zu", usual, hardened);
 
-	usual = measured(false, "pages");
-	hardened = measured(true, "pages");
+	usual = measured("", "", "pages");
+	hardened = measured(HARDENED, "", "pages");
 	printf("pages: %zu, hardened %zu\n", usual / PAGE, hardened / PAGE);
 	CHECK(hardened <= usual + 4 * LIVE * PAGE, "%zu and %zu", usual, hardened);
 }
@@ -196,7 +219,7 @@ static void test_fork(void)
  */
 static void test_waiting(void)
 {
-	size_t hardened = measured(true, "waiting");
+	size_t hardened = measured(HARDENED, "", "waiting");
 
 	printf("waiting: %zu KiB\n", hardened / KIB);
 	CHECK(hardened <= 40 * MIB, "%zu", hardened);
@@ -210,6 +233,8 @@ int main(int count, char **arguments)
 		printf("%zu\n", measure(arguments[2]));
 	else if (strcmp(arguments[1], "threads") == 0)
 		test_threads();
+	else if (strcmp(arguments[1], "watched") == 0)
+		test_watched();
 	else if (strcmp(arguments[1], "fork") == 0)
 		test_fork();
 	else

@@ -10,6 +10,7 @@
 #include "magazine/watch.h"
 #include "magazine/words.h"
 #include "os/os.h"
+#include "profile/dump.h"
 #include "profile/profile.h"
 
 /* ---- magazines in hand --------------------------------------------------------------------------------- */
@@ -166,17 +167,35 @@ static __attribute__((noinline)) bool has_missed_seldom(const struct cache *cach
 	uint64_t misses = arch_peek(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES);
 
 	return misses % VCPU_MISSED_FREE + misses / VCPU_MISSED_FREE <= MAGAZINE_SELDOM_MISSES &&
-	       !watch_chooses_among(cache);
+	       !magazine_is_hardened(cache);
 }
 
 /*
  * Large objects in magazines keep many pages from all other classes, and most programs want each such size
- * only a few times.  So the first that miss on a vCPU go to and come from the slabs one by one.  But whatever
- * chooses among the objects of a magazine needs one from the start.
+ * only a few times.  So the first that miss on a vCPU go to and come from the slabs one by one.  But in a
+ * hardened cache they wait in magazines.
  */
 static bool is_seldom(const struct cache *cache)
 {
 	return cache->depot.slabs.traits.size >= MAGAZINE_SELDOM_BYTES && has_missed_seldom(cache);
+}
+
+/* One that no magazine has, and thus no mark: guarding picks it here, and a profile sees it. */
+static __attribute__((noinline)) void *alloc_seldom_watched(struct cache *cache, struct request request)
+{
+	void *guarded =
+		watch_is_guarded(cache) && guard_picks_fresh() == 0 ? alloc_guarded(cache, request) : NULL;
+
+	if (guarded)
+		return guarded;
+	void *object = alloc_from_slab(cache);
+
+	if (object && profile_is_on()) {
+		watch_sample_quietly(cache, object);
+		watch_turn_profile();
+		profile_look();
+	}
+	return object;
 }
 
 /*
@@ -221,7 +240,8 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 	if (!loaded.magazine && is_seldom(cache)) {
 		magazine_tick();
 		magazine_heap_tick();
-		return alloc_from_slab(cache);
+		return watch_chooses_among(cache) ? alloc_seldom_watched(cache, request)
+						  : alloc_from_slab(cache);
 	}
 	if (!loaded.magazine && lull_keeps_void(cache))
 		return alloc_beside(cache);
@@ -386,8 +406,8 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 	}
 	if (loaded.magazine && loaded.magazine->count)
 		must_not_be_last(cache, loaded.top, object);
-	if (!loaded.magazine && !watched) {
-		bool alone = goes_alone(cache);
+	if (!loaded.magazine) {
+		bool alone = !watched && goes_alone(cache);
 
 		if (alone || is_seldom(cache)) {
 			magazine_tick();
@@ -396,7 +416,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 				lull_look(0, true);
 			return;
 		}
-		if (lull_keeps_void(cache)) {
+		if (!watched && lull_keeps_void(cache)) {
 			free_beside(cache, object);
 			return;
 		}
