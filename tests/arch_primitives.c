@@ -285,11 +285,11 @@ static void test_words(uint32_t id, size_t offset)
 	CHECK(arch_replace(self, front.map, offset, 1000, UINTPTR_MAX) && *word == UINTPTR_MAX);
 	CHECK(arch_replace(self, front.map, offset, UINTPTR_MAX, 0) && *word == 0);
 	CHECK(arch_replace(self, front.map, offset, 0, 0) && *word == 0);
-	arch_add(self, front.map, offset, 1);
+	CHECK(arch_add(self, front.map, offset, 1));
 	CHECK(*word == 1);
-	arch_add(self, front.map, offset, 1ull << 32);
+	CHECK(arch_add(self, front.map, offset, 1ull << 32));
 	CHECK(*word == (1ull << 32) + 1);
-	arch_add(self, front.map, offset, (uint64_t)-1);
+	CHECK(arch_add(self, front.map, offset, (uint64_t)-1));
 	CHECK(*word == 1ull << 32);
 	check_surroundings(1, offset);
 	check_registration(0, id);
@@ -310,7 +310,7 @@ static void test_ids(void)
 	registration.cpu_id = 4;
 	registration.mm_cid = 3;
 	CHECK(arch_peek(self, front.map, offset) == 30 && arch_peek(by_cpu, front.map, offset) == 40);
-	arch_add(by_cpu, front.map, offset, 2);
+	CHECK(arch_add(by_cpu, front.map, offset, 2));
 	CHECK(areas[0][2] == 30 && areas[1][2] == 42);
 	CHECK(arch_replace(self, front.map, offset, 30, 31) && areas[0][2] == 31 && areas[1][2] == 42);
 	registration.mm_cid = 4;

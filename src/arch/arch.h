@@ -116,6 +116,21 @@ struct arch_self {
 extern ARCH_INTERNAL uint64_t arch_section_aborts;
 
 /*
+ * Sections of the calling thread aborted since arch_add last succeeded, which slow paths begin with.  A
+ * thread that is single-stepped, as debuggers do for software watchpoints, is aborted at the first
+ * instruction of every section for ever.  So from ARCH_ABORTS_MOST aborts on the thread is hindered: the next
+ * abort ends its section as a miss instead of restarting it, and a slow path must do without the vCPU's
+ * words, as it does where they are closed.  Words are neither read nor written by a section that ends so,
+ * hence nobody else needs to know.  A thread that only happened to be preempted that often takes one slow
+ * path too many, whose arch_add then sets the count back.
+ *
+ * The number is a compromise without a sharp optimum: each abort of a stepped thread costs it five steps,
+ * once; each preemption of any other thread adds 1/8 of a slow path of some 60 instructions.
+ */
+enum { ARCH_ABORTS_MOST = 8 };
+extern ARCH_INTERNAL __thread uint32_t arch_aborts_in_row;
+
+/*
  * Hides a variable's value from the compiler from here on, so that it does not transform the surrounding
  * loop.
  */
@@ -128,6 +143,12 @@ enum { ARCH_WIDE_BYTES = 64 };
 enum { ARCH_LANES = 8 };
 typedef uint16_t arch_lanes __attribute__((vector_size(ARCH_LANES * sizeof(uint16_t))));
 typedef uint64_t arch_lanes_bits __attribute__((vector_size(ARCH_LANES * sizeof(uint16_t))));
+
+/* Whether sections of the calling thread do not end.  A signal handler's slow path may change the answer. */
+static inline bool arch_is_hindered(void)
+{
+	return *(const volatile uint32_t *)&arch_aborts_in_row >= ARCH_ABORTS_MOST;
+}
 
 /* CPUSLAB_GENERIC selects the portable code on any architecture, for tests. */
 #if defined(__x86_64__) && !defined(CPUSLAB_GENERIC)

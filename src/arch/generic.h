@@ -98,11 +98,12 @@ static inline bool arch_replace(struct arch_self self, const void *map, uintptr_
 	return true;
 }
 
-static inline void arch_add(struct arch_self self, const void *map, uintptr_t offset, uint64_t amount)
+static inline bool arch_add(struct arch_self self, const void *map, uintptr_t offset, uint64_t amount)
 {
 	uintptr_t *word = arch_word(self, map, offset);
 
 	__atomic_store_n(word, *word + amount, __ATOMIC_RELAXED);
+	return true;
 }
 
 static inline void arch_pause(void)

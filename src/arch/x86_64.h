@@ -3,18 +3,20 @@
  * x86-64: the restartable sections, and the other asm of the fast paths and the locks.
  *
  * A section runs from label 1 to label 2.  Its descriptor (label 3) names those bounds and the abort
- * handler (label 4).  The handler lies behind the signature in a section of its own; it counts the abort
- * and restarts at label 0.  The descriptor's address is stored in rseq_cs before label 1 and left there:
- * the kernel clears it lazily when it finds the instruction pointer outside.
+ * handler (label 4).  The descriptor's address is stored in rseq_cs before label 1 and left there: the kernel
+ * clears it lazily when it finds the instruction pointer outside.
+ *
+ * The handler lies in a section of its own behind the signature, in a block (label 5) that ends with the
+ * distances from the block to the section's miss and to label 0, where it restarts.  It jumps to
+ * arch_aborted (arch.c), which counts the abort and chooses between the two.
  *
  * __rseq_cs_ptr_array and __rseq_exit_point_array tell debuggers and binary translators where the sections
  * are and where they may be left, so that they step over a section instead of aborting it for ever.
  *
  * Stacks can be unwound at every instruction.  Inside a section the compiler's own tables hold, as the
- * stack pointer does not move.  The handler lies outside every function and has an unwind entry of its own:
- * its caller is the target of its jump, with all registers unchanged, and the jump's displacement is read
- * from the instruction.  The entry is written by hand, since clang's assembler does not nest
- * .cfi_startproc; its CIE is emitted once per file.
+ * stack pointer does not move.  The handler's block lies outside every function and has an unwind entry of
+ * its own: its caller is where the section restarts, with all registers unchanged.  The entry is written by
+ * hand, since clang's assembler does not nest .cfi_startproc; its CIE is emitted once per file.
  *
  * The word is addressed by a single register without an index: some processors forward a store to a load of
  * such an address in one cycle, and need seven with an index.
@@ -28,18 +30,15 @@
 #define ARCH_HAS_PAIR 1
 #define ARCH_HAS_WIDE 1
 
-/*
- * DWARF: pushes the address of the jump's displacement, which is the program counter plus AHEAD: 5f - 4f +
- * 1 at the handler's first instruction, 1 at the jump.  Adds the four bytes found there, sign-extended, and
- * 4 for the end of the jump.
- *   breg16 AHEAD, dup, deref_size 4, const1u 32, shl, const1u 32, shra, plus, plus_uconst 4
- */
-#define ARCH_ABORT_CALLER(ahead)                                                                             \
-	".byte 0x16, 16, 14, 0x80, " ahead ", 0x12, 0x94, 4, 8, 32, 0x24, 8, 32, 0x26, 0x22, 0x23, 4\n"
+/* Bytes and alignment of a handler's block, in which DWARF can find the block from the program counter. */
+#define ARCH_ABORT_BYTES "32"
+#define ARCH_ABORT_BLOCK "0x80, 0, 9, -" ARCH_ABORT_BYTES ", 0x1a" /* breg16 0, const1s, and */
 
 /*
- * Covers the handler from label 4 over its jump, label 5, to label 6.  "S": the return address does not
- * follow a call.
+ * Covers the block up to its data, label 6.  "S": the return address does not follow a call.
+ *
+ * The rule for the program counter adds the distance at the block's end to the block's address.  It takes
+ * only operations that every reader of such tables knows: valgrind lacks dup, deref_size and shra.
  */
 #define ARCH_ABORT_FRAME                                                                                     \
 	".pushsection .eh_frame\n"                                                                           \
@@ -57,13 +56,17 @@
 	".endif\n"                                                                                           \
 	".long 8f - 7f\n"                                                                                    \
 	"7:\n"                                                                                               \
-	".long . - .Lcpuslab_abort_entry, 4b - ., 6b - 4b\n"                                                 \
-	".byte 0\n" ARCH_ABORT_CALLER("5b - 4b + 1") ".byte 0x40 + (5b - 4b)\n" /* advance to the jump */    \
-		ARCH_ABORT_CALLER("1") ".balign 8, 0\n"                                                      \
-				       "8:\n"                                                                \
-				       ".popsection\n"
+	".long . - .Lcpuslab_abort_entry, 5b - ., 6b - 5b\n"                                                 \
+	".byte 0\n"                                                                                          \
+	".byte 0x16, 16, 14\n"                      /* val_expression of register 16, the program counter */ \
+	".byte " ARCH_ABORT_BLOCK ", 0x23, 24, 6\n" /* plus_uconst, deref */                                 \
+	".byte " ARCH_ABORT_BLOCK ", 0x22\n"        /* plus */                                               \
+	".balign 8, 0\n"                                                                                     \
+	"8:\n"                                                                                               \
+	".popsection\n"
 
-#define ARCH_SECTION_BEGIN                                                                                   \
+/* `miss` is where a section ends that was aborted too often. */
+#define ARCH_SECTION_BEGIN(miss)                                                                             \
 	".pushsection __rseq_cs, \"aw\"\n"                                                                   \
 	".balign 32\n"                                                                                       \
 	"3:\n"                                                                                               \
@@ -74,13 +77,17 @@
 	".quad 3b\n"                                                                                         \
 	".popsection\n"                                                                                      \
 	".pushsection __rseq_failure, \"ax\"\n"                                                              \
+	".balign " ARCH_ABORT_BYTES ", 0xcc\n"                                                               \
+	"5:\n"                                                                                               \
 	".byte 0x0f, 0xb9, 0x3d\n" /* ud1 with the signature as its displacement */                          \
 	".long 0x53053053\n"                                                                                 \
 	"4:\n"                                                                                               \
-	"lock incq %[aborts]\n"                                                                              \
-	"5:\n"                                                                                               \
-	"jmp 0f\n"                                                                                           \
+	"leaq 5b(%%rip), %%rcx\n"                                                                            \
+	"jmp arch_aborted\n"                                                                                 \
 	"6:\n"                                                                                               \
+	".org 5b + 20, 0xcc\n"                                                                               \
+	".long " miss " - 5b\n"                                                                              \
+	".quad 0f - 5b\n"                                                                                    \
 	".popsection\n" ARCH_ABORT_FRAME "0:\n"                                                              \
 	"leaq 3b(%%rip), %%rcx\n"                                                                            \
 	"movq %%rcx, %%fs:8(%[rseq])\n"                                                                      \
@@ -93,8 +100,7 @@
 	".popsection\n"
 
 #define ARCH_SECTION_INPUTS(self, map)                                                                       \
-	[rseq] "r"((self).rseq), [id] "r"((self).id), [map] "r"(map), [table] "i"(-(long)ARCH_TABLE_BYTES),  \
-		[aborts] "m"(arch_section_aborts)
+	[rseq] "r"((self).rseq), [id] "r"((self).id), [map] "r"(map), [table] "i"(-(long)ARCH_TABLE_BYTES)
 
 /*
  * Pops the top object off the word at *offset in this vCPU's area; NULL on a miss.  `offset` is read inside
@@ -106,14 +112,14 @@ static inline __attribute__((always_inline)) void *arch_pop(struct arch_self sel
 	void *object;
 
 	/* Volatile: gcc before 13 may remove an asm goto whose output is unused. */
-	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
-					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-					     "movq (%%rdx), %%rcx\n"
-					     "movq (%%rcx), %[object]\n"
-					     "testq %[object], %[object]\n"
-					     "jz %l[miss]\n"
-					     "subq $8, (%%rdx)\n"
-					     "2:\n" ARCH_SECTION_EXIT(miss)
+	asm volatile goto(ARCH_SECTION_BEGIN("%l[miss]") "movzwl %[offset], %%edx\n"
+							 "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+							 "movq (%%rdx), %%rcx\n"
+							 "movq (%%rcx), %[object]\n"
+							 "testq %[object], %[object]\n"
+							 "jz %l[miss]\n"
+							 "subq $8, (%%rdx)\n"
+							 "2:\n" ARCH_SECTION_EXIT(miss)
 			  : [object] "=&a"(object)
 			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset)
 			  : "rcx", "rdx", "memory", "cc"
@@ -132,16 +138,16 @@ miss:
 static inline __attribute__((always_inline)) bool arch_push(struct arch_self self, const void *map,
 							    const uint16_t *offset, void *object)
 {
-	asm goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
-				    "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-				    "movq (%%rdx), %%rcx\n"
-				    "cmpq %[object], (%%rcx)\n"
-				    "je %l[miss]\n"
-				    "testb $1, 8(%%rcx)\n"
-				    "jnz %l[miss]\n"
-				    "movq %[object], 8(%%rcx)\n"
-				    "addq $8, (%%rdx)\n"
-				    "2:\n" ARCH_SECTION_EXIT(miss)
+	asm goto(ARCH_SECTION_BEGIN("%l[miss]") "movzwl %[offset], %%edx\n"
+						"addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+						"movq (%%rdx), %%rcx\n"
+						"cmpq %[object], (%%rcx)\n"
+						"je %l[miss]\n"
+						"testb $1, 8(%%rcx)\n"
+						"jnz %l[miss]\n"
+						"movq %[object], 8(%%rcx)\n"
+						"addq $8, (%%rdx)\n"
+						"2:\n" ARCH_SECTION_EXIT(miss)
 		 :
 		 : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object)
 		 : "rcx", "rdx", "memory", "cc"
@@ -158,27 +164,28 @@ arch_list_pop(struct arch_self self, const void *map, const uint16_t *offset, co
 	void *object;
 	uintptr_t next;
 
-	asm volatile goto(ARCH_SECTION_BEGIN "movzwl %[offset], %%edx\n"
-					     "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-					     "movq (%%rdx), %[object]\n"
-					     "testb $1, %b[object]\n"
-					     "jnz %l[miss]\n"
-					     "movq %[link], %%rcx\n"
-					     "addq %[object], %%rcx\n"
-					     "movq %[secret], %[next]\n"
-					     "xorq %%rcx, %[next]\n"
-					     "xorq (%%rcx), %[next]\n"
-					     "movq %[next], %%rcx\n"
-					     "xorq %[object], %%rcx\n"
-					     "cmpq %[mask], %%rcx\n" /* the link leaves the slab */
-					     "ja %l[miss]\n"
-					     "movq %[next], (%%rdx)\n"
-					     "2:\n" ARCH_SECTION_EXIT(miss)
-			  : [object] "=&a"(object), [next] "=&r"(next)
-			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [link] "m"(list->link),
-			    [secret] "m"(list->secret), [mask] "m"(list->slab_mask)
-			  : "rcx", "rdx", "memory", "cc"
-			  : miss);
+	asm volatile goto(
+		ARCH_SECTION_BEGIN("%l[miss]") "movzwl %[offset], %%edx\n"
+					       "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+					       "movq (%%rdx), %[object]\n"
+					       "testb $1, %b[object]\n"
+					       "jnz %l[miss]\n"
+					       "movq %[link], %%rcx\n"
+					       "addq %[object], %%rcx\n"
+					       "movq %[secret], %[next]\n"
+					       "xorq %%rcx, %[next]\n"
+					       "xorq (%%rcx), %[next]\n"
+					       "movq %[next], %%rcx\n"
+					       "xorq %[object], %%rcx\n"
+					       "cmpq %[mask], %%rcx\n" /* the link leaves the slab */
+					       "ja %l[miss]\n"
+					       "movq %[next], (%%rdx)\n"
+					       "2:\n" ARCH_SECTION_EXIT(miss)
+		: [object] "=&a"(object), [next] "=&r"(next)
+		: ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [link] "m"(list->link),
+		  [secret] "m"(list->secret), [mask] "m"(list->slab_mask)
+		: "rcx", "rdx", "memory", "cc"
+		: miss);
 	if (!object)
 		__builtin_unreachable();
 	return object;
@@ -193,33 +200,35 @@ static inline __attribute__((always_inline)) bool arch_list_push(struct arch_sel
 {
 	uintptr_t scratch;
 
-	asm volatile goto(ARCH_SECTION_BEGIN
-			  "movzwl %[offset], %%edx\n"
-			  "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
-			  "movq (%%rdx), %%rcx\n"
-			  "movq %%rcx, %[scratch]\n"
-			  "xorq %[object], %[scratch]\n"
-			  "decq %[scratch]\n" /* 0, the first object itself, becomes the largest number */
-			  "cmpq %[mask], %[scratch]\n"
-			  "jae %l[miss]\n"
-			  "movq %[mask], %[scratch]\n"
-			  "andq %[object], %[scratch]\n"
-			  "imulq %[reciprocal], %[scratch]\n"
-			  "cmpq %[reciprocal], %[scratch]\n" /* not a multiple of the stride */
-			  "jae %l[miss]\n"
-			  "movq %[link], %[scratch]\n"
-			  "addq %[object], %[scratch]\n"
-			  "xorq %[scratch], %%rcx\n"
-			  "xorq %[secret], %%rcx\n"
-			  "movq %%rcx, (%[scratch])\n"
-			  "movq %[object], (%%rdx)\n"
-			  "2:\n" ARCH_SECTION_EXIT(miss)
-			  : [scratch] "=&r"(scratch)
-			  : ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object),
-			    [link] "m"(list->link), [secret] "m"(list->secret), [mask] "m"(list->slab_mask),
-			    [reciprocal] "m"(list->reciprocal)
-			  : "rcx", "rdx", "memory", "cc"
-			  : miss);
+	asm volatile goto(
+		ARCH_SECTION_BEGIN(
+			"%l[miss]") "movzwl %[offset], %%edx\n"
+				    "addq %c[table](%[map], %%rcx, 8), %%rdx\n"
+				    "movq (%%rdx), %%rcx\n"
+				    "movq %%rcx, %[scratch]\n"
+				    "xorq %[object], %[scratch]\n"
+				    "decq %[scratch]\n" /* 0, the first object itself, becomes the largest
+							   number */
+				    "cmpq %[mask], %[scratch]\n"
+				    "jae %l[miss]\n"
+				    "movq %[mask], %[scratch]\n"
+				    "andq %[object], %[scratch]\n"
+				    "imulq %[reciprocal], %[scratch]\n"
+				    "cmpq %[reciprocal], %[scratch]\n" /* not a multiple of the stride */
+				    "jae %l[miss]\n"
+				    "movq %[link], %[scratch]\n"
+				    "addq %[object], %[scratch]\n"
+				    "xorq %[scratch], %%rcx\n"
+				    "xorq %[secret], %%rcx\n"
+				    "movq %%rcx, (%[scratch])\n"
+				    "movq %[object], (%%rdx)\n"
+				    "2:\n" ARCH_SECTION_EXIT(miss)
+		: [scratch] "=&r"(scratch)
+		: ARCH_SECTION_INPUTS(self, map), [offset] "m"(*offset), [object] "r"(object),
+		  [link] "m"(list->link), [secret] "m"(list->secret), [mask] "m"(list->slab_mask),
+		  [reciprocal] "m"(list->reciprocal)
+		: "rcx", "rdx", "memory", "cc"
+		: miss);
 	return true;
 miss:
 	return false;
@@ -249,36 +258,76 @@ static inline uintptr_t arch_peek(struct arch_self self, const void *map, uintpt
 	return __atomic_load_n((const uintptr_t *)(area + offset), __ATOMIC_ACQUIRE);
 }
 
-/* Stores `desired` into a word of this vCPU's area if it holds `expected`; false if it does not. */
+/*
+ * Stores `desired` into a word of this vCPU's area if it holds `expected`; false if it does not, or if the
+ * thread is hindered.
+ */
 static inline bool arch_replace(struct arch_self self, const void *map, uintptr_t offset, uintptr_t expected,
 				uintptr_t desired)
 {
-	asm goto(ARCH_SECTION_BEGIN "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
-				    "cmpq %[expected], (%%rdx, %[offset])\n"
-				    "jne %l[differs]\n"
-				    "movq %[desired], (%%rdx, %[offset])\n"
-				    "2:\n" ARCH_SECTION_EXIT(differs)
+	asm goto(ARCH_SECTION_BEGIN("%l[miss]") "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+						"cmpq %[expected], (%%rdx, %[offset])\n"
+						"jne %l[miss]\n"
+						"movq %[desired], (%%rdx, %[offset])\n"
+						"2:\n" ARCH_SECTION_EXIT(miss)
 		 :
 		 : ARCH_SECTION_INPUTS(self, map), [offset] "r"(offset), [expected] "r"(expected),
 		   [desired] "r"(desired)
 		 : "rcx", "rdx", "memory", "cc"
-		 : differs);
+		 : miss);
 	return true;
-differs:
+miss:
 	return false;
 }
 
-/* Adds to a word of this vCPU's area. */
-static inline void arch_add(struct arch_self self, const void *map, uintptr_t offset, uint64_t amount)
+/* Adds to a word of this vCPU's area; false if the thread is hindered. */
+static inline bool arch_add(struct arch_self self, const void *map, uintptr_t offset, uint64_t amount)
 {
-	asm volatile(ARCH_SECTION_BEGIN "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
-					"addq %[amount], (%%rdx, %[offset])\n"
-					"2:\n"
-		     : [aborts] "+m"(arch_section_aborts)
-		     : [rseq] "r"(self.rseq), [id] "r"(self.id), [map] "r"(map),
-		       [table] "i"(-(long)ARCH_TABLE_BYTES), [offset] "r"(offset), [amount] "r"(amount)
-		     : "rcx", "rdx", "memory", "cc");
+	asm goto(ARCH_SECTION_BEGIN("%l[miss]") "movq %c[table](%[map], %%rcx, 8), %%rdx\n"
+						"addq %[amount], (%%rdx, %[offset])\n"
+						"2:\n" ARCH_SECTION_EXIT(miss)
+		 :
+		 : ARCH_SECTION_INPUTS(self, map), [offset] "r"(offset), [amount] "r"(amount)
+		 : "rcx", "rdx", "memory", "cc"
+		 : miss);
+	arch_aborts_in_row = 0;
+	return true;
+miss:
+	return false;
 }
+
+/*
+ * Defines `arch_aborted`, where abort handlers jump with the address of their block in rcx: counts the abort,
+ * and goes on where the section restarts, or from `most` aborts in a row on where it misses.  A section
+ * leaves rcx and rdx to it; the stack is not touched, as the red zone may be in use.
+ *
+ * It may be interrupted anywhere: the thread's count changes by one instruction, and a handler that sets it
+ * back only lets the section restart more often.
+ */
+#define ARCH_DEFINE_ABORTED(most)                                                                            \
+	__asm__(".pushsection .text.arch_aborted, \"ax\", @progbits\n"                                       \
+		".globl arch_aborted\n"                                                                      \
+		".hidden arch_aborted\n"                                                                     \
+		".type arch_aborted, @function\n"                                                            \
+		"arch_aborted:\n"                                                                            \
+		".cfi_startproc\n"                                                                           \
+		".cfi_signal_frame\n"                                                                        \
+		".cfi_def_cfa %rsp, 0\n"                                                                     \
+		".cfi_register %rip, %rcx\n"                                                                 \
+		"lock incq arch_section_aborts(%rip)\n"                                                      \
+		"movq arch_aborts_in_row@gottpoff(%rip), %rdx\n"                                             \
+		"incl %fs:(%rdx)\n"                                                                          \
+		"cmpl $" most ", %fs:(%rdx)\n"                                                               \
+		"ja 1f\n"                                                                                    \
+		"addq 24(%rcx), %rcx\n"                                                                      \
+		"jmp *%rcx\n"                                                                                \
+		"1:\n"                                                                                       \
+		"movslq 20(%rcx), %rdx\n"                                                                    \
+		"addq %rdx, %rcx\n"                                                                          \
+		"jmp *%rcx\n"                                                                                \
+		".cfi_endproc\n"                                                                             \
+		".size arch_aborted, . - arch_aborted\n"                                                     \
+		".popsection\n")
 
 /* Returns the thread's vCPU id at some instant of the call. */
 static inline uint32_t arch_id(struct arch_self self)

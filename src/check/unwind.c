@@ -424,28 +424,13 @@ static bool execute(struct machine *machine, const struct description *descripti
 	return true;
 }
 
-/* Reads four unaligned bytes of code. */
-static bool read_four(uintptr_t address, uintptr_t *result)
-{
-	uint32_t value;
-
-	if (!os_can_read((const void *)address) || !os_can_read((const char *)address + sizeof value - 1))
-		return false;
-	memcpy(&value, (const void *)address, sizeof value);
-	*result = value;
-	return true;
-}
-
 enum {
 	OPERATION_DEREF = 0x06,
-	OPERATION_CONST1U = 0x08,
-	OPERATION_DUP = 0x12,
+	OPERATION_CONST1S = 0x09,
+	OPERATION_AND = 0x1a,
 	OPERATION_PLUS = 0x22,
 	OPERATION_PLUS_UCONST = 0x23,
-	OPERATION_SHL = 0x24,
-	OPERATION_SHRA = 0x26,
 	OPERATION_BREG = 0x70, /* and those after it: a register and an offset */
-	OPERATION_DEREF_SIZE = 0x94,
 };
 
 /* Applies an operation to the two topmost values; returns false if it is unknown. */
@@ -455,11 +440,8 @@ static bool combine(unsigned operation, uintptr_t *first, uintptr_t second)
 	case OPERATION_PLUS:
 		*first += second;
 		return true;
-	case OPERATION_SHL:
-		*first <<= second % 64;
-		return true;
-	case OPERATION_SHRA:
-		*first = (uintptr_t)((intptr_t)*first >> second % 64);
+	case OPERATION_AND:
+		*first &= second;
 		return true;
 	default:
 		return false;
@@ -483,16 +465,10 @@ static bool evaluate(struct unwind *unwind, struct bytes expression, const uintp
 		    depth < STACK_MOST) {
 			stack[depth++] = unwind->registers[operation - OPERATION_BREG] +
 					 (uintptr_t)take_sleb(&expression);
-		} else if (operation == OPERATION_CONST1U && depth < STACK_MOST) {
-			stack[depth++] = (uintptr_t)take(&expression, 1);
-		} else if (operation == OPERATION_DUP && depth && depth < STACK_MOST) {
-			stack[depth] = stack[depth - 1];
-			depth++;
+		} else if (operation == OPERATION_CONST1S && depth < STACK_MOST) {
+			stack[depth++] = (uintptr_t)(int8_t)take(&expression, 1);
 		} else if (operation == OPERATION_DEREF && depth) {
 			if (!read_word(unwind, stack[depth - 1], &stack[depth - 1]))
-				return false;
-		} else if (operation == OPERATION_DEREF_SIZE && depth) {
-			if (take(&expression, 1) != 4 || !read_four(stack[depth - 1], &stack[depth - 1]))
 				return false;
 		} else if (operation == OPERATION_PLUS_UCONST && depth) {
 			stack[depth - 1] += take_uleb(&expression);

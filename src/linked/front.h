@@ -31,6 +31,12 @@ static inline void *front_pop(const struct linked_cache *cache)
 	return linked_alloc(cache);
 }
 
+static inline void front_count(const struct linked_cache *cache, uint64_t misses)
+{
+	vcpu_check_registration();
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, misses);
+}
+
 /*
  * Takes the list off this vCPU's word.  Reading the word and replacing it are two critical sections, and the
  * thread may migrate in between.  But the replacement succeeds only on a word that still has the value read,
@@ -38,8 +44,11 @@ static inline void *front_pop(const struct linked_cache *cache)
  */
 static inline struct linked_hand front_take(const struct linked_cache *cache)
 {
+	/* Calls for several objects count no misses: here they notice when a hindered thread no longer is. */
+	if (arch_is_hindered())
+		front_count(cache, 0);
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, cache->offset);
+		uintptr_t word = vcpu_peek(cache->map, cache->offset);
 
 		if (word == vcpu_closed && vcpu_enter())
 			continue;
@@ -59,13 +68,6 @@ static inline bool front_install(const struct linked_cache *cache, struct linked
 static inline bool front_has(const struct linked_cache *cache, const void *object)
 {
 	return arch_peek(vcpu_self, cache->map, cache->offset) == (uintptr_t)object;
-}
-
-/* Counts misses, at the beginning of a slow path. */
-static inline void front_count(const struct linked_cache *cache, uint64_t misses)
-{
-	vcpu_check_registration();
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, misses);
 }
 
 #endif

@@ -26,7 +26,7 @@ static void *alloc_slot(struct cache *cache)
 
 static void *alloc_checked(struct cache *cache, size_t requested)
 {
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	magazine_tick();
 	magazine_tick_profile();
 	if (check_fails(checks_of(cache)))
@@ -60,7 +60,7 @@ static void free_checked(struct cache *cache, void *object, size_t stated)
 	struct check_place place;
 	bool found = slab_place(&cache->depot.slabs, object, &place);
 
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	magazine_tick();
 	if (profile_is_on())
 		profile_freed(object);

@@ -157,7 +157,7 @@ static bool note_miss(const struct cache *cache)
 {
 	const uintptr_t offset = cache->offset + 2 * VCPU_ROW_BYTES;
 
-	arch_add(vcpu_self, cache->map, offset, 1);
+	vcpu_add(cache->map, offset, 1);
 	return arch_peek(vcpu_self, cache->map, offset) % DEPOT_MISSES == 0;
 }
 
@@ -297,7 +297,7 @@ void *magazine_try_alloc_missed(struct cache *cache)
 	vcpu_check_registration();
 	if (magazine_is_checked(cache))
 		return magazine_alloc_missed(cache);
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, 1);
 	void *object = magazine_alloc_at(cache->map, &cache->offset);
 
 	if (object)
@@ -385,7 +385,7 @@ __attribute__((noinline)) void magazine_free_missed(struct cache *cache, void *o
 		magazine_free_checked(cache, object, SIZE_MAX);
 		return;
 	}
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (!watched && magazine_free_at(cache->map, &cache->offset, object))
 		return;
 	if (watch_cannot(cache)) {
@@ -486,9 +486,9 @@ __attribute__((noinline)) void magazine_return_missed(struct cache *cache, void 
 	bool closed, watched = watch_free(cache, object);
 
 	vcpu_check_registration();
+	vcpu_add(cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	struct hand loaded = words_detach_from(cache, cache->returns, &closed);
 
-	arch_add(vcpu_self, cache->map, cache->offset + 2 * VCPU_ROW_BYTES, VCPU_MISSED_FREE);
 	if (closed) {
 		if (!vcpu_enter()) {
 			free_to_slab(cache, object);

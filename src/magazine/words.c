@@ -25,7 +25,7 @@ struct hand words_hand(uintptr_t word)
 uintptr_t words_take(const struct cache *cache, uintptr_t offset)
 {
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
+		uintptr_t word = vcpu_peek(cache->map, offset);
 
 		if (word == vcpu_void || word == vcpu_closed ||
 		    arch_replace(vcpu_self, cache->map, offset, word, vcpu_void))
@@ -39,7 +39,7 @@ struct magazine *words_take_spare(const struct cache *cache, uintptr_t word_offs
 	const uintptr_t offset = word_offset + VCPU_ROW_BYTES;
 
 	for (;;) {
-		uintptr_t word = arch_peek(vcpu_self, cache->map, offset);
+		uintptr_t word = vcpu_peek(cache->map, offset);
 
 		if (!word || word == vcpu_closed)
 			return NULL;

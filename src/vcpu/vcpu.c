@@ -648,9 +648,15 @@ void vcpu_begin_thread(void)
 	vcpu_register(0);
 }
 
+__attribute__((noinline)) void vcpu_add(const void *map, uintptr_t offset, uint64_t amount)
+{
+	/* What a hindered thread misses is not counted. */
+	(void)arch_add(vcpu_self, map, offset, amount);
+}
+
 bool vcpu_enter(void)
 {
-	if (sharing.on && !end_sharing())
+	if (arch_is_hindered() || (sharing.on && !end_sharing()))
 		return false;
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && !registers_itself) {
 		unsigned id = arch_id(vcpu_self);

@@ -94,9 +94,24 @@ void vcpu_give_number(unsigned number);
 const void *vcpu_map(unsigned cache);
 
 /*
+ * Reads a word of this vCPU, as arch_peek.  CLOSED, too, for a thread that is hindered (arch.h): it could not
+ * replace the word, and so does without, as where the vCPU is closed.
+ */
+static inline uintptr_t vcpu_peek(const void *map, uintptr_t offset)
+{
+	return arch_is_hindered() ? vcpu_closed : arch_peek(vcpu_self, map, offset);
+}
+
+/*
+ * Adds to a word of this vCPU, as arch_add.  Out of line: its section's tables, of which each inlined copy
+ * would have its own, lie on a page that every program touches.
+ */
+void vcpu_add(const void *map, uintptr_t offset, uint64_t amount);
+
+/*
  * For a slow path that met the CLOSED area: gives the calling thread's vCPU an area if it has none.  False
- * when it cannot have one now (it is being drained, the thread is ending, or there is no memory); the
- * caller must then do without.
+ * when it cannot have one now (it is being drained, the thread is ending or hindered, or there is no
+ * memory); the caller must then do without.
  */
 bool vcpu_enter(void);
 
