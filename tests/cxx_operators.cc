@@ -5,6 +5,7 @@
  */
 #include "check.h"
 
+#include <cstdint>
 #include <dlfcn.h>
 #include <new>
 #include <stdexcept>

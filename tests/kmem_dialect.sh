@@ -22,8 +22,9 @@ compiles() {
 			-x c -c -o "$work/object" - >"$work/said" 2>&1
 }
 
-for compiler in gcc clang-16; do
-	command -v $compiler >/dev/null || continue
+clang=$("$here/../scripts/clang" clang) || clang=''
+for compiler in gcc "$clang"; do
+	command -v "$compiler" >/dev/null || continue
 	for optimized in -O0 -O2; do
 		for source in "$here"/kernel/*.c; do
 			with=
@@ -58,8 +59,14 @@ done
 # side.  The C library's headers for this machine serve, but for one that names the other's functions.
 mkdir -p "$work/headers/gnu"
 : >"$work/headers/gnu/stubs-32.h"
-if printf '#include <linux/atomic.h>\nint f(atomic_t *v) { return atomic_inc_return(v); }\n' |
-	clang-16 -target aarch64-linux-gnu -O2 -isystem "$work/headers" -isystem "/usr/include/$(gcc -print-multiarch)" \
-		-I"$here/../include" -I"$here/../include/kernel" -S -o "$work/arm64.s" -x c - >"$work/said" 2>&1; then
+for_arm64() {
+	[ -n "$clang" ] &&
+		printf '#include <linux/atomic.h>\nint f(atomic_t *v) { return atomic_inc_return(v); }\n' |
+		"$clang" -target aarch64-linux-gnu -O2 -isystem "$work/headers" -isystem "/usr/include/$(gcc -print-multiarch)" \
+			-I"$here/../include" -I"$here/../include/kernel" -S -o "$work/arm64.s" -x c - >"$work/said" 2>&1
+}
+if for_arm64; then
 	[ "$(grep -cw dmb "$work/arm64.s")" -eq 2 ] || fail "atomic_inc_return() on arm64: $(cat "$work/arm64.s")"
+else
+	echo "not shown: arm64's barriers, for which there is no clang with these headers: $(head -n 3 "$work/said")"
 fi

@@ -26,21 +26,21 @@ refuses() {
 	}
 }
 
-for compiler in gcc g++ clang-16 clang++-16; do
-	command -v $compiler >/dev/null || continue
+for compiler in gcc g++ "$("$here/../scripts/clang" clang)" "$("$here/../scripts/clang" clang++)"; do
+	command -v "$compiler" >/dev/null || continue
 	language=c
 	[ "${compiler%++*}" = "$compiler" ] || language=c++
-	compiles $compiler $language 'void f(struct s *p) { kfree(p); }' || {
+	compiles "$compiler" $language 'void f(struct s *p) { kfree(p); }' || {
 		cat "$work/said" >&2
 		exit 1
 	}
-	refuses $compiler $language 'void f(struct s *p) { kfree_rcu(p, rcu); }'
-	refuses $compiler $language 'void f(struct s *p) { kfree_rcu(p); }'
-	refuses $compiler $language 'void f(struct s *p) { kvfree_rcu_mightsleep(p); }'
-	refuses $compiler $language 'void f(void) { kvfree_rcu_barrier(); }'
-	refuses $compiler $language 'void f(struct kmem_cache *c) { kvfree_rcu_barrier_on_cache(c); }'
-	refuses $compiler $language 'struct kmem_cache *f(void) { return KMEM_CACHE(s, SLAB_TYPESAFE_BY_RCU); }'
-	if compiles $compiler $language '#include <linux/rcupdate.h>'; then
+	refuses "$compiler" $language 'void f(struct s *p) { kfree_rcu(p, rcu); }'
+	refuses "$compiler" $language 'void f(struct s *p) { kfree_rcu(p); }'
+	refuses "$compiler" $language 'void f(struct s *p) { kvfree_rcu_mightsleep(p); }'
+	refuses "$compiler" $language 'void f(void) { kvfree_rcu_barrier(); }'
+	refuses "$compiler" $language 'void f(struct kmem_cache *c) { kvfree_rcu_barrier_on_cache(c); }'
+	refuses "$compiler" $language 'struct kmem_cache *f(void) { return KMEM_CACHE(s, SLAB_TYPESAFE_BY_RCU); }'
+	if compiles "$compiler" $language '#include <linux/rcupdate.h>'; then
 		echo "$compiler takes linux/rcupdate.h" >&2
 		exit 1
 	fi

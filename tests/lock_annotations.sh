@@ -1,8 +1,8 @@
 #!/bin/sh
 # Clang's thread-safety analysis on users of the locks: right code is accepted, each kind of wrong code refused.
 set -eu
-compiler=$(command -v clang-16 || command -v clang) || { echo "skipped: no clang"; exit 77; }
 root=$(cd "$(dirname "$0")/.." && pwd)
+compiler=$("$root/scripts/clang" clang) || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

@@ -23,7 +23,7 @@ void spin_unlock(struct cpuslab_spinlock *lock) { cpuslab_spin_unlock(lock); }
 END
 
 compilers=0
-for compiler in gcc clang clang-16; do
+for compiler in gcc "$("$root/scripts/clang" clang)"; do
 	command -v "$compiler" >/dev/null || continue
 	compilers=$((compilers + 1))
 	for level in -O1 -O2 -O3 -Os; do

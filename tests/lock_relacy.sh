@@ -13,7 +13,7 @@ esac
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Half of the time is relacy's templates, which clang compiles sooner, and to a faster program.
-cxx=$(command -v clang++-16 || command -v g++)
+cxx=$(scripts/clang clang++ 2>/dev/null || command -v g++)
 executions=20000
 [ "${CPUSLAB_SOAK:-0}" = 0 ] || executions=2000000
 

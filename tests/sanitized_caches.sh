@@ -47,16 +47,16 @@ build() {
 	tools=$((tools + 1))
 }
 
-for compiler in gcc clang-16; do
-	if build $compiler address; then
+for compiler in gcc "$("$source/scripts/clang" clang)"; do
+	if build "$compiler" address; then
 		silent "$scratch/address"
 		reports use-after-free 'use-after-poison' "$scratch/address"
 	fi
-	if build $compiler thread; then
+	if build "$compiler" thread; then
 		silent "$scratch/thread"
 		reports race 'data race' "$scratch/thread"
 	fi
-	if build $compiler memory; then
+	if build "$compiler" memory; then
 		silent "$scratch/memory"
 		reports uninitialised 'use-of-uninitialized-value' "$scratch/memory"
 	fi

@@ -14,6 +14,15 @@
 #define CPUSLAB_API __attribute__((visibility("default")))
 #endif
 
+/* As the C library declares its functions (glibc's __THROW): in C++ two declarations of one must agree. */
+#if !defined __cplusplus
+#define CPUSLAB_NOEXCEPT
+#elif __cplusplus >= 201103L
+#define CPUSLAB_NOEXCEPT noexcept
+#else
+#define CPUSLAB_NOEXCEPT throw()
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -139,8 +148,8 @@ CPUSLAB_API int cpuslab_stats_json(int file);
  * declare them.  The object must come from malloc, calloc or realloc (free_sized), or from aligned_alloc
  * (free_aligned_sized).
  */
-CPUSLAB_API void free_sized(void *object, size_t size);
-CPUSLAB_API void free_aligned_sized(void *object, size_t alignment, size_t size);
+CPUSLAB_API void free_sized(void *object, size_t size) CPUSLAB_NOEXCEPT;
+CPUSLAB_API void free_aligned_sized(void *object, size_t alignment, size_t size) CPUSLAB_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -82,7 +82,7 @@ while read -r object; do
 	cmp "$scratch/plain/$object" "$scratch/preload/$object" || exit 1
 done <"$scratch/objects" || fail "an object file differs under preload"
 echo "  same objects: $(find "$scratch/preload" -name '*.o' | wc -l)"
-for compiler in g++ clang++-16; do
+for compiler in g++ "$("$source/scripts/clang" clang++ 2>/dev/null || echo clang++)"; do
 	command -v "$compiler" >/dev/null 2>&1 || {
 		echo "  no $compiler here"
 		continue

@@ -12,7 +12,7 @@ trap 'rm -rf "$folder"' EXIT
 
 # Most of a short search is the compiler: without optimisation, by clang where it is, which takes a third of gcc's time, and
 # with tables that are no larger than such a search needs.  What takes minutes is optimised, and its states are compressed.
-compile="$(command -v clang-16 || command -v "${CC:-cc}") -O0" search='-m500000 -w22'
+compile="$(../../scripts/clang clang 2>/dev/null || command -v "${CC:-cc}") -O0" search='-m500000 -w22'
 [ "${CPUSLAB_SOAK:-0}" = 0 ] || compile="${CC:-cc} -O2 -DCOLLAPSE" search=-m2000000
 
 # check MODEL expected-errors DEFINITION...

@@ -4,6 +4,7 @@
  * returns a value is fully ordered, unless its name says _relaxed, _acquire or _release; one that returns
  * nothing is unordered.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_ATOMIC_H
 #define CPUSLAB_LINUX_ATOMIC_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: BUG stops the program; WARN prints one line and returns its condition. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_BUG_H
 #define CPUSLAB_LINUX_BUG_H
 

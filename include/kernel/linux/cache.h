@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: cache lines of 64 bytes, as for SLAB_HWCACHE_ALIGN. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_CACHE_H
 #define CPUSLAB_LINUX_CACHE_H
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: frees and unlocks at the end of a scope. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_CLEANUP_H
 #define CPUSLAB_LINUX_CLEANUP_H
 
 #include <linux/compiler.h>
 
 /* The cleanup counts as a use, but not to clang. */
-#define __cleanup(function) __attribute__((cleanup(function), unused))
+#define __cleanup(function) __attribute__((__cleanup__(function), __unused__))
 
 /* `release` is a statement on _T, the variable's final value. */
 #define DEFINE_FREE(name, type, release)                                                                     \

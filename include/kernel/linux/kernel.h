@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: arithmetic and messages, most of it in headers of their own. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
+#include_next <linux/kernel.h>
 #ifndef CPUSLAB_LINUX_KERNEL_H
 #define CPUSLAB_LINUX_KERNEL_H
-
-#include_next <linux/kernel.h>
 
 #include <cpuslab/kmem.h>
 #include <linux/build_bug.h>
@@ -25,8 +25,8 @@
 #define might_sleep_if(maybe) ((void)(maybe))
 
 /* Allocates a string as large as the formatted text; NULL when memory is short. */
-static inline __attribute__((format(printf, 2, 0))) char *kvasprintf(gfp_t flags, const char *format,
-								     va_list arguments)
+static inline __attribute__((__format__(__printf__, 2, 0))) char *kvasprintf(gfp_t flags, const char *format,
+									     va_list arguments)
 {
 	va_list again;
 
@@ -41,7 +41,8 @@ static inline __attribute__((format(printf, 2, 0))) char *kvasprintf(gfp_t flags
 	return text;
 }
 
-static inline __attribute__((format(printf, 2, 3))) char *kasprintf(gfp_t flags, const char *format, ...)
+static inline __attribute__((__format__(__printf__, 2, 3))) char *kasprintf(gfp_t flags, const char *format,
+									    ...)
 {
 	va_list arguments;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: reference counts with a release function. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_KREF_H
 #define CPUSLAB_LINUX_KREF_H
 

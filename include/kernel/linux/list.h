@@ -4,6 +4,7 @@
  * contains the list's head; hlist has a head of one pointer, for hash tables.  The kernel's documentation
  * (core-api/kernel-api) describes each function and loop.  Nothing here takes a lock.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_LIST_H
 #define CPUSLAB_LINUX_LIST_H
 
@@ -20,6 +21,7 @@
 /* clang-format off */
 #define LIST_HEAD_INIT(name) {&(name), &(name)}
 /* clang-format on */
+#undef LIST_HEAD /* <sys/queue.h> has another */
 #define LIST_HEAD(name) struct list_head name = LIST_HEAD_INIT(name)
 
 /* Written as a whole, since some callers ask without a lock whether a list is empty. */

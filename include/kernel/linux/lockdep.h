@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: the kernel's lock checker.  Assertions on spinlocks are checked. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_LOCKDEP_H
 #define CPUSLAB_LINUX_LOCKDEP_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: powers of two. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_LOG2_H
 #define CPUSLAB_LINUX_LOG2_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: multiples.  round_up() and round_down() are for powers of two. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_MATH_H
 #define CPUSLAB_LINUX_MATH_H
 

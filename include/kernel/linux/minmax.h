@@ -3,6 +3,7 @@
  * For kernel sources in user space: minima and maxima.  The lower-case names without a type are for C only:
  * in C++ they would clash with the standard library's.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_MINMAX_H
 #define CPUSLAB_LINUX_MINMAX_H
 

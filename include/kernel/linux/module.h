@@ -3,6 +3,8 @@
  * For kernel sources in user space: what a module declares about itself is ignored.  There is no
  * module_init(): the program calls the function itself.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
+#include_next <linux/module.h>
 #ifndef CPUSLAB_LINUX_MODULE_H
 #define CPUSLAB_LINUX_MODULE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: sizes that saturate, so that an allocation of them fails. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_OVERFLOW_H
 #define CPUSLAB_LINUX_OVERFLOW_H
 

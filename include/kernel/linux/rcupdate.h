@@ -4,6 +4,7 @@
  * rcu_assign_pointer, call_rcu, synchronize_rcu and rcu_barrier under the kernel's names.  Reader threads
  * must be registered with it (rcu_register_thread), except in its flavour urcu-bp.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_RCUPDATE_H
 #define CPUSLAB_LINUX_RCUPDATE_H
 

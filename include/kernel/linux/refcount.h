@@ -4,6 +4,7 @@
  * for each kind of fault in a source file, and saturates, so that it cannot reach 0 again: the object is
  * leaked rather than freed in use.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_REFCOUNT_H
 #define CPUSLAB_LINUX_REFCOUNT_H
 

@@ -3,6 +3,7 @@
  * For kernel sources in user space: spinlock_t is cpuslab's spinlock, whose waiters sleep when the holder has
  * been preempted.  There are no interrupts to disable.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_SPINLOCK_H
 #define CPUSLAB_LINUX_SPINLOCK_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: sizes and ends of members. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
+#include_next <linux/stddef.h>
 #ifndef CPUSLAB_LINUX_STDDEF_H
 #define CPUSLAB_LINUX_STDDEF_H
-
-#include_next <linux/stddef.h>
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: the C library's functions, and copies in allocated memory. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
+#include_next <linux/string.h>
 #ifndef CPUSLAB_LINUX_STRING_H
 #define CPUSLAB_LINUX_STRING_H
 
@@ -39,6 +41,7 @@ static inline void *memchr_inv(const void *start, int value, size_t size)
 	memset((char *)(object) + offsetofend(__typeof__(*(object)), member), value,                         \
 	       sizeof(*(object)) - offsetofend(__typeof__(*(object)), member))
 
+#undef strscpy
 /* Copies what fits in `size` bytes with its terminator; returns its length, or -E2BIG if it was cut. */
 static inline ssize_t strscpy(char *to, const char *from, size_t size)
 {

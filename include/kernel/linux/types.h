@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* For kernel sources in user space: the system's types and the kernel's own names. */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
+#include_next <linux/types.h>
 #ifndef CPUSLAB_LINUX_TYPES_H
 #define CPUSLAB_LINUX_TYPES_H
-
-#include_next <linux/types.h>
 
 #include <cpuslab/gfp.h>
 #include <stdbool.h>

@@ -3,6 +3,7 @@
  * For kernel sources in user space: limits on how a thread finds memory.  There is no I/O to avoid and there
  * are no reserves, so the two calls of a pair change nothing.
  */
+#pragma GCC system_header /* beside macros of these names: linux/compiler.h */
 #ifndef CPUSLAB_LINUX_SCHED_MM_H
 #define CPUSLAB_LINUX_SCHED_MM_H
 
