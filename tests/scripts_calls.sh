@@ -114,6 +114,19 @@ ended_by HUP 129 format
 rm CMakeLists.txt
 ended_by TERM 143
 
+# ---- scripts/clang ---------------------------------------------------------------------------------------------
+
+clang() {
+	env PATH="$work/clang:/usr/bin:/bin" "$here/scripts/clang" "$1-for-tests"
+}
+mkdir "$work/clang"
+[ "$(clang clang++ 2>&1)" = 'no clang++-for-tests on this machine' ] || fail 'a clang that is not there'
+for suffix in '' -9 -21 -16; do
+	printf '#!/bin/sh\n' >"$work/clang/clang++-for-tests$suffix"
+	chmod +x "$work/clang/clang++-for-tests$suffix"
+	[ "$(clang clang++)" = "clang++-for-tests$suffix" ] || fail "of the clangs up to $suffix: $(clang clang++)"
+done
+
 # ---- scripts/packages ------------------------------------------------------------------------------------------
 
 # provide NAME TEXT: a program of this name, in the only folder that is looked into.
@@ -147,6 +160,32 @@ packages build >out 2>&1 || fail "what it can do without: $(cat out)"
 packages: could not be installed: libpng-dev, nor could apt-get update fetch its lists" ] || fail "no network: $(cat out)"
 provide apt-get ''
 packages build >out 2>&1 && [ "$(cat out)" = 'installing: libpng-dev' ] || fail "as root: $(cat out)"
+
+# Another release has other names.  Tests want the newest headers of the system, of who may install them.
+for program in sed grep tail; do
+	ln -s "$(command -v $program)" "$work/bin/$program"
+done
+provide dpkg-query ''
+provide apt-cache 'case "$*" in
+"pkgnames libnsync1") echo libnsync1t64 ;;
+"pkgnames "*t64 | "pkgnames libmimalloc3") echo "$2" ;;
+"depends clang") printf "clang\n  Depends: clang-21\n" ;;
+"show "*) echo "Version: 3.14.8-1" ;;
+esac'
+provide id 'echo 1000'
+packages bench test >out 2>&1 || fail "another release: $(cat out)"
+for package in libnsync1t64 libmimalloc3 libtcmalloc-minimal4t64 clang-21 clang-tidy-21 libclang-rt-21-dev libpython3.14-testsuite; do
+	grep -q " $package " out || fail "another release: no $package in $(cat out)"
+done
+provide dpkg-query 'echo "install ok installed"'
+provide id 'echo 0'
+provide apt-get "echo \"\$*\" >>$work/apt"
+packages build test >out 2>&1 && [ ! -s out ] || fail "all is there: $(cat out)"
+grep -q '^update' "$work/apt" && grep -q 'only-upgrade libc6-dev linux-libc-dev' "$work/apt" || fail "not the newest headers: $(cat "$work/apt")"
+provide apt-get 'exit 100'
+says 0 'could not be brought up to date: libc6-dev linux-libc-dev, nor could' packages build test
+provide dpkg-query ''
+provide apt-get ''
 rm "$work/bin/cmake"
 packages build >out 2>&1 && fail "without cmake: $(cat out)"
 [ "$(tail -n 1 out)" = 'cpuslab cannot be built without: cmake' ] || fail "without cmake: $(cat out)"
