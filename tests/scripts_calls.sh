@@ -22,7 +22,8 @@ says() {
 
 # A tree of its own, with lints that pass, fail, are skipped and tell what they were started with.
 mkdir -p "$work/tree/scripts/lint" "$work/a b/scripts"
-cp "$here/scripts/test" "$here/scripts/soak" "$here/scripts/fuzz" "$here/scripts/packages" "$work/tree/scripts"
+cp "$here/scripts/test" "$here/scripts/soak" "$here/scripts/fuzz" "$here/scripts/packages" "$here/scripts/distributions" \
+	"$work/tree/scripts"
 cp "$here/scripts/test" "$here/scripts/soak" "$work/a b/scripts"
 lint() {
 	printf '#!/bin/sh\n%s\n' "$2" >"$work/tree/scripts/lint/$1"
@@ -41,13 +42,17 @@ says 2 "no step is called ''" scripts/test ''
 # Nothing has run before the wrong one.
 says 2 "no step is called 'last'" scripts/test format last
 [ ! -e build-logs/format.log ] || fail "it began before it had read all of its arguments"
-says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], tidy, fuzz" scripts/soak release last
+says 2 "no part of the long runs is called 'last': release[:REGEX], debug[:REGEX], tidy, fuzz, distributions" scripts/soak release last
 says 2 "no part of the long runs is called 'release:'" scripts/soak release:
 for rounds in 0 00 -1 1.5 three; do
 	CPUSLAB_SOAK_ROUNDS=$rounds says 2 "CPUSLAB_SOAK_ROUNDS is not a number of rounds: '$rounds'" scripts/soak release
 done
 says 2 "not a number of seconds: '1h'" scripts/fuzz 1h
 [ -z "$(find . -name 'build-*' ! -name build-logs -o -name 'soak-*')" ] || fail "it began before it had read all of its arguments"
+says 2 "no release is called 'woody'" scripts/distributions woody
+says 2 "not a number of jobs: '0'" scripts/distributions --jobs 0 sid
+says 2 '--folder takes a value' scripts/distributions --folder
+says 2 'the chroots must not be in the source tree' scripts/distributions --folder "$work/tree/chroots"
 for script in test soak; do
 	says 2 'most tests preload the library' "$work/a b/scripts/$script"
 done
@@ -131,7 +136,7 @@ done
 
 # provide NAME TEXT: a program of this name, in the only folder that is looked into.
 mkdir "$work/bin"
-for program in sh tr; do
+for program in sh tr sed; do
 	ln -s "$(command -v $program)" "$work/bin/$program"
 done
 provide() {
@@ -144,9 +149,12 @@ packages() {
 }
 says 2 "no group 'biuld'" packages biuld
 says 1 'cannot be built without: cc c++ cmake ninja' packages build
-for program in cc c++ cmake ninja-build; do
+for program in cc c++ ninja-build; do
 	provide $program ''
 done
+provide cmake 'echo "cmake version 3.18.4"'
+says 1 'cannot be built with CMake 3.18.4: it needs 3.22' packages build
+provide cmake 'echo "cmake version 4.3.1"'
 packages build >out 2>&1 && [ ! -s out ] || fail "another distribution, with all there is: $(cat out)"
 
 # Debian without libpng-dev, first for who may not install, then without a network.
@@ -162,7 +170,7 @@ provide apt-get ''
 packages build >out 2>&1 && [ "$(cat out)" = 'installing: libpng-dev' ] || fail "as root: $(cat out)"
 
 # Another release has other names.  Tests want the newest headers of the system, of who may install them.
-for program in sed grep tail; do
+for program in grep tail; do
 	ln -s "$(command -v $program)" "$work/bin/$program"
 done
 provide dpkg-query ''
