@@ -9,8 +9,9 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 
+# A folder that somebody configured with another generator keeps it.
 all: tools-build
-	@cmake -S . -B "$(BUILD)" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	@cmake -S . -B "$(BUILD)" $(if $(wildcard $(BUILD)/CMakeCache.txt),,-G Ninja) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
 	@cmake --build "$(BUILD)"
 
 tools-build:

@@ -33,4 +33,7 @@ grep -q -e '-Werror' "$commands" || fail 'warnings are none with CPUSLAB_DEVELOP
 # `make` is that build, in a folder that keeps what a developer has set there.
 make -C "$here" -n BUILD="$work/user" install >"$work/make" || fail "make -n: $(cat "$work/make")"
 grep -q 'cmake -S' "$work/make" || fail "make does not configure: $(cat "$work/make")"
+# Nor does it refuse a folder of a plain `cmake -B`, whose generator is another.
+! grep -e '-G' "$work/make" || fail 'make wants another generator in a folder that has one'
+make -C "$here" -n BUILD="$work/new" >"$work/make" && grep -q -e '-G Ninja' "$work/make" || fail "make from nothing: $(cat "$work/make")"
 ! grep -e 'CPUSLAB_DEVELOPER' -e '-Werror' "$work/make" || fail 'make sets it'
