@@ -727,7 +727,7 @@ static void test_object_of(void)
 	for (int i = 0; i < 3; i++)
 		kmem_cache_free(cache, objects[i]);
 	kmem_cache_destroy(cache);
-	char local;
+	char local = 0;
 
 	CHECK(!cpuslab_object_of(&local) && !cpuslab_object_of(NULL) && !cpuslab_object_of((void *)4096));
 }

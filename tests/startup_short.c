@@ -88,7 +88,7 @@ static unsigned allocate_all(void)
 static unsigned live_with(__rlimit_resource_t resource, size_t limit)
 {
 	struct rlimit was, tight;
-	int local;
+	int local = 0;
 
 	CHECK(getrlimit(resource, &was) == 0);
 	tight = was;
