@@ -150,6 +150,47 @@ decoded ./fixed
 build -shared -fPIC -o libfail.so library.c
 build -o linked program.c -L. -lfail -Wl,-rpath,"$work"
 decoded ./linked
+# clang writes no table of which unit an address is in, and rustc has functions inside their namespaces.
+clang=$(command -v clang-16 || command -v clang)
+if [ -n "$clang" ]; then
+	gcc=$compiler compiler=$clang
+	build -o clanged program.c library.c
+	compiler=$gcc
+	decoded ./clanged
+else
+	echo "there is no clang: its debug information was not tried"
+fi
+if command -v rustc >/dev/null; then
+	cat >oxide.rs <<'SOURCE'
+extern "C" {
+    fn malloc(bytes: usize) -> *mut u8;
+    fn free(object: *mut u8);
+}
+mod cache {
+    pub mod inner {
+        #[inline(always)]
+        pub fn release(object: *mut u8) {
+            unsafe { super::super::free(object) }
+        }
+    }
+    #[inline(never)]
+    pub fn drop_twice(object: *mut u8) -> usize {
+        inner::release(object);
+        inner::release(object);
+        object as usize
+    }
+}
+fn main() {
+    println!("{}", cache::drop_twice(unsafe { malloc(100) }));
+}
+SOURCE
+	rustc -g -O oxide.rs 2>error || fail "not compiled: $(cat error)"
+	report hardened:1 ./oxide
+	"$cpuslab" decode report >hardened 2>error || fail "$(cat error)"
+	has hardened "^    oxide::cache::inner::release at .*/?oxide[.]rs:9 [(]inlined[)]$" "^    oxide::cache::drop_twice at .*/?oxide[.]rs:15 [(]oxide[+]"
+else
+	echo "there is no rustc: its debug information was not tried"
+fi
 # Found by the file or its folder alone.
 mkdir away
 mv whole away

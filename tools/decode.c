@@ -239,7 +239,7 @@ static void print_decoded(const char *line, const struct place *place, const str
 
 static void decode(const char *line, size_t length)
 {
-	struct lines_frame frames[IMAGE_FRAMES];
+	struct lines_frame frames[LINES_FRAMES];
 	const char *end = line + length;
 	struct place place;
 	size_t count = 0;

@@ -189,14 +189,14 @@ const char *image_function(const struct image *image, uint64_t address, uint64_t
 	return NULL;
 }
 
-size_t image_frames(struct image *image, uint64_t address, struct lines_frame frames[static IMAGE_FRAMES])
+size_t image_frames(struct image *image, uint64_t address, struct lines_frame frames[static LINES_FRAMES])
 {
 	uint64_t offset;
 
 	if (!image->tried)
 		image->lines = lines_open(image->file, image->path);
 	image->tried = true;
-	size_t count = lines_find(image->lines, address, frames, IMAGE_FRAMES);
+	size_t count = lines_find(image->lines, address, frames);
 	const char *name = image_function(image, address, &offset);
 
 	if (name && !count)

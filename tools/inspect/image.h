@@ -12,8 +12,6 @@
 
 struct image;
 
-enum { IMAGE_FRAMES = 16 };
-
 /* Reads an open file, whose name is `path`; returns NULL if it is no ELF file of 64 bits. */
 struct image *image_open(int file, const char *path);
 void image_close(struct image *image);
@@ -32,6 +30,6 @@ const char *image_function(const struct image *image, uint64_t address, uint64_t
  * Finds the functions at an address, as lines_find() does.  The one that contains it has the name of the
  * symbol table, if that has one.  Opens the debug information when it is first called.
  */
-size_t image_frames(struct image *image, uint64_t address, struct lines_frame frames[static IMAGE_FRAMES]);
+size_t image_frames(struct image *image, uint64_t address, struct lines_frame frames[static LINES_FRAMES]);
 
 #endif

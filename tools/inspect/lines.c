@@ -10,10 +10,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Code of one compilation unit, at addresses as in the debug information. */
+struct range {
+	Dwarf_Addr low, high;
+	Dwarf_Die *unit;
+};
+
 struct lines {
 	Dwfl *session;
 	Dwfl_Module *module;
 	bool broken;
+	Dwarf_Addr bias; /* from addresses in the debug information to those in the program headers */
+	struct range *ranges;
+	size_t range_count;
 };
 
 /*
@@ -41,6 +50,63 @@ static bool read_safely(void (*read)(void *request), void *request)
 	}
 	sigaction(SIGBUS, &before, NULL);
 	return whole;
+}
+
+/* ---- which unit ---------------------------------------------------------------------------------------- */
+
+static int by_low(const void *one, const void *other)
+{
+	const struct range *a = one, *b = other;
+
+	return (a->low > b->low) - (a->low < b->low);
+}
+
+static void add_range(struct lines *lines, Dwarf_Addr low, Dwarf_Addr high, Dwarf_Die *unit)
+{
+	if ((lines->range_count & (lines->range_count - 1)) == 0) {
+		size_t room = lines->range_count ? 2 * lines->range_count : 1;
+		struct range *larger = reallocarray(lines->ranges, room, sizeof(*larger));
+
+		if (!larger)
+			return;
+		lines->ranges = larger;
+	}
+	lines->ranges[lines->range_count++] = (struct range){low, high, unit};
+}
+
+/*
+ * Reads the ranges of all units, since .debug_aranges, by which libdw finds them, is missing where clang or
+ * rustc compiled.  Functions that the linker dropped begin at 0.
+ */
+static void read_ranges(void *request)
+{
+	struct lines *lines = request;
+
+	for (Dwarf_Die *unit = NULL; (unit = dwfl_module_nextcu(lines->module, unit, &lines->bias));) {
+		Dwarf_Addr base, low, high;
+		ptrdiff_t at = 0;
+
+		while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0)
+			if (low && low < high)
+				add_range(lines, low, high, unit);
+	}
+	if (lines->range_count)
+		qsort(lines->ranges, lines->range_count, sizeof(*lines->ranges), by_low);
+}
+
+static Dwarf_Die *find_unit(const struct lines *lines, Dwarf_Addr address)
+{
+	size_t low = 0, high = lines->range_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (lines->ranges[middle].low <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && address < lines->ranges[low - 1].high ? lines->ranges[low - 1].unit : NULL;
 }
 
 /* ---- a file -------------------------------------------------------------------------------------------- */
@@ -78,6 +144,8 @@ struct lines *lines_open(int file, const char *path)
 	}
 	unsetenv("DEBUGINFOD_URLS");
 	lines->broken = opening.file < 0 || !read_safely(open_session, &opening);
+	if (opening.opened && !lines->broken)
+		lines->broken = !read_safely(read_ranges, lines);
 	/* The session closes the file, once it has a module of it. */
 	if (opening.file >= 0 && !lines->module)
 		close(opening.file);
@@ -92,6 +160,8 @@ void lines_close(struct lines *lines)
 	/* Nothing is known about a session that was left in the middle. */
 	if (lines && lines->session && !lines->broken)
 		dwfl_end(lines->session);
+	if (lines)
+		free(lines->ranges);
 	free(lines);
 }
 
@@ -123,49 +193,71 @@ static void find_call(Dwarf_Die *unit, Dwarf_Die *inlined, const char **file, in
 		*file = dwarf_filesrc(files, index, NULL, NULL);
 }
 
-/* Follows the scopes of one address outwards. */
-static size_t follow(Dwarf_Die *unit, Dwarf_Die *scopes, int count, struct lines_frame *frames, size_t most,
-		     struct lines_frame at)
-{
-	size_t found = 0;
-
-	for (int i = 0; i < count && found < most; i++) {
-		int tag = dwarf_tag(&scopes[i]);
-
-		if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram && tag != DW_TAG_entry_point)
-			continue;
-		at.function = name_of(&scopes[i]);
-		frames[found++] = at;
-		if (tag != DW_TAG_inlined_subroutine)
-			break;
-		find_call(unit, &scopes[i], &at.file, &at.line);
-	}
-	return found;
-}
-
-struct search {
-	Dwfl_Module *module;
-	uint64_t address;
-	struct lines_frame *frames;
-	size_t most, found;
+/* The functions at an address, the one that contains it first, then those inlined there. */
+struct chain {
+	Dwarf_Die functions[LINES_FRAMES];
+	size_t count;
 };
 
-static void search_scopes(struct search *search, struct lines_frame at)
+/*
+ * Looks among a DIE's children, and in what has no address itself but contains functions: Rust defines them
+ * in their namespaces, where dwarf_getscopes() does not look.
+ */
+static bool find_functions(Dwarf_Die *parent, Dwarf_Addr address, struct chain *chain)
 {
-	Dwarf_Addr bias;
-	Dwarf_Die *unit = dwfl_module_addrdie(search->module, search->address, &bias), *scopes, innermost;
-	int count = unit ? dwarf_getscopes(unit, search->address - bias, &scopes) : 0;
+	Dwarf_Die child;
 
-	if (count > 0) {
-		/* These are the scopes of the source; those of the code are the parents of the innermost. */
-		innermost = scopes[0];
-		free(scopes);
-		count = dwarf_getscopes_die(&innermost, &scopes);
+	if (dwarf_child(parent, &child) != 0)
+		return false;
+	do {
+		int tag = dwarf_tag(&child);
+		bool function = tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine;
+
+		if (function || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
+		    tag == DW_TAG_catch_block) {
+			if (dwarf_haspc(&child, address) <= 0)
+				continue;
+			if (function && chain->count < LINES_FRAMES)
+				chain->functions[chain->count++] = child;
+			find_functions(&child, address, chain);
+			return true;
+		}
+		if ((tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_structure_type ||
+		     tag == DW_TAG_class_type || tag == DW_TAG_union_type ||
+		     tag == DW_TAG_enumeration_type) &&
+		    find_functions(&child, address, chain))
+			return true;
+	} while (dwarf_siblingof(&child, &child) == 0);
+	return false;
+}
+
+/* ---- an address ---------------------------------------------------------------------------------------- */
+
+struct search {
+	struct lines *lines;
+	uint64_t address;
+	struct lines_frame *frames;
+	size_t found;
+};
+
+static void search_unit(struct search *search, Dwarf_Die *unit, Dwarf_Addr address)
+{
+	struct lines_frame at = {.line = 0};
+	struct chain chain = {.count = 0};
+	Dwarf_Line *source = dwarf_getsrc_die(unit, address);
+
+	if (source && dwarf_lineno(source, &at.line) == 0)
+		at.file = dwarf_linesrc(source, NULL, NULL);
+	find_functions(unit, address, &chain);
+	while (chain.count) {
+		Dwarf_Die *function = &chain.functions[--chain.count];
+
+		at.function = name_of(function);
+		search->frames[search->found++] = at;
+		find_call(unit, function, &at.file, &at.line);
 	}
-	if (count > 0) {
-		search->found = follow(unit, scopes, count, search->frames, search->most, at);
-		free(scopes);
-	}
+	if (!search->found && at.file)
+		search->frames[search->found++] = at;
 }
 
 /* By a symbol table, which may be in the file of the debug information too, or compressed. */
@@ -173,8 +265,8 @@ static const char *find_symbol(const struct search *search)
 {
 	GElf_Off offset;
 	GElf_Sym symbol;
-	const char *name =
-		dwfl_module_addrinfo(search->module, search->address, &offset, &symbol, NULL, NULL, NULL);
+	const char *name = dwfl_module_addrinfo(search->lines->module, search->address, &offset, &symbol,
+						NULL, NULL, NULL);
 
 	return name && offset < symbol.st_size ? name : NULL;
 }
@@ -182,24 +274,26 @@ static const char *find_symbol(const struct search *search)
 static void search(void *request)
 {
 	struct search *search = request;
-	Dwfl_Line *source = dwfl_module_getsrc(search->module, search->address);
-	struct lines_frame at = {.line = 0};
+	Dwarf_Addr address = search->address - search->lines->bias;
+	Dwarf_Die *unit = find_unit(search->lines, address);
 
-	if (source)
-		at.file = dwfl_lineinfo(source, NULL, &at.line, NULL, NULL, NULL);
-	search_scopes(search, at);
-	if (search->found)
+	if (unit)
+		search_unit(search, unit, address);
+	if (search->found && search->frames[search->found - 1].function)
 		return;
-	at.function = find_symbol(search);
-	if (at.file || at.function)
-		search->frames[search->found++] = at;
+	const char *name = find_symbol(search);
+
+	if (name && !search->found)
+		search->frames[search->found++] = (struct lines_frame){.line = 0};
+	if (name)
+		search->frames[search->found - 1].function = name;
 }
 
-size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame *frames, size_t most)
+size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame frames[static LINES_FRAMES])
 {
 	if (!lines || lines->broken)
 		return 0;
-	struct search request = {.module = lines->module, .address = address, .frames = frames, .most = most};
+	struct search request = {.lines = lines, .address = address, .frames = frames};
 
 	lines->broken = !read_safely(search, &request);
 	return lines->broken ? 0 : request.found;
@@ -222,12 +316,11 @@ void lines_close(struct lines *lines)
 	(void)lines;
 }
 
-size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame *frames, size_t most)
+size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame frames[static LINES_FRAMES])
 {
 	(void)lines;
 	(void)address;
 	(void)frames;
-	(void)most;
 	return 0;
 }
 

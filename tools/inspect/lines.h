@@ -14,6 +14,8 @@
 
 struct lines;
 
+enum { LINES_FRAMES = 64 }; /* functions at an address; of more, the innermost are left out */
+
 struct lines_frame {
 	const char *function; /* as in the symbol table, or as in the source; NULL if unknown */
 	const char *file;     /* NULL if unknown */
@@ -25,10 +27,10 @@ struct lines *lines_open(int file, const char *path);
 void lines_close(struct lines *lines);
 /*
  * Finds the functions at an address as in the file's program headers, the innermost first: those inlined
- * there, then the one that contains it.  Returns how many, at most `most`; 0 if it is not known.  The text
- * stays until the file is closed.
+ * there, then the one that contains it.  Returns how many; 0 if it is not known.  The text stays until the
+ * file is closed.
  */
-size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame *frames, size_t most);
+size_t lines_find(struct lines *lines, uint64_t address, struct lines_frame frames[static LINES_FRAMES]);
 /* What this command lacks for it, or NULL. */
 const char *lines_lacks(void);
 

@@ -23,7 +23,7 @@ struct mapped {
 struct shown {
 	uint64_t address;
 	size_t count;
-	char *texts[IMAGE_FRAMES];
+	char *texts[LINES_FRAMES];
 };
 
 struct symbols {
@@ -172,7 +172,7 @@ static char *describe(const struct lines_frame *frame)
 
 static void find_shown(struct symbols *symbols, struct shown *shown)
 {
-	struct lines_frame frames[IMAGE_FRAMES];
+	struct lines_frame frames[LINES_FRAMES];
 	uint64_t in_file;
 
 	bounds_look(symbols->pid);
