@@ -68,7 +68,7 @@ $python "$work/read.py" "$cpuslab" "$pid" || fail "the figures of a family"
 "$cpuslab" top --once --delay=0.2 "$pid" | grep -q '^ Active / Total Objects' || fail "top"
 # Children have copies of the profile that runs in their parent, and of its samples.
 "$cpuslab" profile --seconds=0.5 --interval=4K --keep --format=top "$pid" >"$work/top" || fail "profile"
-grep -q ' churn$' "$work/top" || fail "not churn: $(cat "$work/top")"
+grep -q ' churn at forker\.c:[0-9]*$' "$work/top" || fail "not churn: $(cat "$work/top")"
 $python "$work/read.py" "$cpuslab" "$pid" || fail "the figures of a family with a profile"
 "$cpuslab" info target_forker >"$work/table" 2>"$work/error" ||
 	grep -q "[0-9]* processes called target_forker run on cpuslab; name one by its pid: .*$pid (target_forker)" "$work/error" ||
