@@ -70,6 +70,7 @@ static void make_pool(size_t slots)
 			os_unmap(start, pool_bytes(slots));
 		return;
 	}
+	(void)os_dump(start, pool_bytes(slots), false);
 	guard.start = (uintptr_t)start;
 	guard.slots = (unsigned)slots;
 	guard.rate = options.guard < UINT32_MAX ? (unsigned)options.guard : UINT32_MAX;
@@ -243,6 +244,7 @@ static bool occupy(struct guard_slot *slot, size_t requested, size_t alignment)
 		__atomic_store_n(&slot->state, GUARD_UNUSED, __ATOMIC_RELEASE);
 		return false;
 	}
+	(void)os_dump(span.start, span.bytes, true);
 	return true;
 }
 

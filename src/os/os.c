@@ -108,7 +108,10 @@ void *os_reserve(void *hint, size_t bytes)
 
 int os_reserve_again(void *address, size_t bytes)
 {
-	return map(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) ? 0 : ENOMEM;
+	if (!map(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED))
+		return ENOMEM;
+	(void)os_dump(address, bytes, false);
+	return 0;
 }
 
 void *os_map_at(void *address, size_t bytes)
@@ -241,6 +244,11 @@ void os_resident(const void *first, size_t pages, unsigned char *resident)
 {
 	if (STATUS(mincore((void *)first, pages * OS_PAGE_BYTES, resident)))
 		memset(resident, 1, pages);
+}
+
+int os_dump(void *address, size_t bytes, bool contained)
+{
+	return STATUS(madvise(address, bytes, contained ? MADV_DODUMP : MADV_DONTDUMP));
 }
 
 int os_wipe_on_fork(void *address, size_t bytes)

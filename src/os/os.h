@@ -25,7 +25,7 @@ void *os_map(void *hint, size_t bytes);
 void *os_reserve(void *hint, size_t bytes);
 /* Readable and writable memory at exactly this address; NULL if something is mapped there. */
 void *os_map_at(void *address, size_t bytes);
-/* Turns memory back into mere address space, at the same place. */
+/* Turns memory back into mere address space, at the same place, which core dumps leave out. */
 int os_reserve_again(void *address, size_t bytes);
 /* Makes reserved address space readable and writable. */
 int os_commit(void *address, size_t bytes);
@@ -68,6 +68,8 @@ bool os_was_resident(size_t most, size_t touched);
 bool os_is_resident(const void *page);
 /* Sets resident[i] for each page of ours that may be resident: for all where the system does not tell. */
 void os_resident(const void *first, size_t pages, unsigned char *resident);
+/* Whether core dumps contain a range, whoever writes them; they do unless told otherwise. */
+int os_dump(void *address, size_t bytes, bool contained);
 /* Makes a range read as zero in forked children. */
 int os_wipe_on_fork(void *address, size_t bytes);
 

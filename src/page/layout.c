@@ -28,6 +28,10 @@ static const uintptr_t UNLIMITED_LOWEST = 32ul << 30, UNLIMITED_WIDTH = 8ul << 3
  */
 static const size_t HARDENED_GAP = 1ul << 30;
 
+/* How far beyond what is in use core dumps contain a region: see layout.h. */
+static const size_t HEAP_SHOWN = 1ul << 20, TABLE_SHOWN = 128ul << 10;
+enum { SHOWN_PART = 16 };
+
 static size_t round_up(size_t bytes, size_t unit)
 {
 	return (bytes + unit - 1) & ~(unit - 1);
@@ -130,6 +134,11 @@ static void refuse_huge_pages(char *start, size_t bytes)
 	(void)os_huge_pages(start, bytes, false);
 }
 
+static struct region region(char *base, size_t planned, size_t step)
+{
+	return (struct region){.base = base, .planned = planned, .step = (uint32_t)step};
+}
+
 static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t step)
 {
 	char *heap = obtain((void *)hint, plan);
@@ -166,17 +175,22 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	char *pages = runs + sizes.runs;
 	char *metadata = pages + sizes.pages;
 
-	layout.heap = (struct region){heap, plan, 0, step};
-	layout.map = (struct region){map + map_below_heap, sizes.map - map_below_heap,
-				     map_opened - map_below_heap, PAGE_BYTES};
-	layout.slab_of = (struct region){slab_of, sizes.slab_of, 0, PAGE_BYTES * 2};
-	layout.runs = (struct region){runs, sizes.runs, 0, step / 16};
-	layout.metadata = (struct region){metadata, sizes.metadata, 0, step / 4};
-	layout.marks = (struct region){metadata + sizes.metadata, sizes.marks, 0, PAGE_BYTES * 2};
-	layout.pages = (struct region){pages, sizes.pages, 0, PAGE_BYTES};
+	layout.heap = region(heap, plan, step);
+	layout.map = region(map + map_below_heap, sizes.map - map_below_heap, PAGE_BYTES);
+	layout.map.committed = map_opened - map_below_heap;
+	layout.slab_of = region(slab_of, sizes.slab_of, PAGE_BYTES * 2);
+	layout.runs = region(runs, sizes.runs, step / 16);
+	layout.metadata = region(metadata, sizes.metadata, step / 4);
+	layout.marks = region(metadata + sizes.metadata, sizes.marks, PAGE_BYTES * 2);
+	layout.pages = region(pages, sizes.pages, PAGE_BYTES);
 
-	if (growth == RESERVED)
+	if (growth == RESERVED) {
 		refuse_huge_pages(tables, sizes.total);
+		(void)os_dump(heap, plan, false);
+		(void)os_dump(map, sizes.total - sizes.below_map, false);
+	} else {
+		(void)os_dump(map, map_opened, false);
+	}
 	block_init(growth == RESERVED);
 
 	page_front.map = (uint16_t *)map;
@@ -279,6 +293,35 @@ bool layout_init(void)
 	return false;
 }
 
+/*
+ * PIECEWISE, the system would have to be told of each piece that it is left out: that is worth it for the
+ * page map, which is mapped at once.  The heap's and the other pieces are small, and so is what is not used
+ * of them, but for the metadata's.
+ */
+static bool is_left_out(const struct region *region)
+{
+	return growth == RESERVED || region == &layout.map || region == &layout.metadata;
+}
+
+void region_show(struct region *region, size_t bytes)
+{
+	/* The heap's step is that of huge pages once it may have them: none lies across the end of what is
+	 * shown. */
+	const size_t step = region == &layout.heap ? max_t(size_t, HEAP_SHOWN, region->step) : TABLE_SHOWN;
+	const size_t end = growth == RESERVED ? region->planned : region->committed;
+	size_t shown = (size_t)region->shown << PAGE_SHIFT;
+
+	if (bytes <= shown)
+		return;
+	if (!is_left_out(region)) {
+		region->shown = (uint32_t)(region->committed >> PAGE_SHIFT);
+		return;
+	}
+	bytes = min_t(size_t, round_up(bytes + bytes / SHOWN_PART, step), end);
+	(void)os_dump(region->base + shown, bytes - shown, true);
+	region->shown = (uint32_t)(bytes >> PAGE_SHIFT);
+}
+
 bool region_grow(struct region *region, size_t bytes)
 {
 	if (bytes <= region->committed)
@@ -299,6 +342,8 @@ bool region_grow(struct region *region, size_t bytes)
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (growth == RESERVED ? os_commit(from, length) == 0 : os_map_at(from, length) != NULL) {
 			region->committed += length;
+			if (growth == PIECEWISE && region == &layout.metadata)
+				(void)os_dump(from, length, false);
 			return true;
 		}
 		length = round_up(bytes, PAGE_BYTES) - region->committed;
@@ -313,16 +358,19 @@ bool region_grow(struct region *region, size_t bytes)
  * with all that is reserved behind it, up to whose end a core dump would then extend.  Where both are refused
  * it stays usable, and unused.
  */
-static void reserve_again(const struct region *region, size_t from, size_t to)
+static void reserve_again(struct region *region, size_t from, size_t to)
 {
 	char *start = region->base + from;
 
-	if (os_reserve_again(start, to - from) != 0)
+	if (os_reserve_again(start, to - from) != 0) {
 		(void)os_forbid(start, to - from);
-	else if (region == &layout.heap)
+		return;
+	}
+	if (region == &layout.heap)
 		block_unadvised(from, to);
 	else
 		refuse_huge_pages(start, to - from);
+	region->shown = min_t(uint32_t, region->shown, (uint32_t)(from >> PAGE_SHIFT));
 }
 
 void region_shrink(struct region *region, size_t bytes)
@@ -344,5 +392,7 @@ void region_shrink(struct region *region, size_t bytes)
 	} else if (os_unmap(region->base + kept, had - kept) != 0) {
 		region->committed = had;
 		layout_open();
+	} else {
+		region->shown = min_t(uint32_t, region->shown, (uint32_t)(kept >> PAGE_SHIFT));
 	}
 }

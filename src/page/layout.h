@@ -10,12 +10,18 @@
  *   PIECEWISE  not even reserved, but mapped step by step at the planned addresses, because RLIMIT_AS counts
  *              every reservation: used under such a limit, and with reserve:0, for programs that will set
  *              themselves one later.
+ *
+ * Core dumps.  A dump has every byte of a mapping of which it has any, and gdb's gcore has even what is only
+ * reserved.  So regions are left out of dumps but for their beginnings, of which some bytes are in use, and a
+ * little more: a system call for each MiB of the heap and each 128 KiB of another region, or a sixteenth of
+ * it where that is more.
  */
 #ifndef CPUSLAB_LAYOUT_H
 #define CPUSLAB_LAYOUT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The heap starts on this boundary, that of a huge page and of a page of the page map. */
 enum { LAYOUT_GRAIN = 8 << 20 };
@@ -24,7 +30,9 @@ struct region {
 	char *base;
 	size_t planned;
 	size_t committed;
-	size_t step;
+	uint32_t step;
+	uint32_t
+		shown; /* pages that core dumps contain; all of what is committed where nothing is left out */
 };
 
 struct layout {
@@ -42,6 +50,8 @@ bool layout_init(void);
 void layout_open(void);
 /* Makes the first `bytes` of the region usable.  With the lock that guards the region. */
 bool region_grow(struct region *region, size_t bytes);
+/* Makes core dumps contain the first `bytes`.  With that lock. */
+void region_show(struct region *region, size_t bytes);
 /*
  * Gives back what was made usable beyond the first `bytes` and never touched: another region may lack it.
  * With that lock and the page lock.

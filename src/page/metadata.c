@@ -41,9 +41,10 @@ enum {
 	GIVEN = 8, /* and the page is the system's until it is touched */
 	LISTS,
 	LOOKS = 8,
-	IDLE_KEPT = 8, /* pages that may always stay idle */
-	GATHERED = 16, /* pages that accumulate in an ebb before a purge */
-	GIVEN_MOST = 4 /* ranges at a time where each is a system call */
+	IDLE_KEPT = 8,   /* pages that may always stay idle */
+	GATHERED = 16,   /* pages that accumulate in an ebb before a purge */
+	GIVEN_MOST = 4,  /* ranges at a time where each is a system call */
+	OMITTED_ROW = 16 /* pages that core dumps leave out together */
 };
 _Static_assert(METADATA_UNIT *METADATA_PAGE_UNITS == PAGE_BYTES, "a bit for each unit");
 _Static_assert((int)METADATA_REUSED_MOST == PAGE_BYTES, "what is larger is in no list");
@@ -137,7 +138,7 @@ static void enter(struct metadata_page *page, uint32_t number, unsigned list)
 	page->next = next;
 	page->previous = 0;
 	if (next)
-		page_at(next)->previous = number & (UINT32_MAX >> 1);
+		page_at(next)->previous = number & (UINT32_MAX >> 2);
 	heads[list] = number;
 }
 
@@ -199,6 +200,28 @@ static uint32_t find(unsigned units)
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */
 
+/* Sets whether core dumps leave out a row of pages. */
+static void omit(uint32_t row, bool out)
+{
+	if (os_dump(address_of(row), (size_t)OMITTED_ROW << PAGE_SHIFT, !out) != 0)
+		return;
+	for (uint32_t number = row; number < row + OMITTED_ROW; number++)
+		page_at(number)->omitted = out;
+}
+
+/* Leaves out the rows of these pages, just given, in which all are. */
+static void omit_given(uint32_t first, uint32_t pages)
+{
+	for (uint32_t row = first - first % OMITTED_ROW; row < first + pages; row += OMITTED_ROW) {
+		uint32_t number = row;
+
+		while (number < row + OMITTED_ROW && number < page_count() && page_at(number)->given)
+			number++;
+		if (number == row + OMITTED_ROW && !page_at(row)->omitted)
+			omit(row, true);
+	}
+}
+
 /*
  * Populates the pages of the next blocks a few at a time.  A new magazine is written whole, in the middle of
  * a free, and the page fault would be most of what that call takes; this way one call in several pays.  Only
@@ -227,6 +250,8 @@ static __attribute__((noinline)) void return_given(uint32_t first)
 	uint32_t last = first;
 
 	ebbing = false;
+	if (page_at(first)->omitted)
+		omit(first - first % OMITTED_ROW, false);
 	if ((size_t)first << PAGE_SHIFT < POPULATE_FROM)
 		return;
 	do
@@ -247,6 +272,17 @@ static __attribute__((noinline)) bool grow(size_t bytes)
 	return region_grow(&layout.metadata, bytes);
 }
 
+/* Sets the region's end, up to which core dumps contain it with its pages' records. */
+static void set_end(size_t bytes)
+{
+	size_t pages = (bytes + PAGE_BYTES - 1) >> PAGE_SHIFT;
+
+	region_show(&layout.metadata, bytes);
+	if (pages > METADATA_NEAR_PAGES)
+		region_show(&layout.pages, (pages - METADATA_NEAR_PAGES) * sizeof(struct metadata_page));
+	__atomic_store_n(&end, bytes, __ATOMIC_RELEASE);
+}
+
 /* Adds the rest of the page at the region's end, or the next one; returns 0 when the system has no more. */
 static uint32_t add_page(void)
 {
@@ -258,7 +294,7 @@ static uint32_t add_page(void)
 		return 0;
 	populate_for(start, stop - start);
 	__atomic_store_n(&used, used + stop - end, __ATOMIC_RELAXED);
-	__atomic_store_n(&end, stop, __ATOMIC_RELEASE);
+	set_end(stop);
 	ebbing = false;
 	set_free(number, ALL << start % PAGE_BYTES / METADATA_UNIT, false);
 	return number;
@@ -299,7 +335,7 @@ static void *alloc_large(size_t bytes)
 	large += bytes;
 	populate_for(start, bytes);
 	__atomic_store_n(&used, used + start + bytes - end, __ATOMIC_RELAXED);
-	__atomic_store_n(&end, start + bytes, __ATOMIC_RELEASE);
+	set_end(start + bytes);
 	return layout.metadata.base + start;
 }
 
@@ -500,6 +536,8 @@ static bool put_given(void)
 
 		for (uint32_t page = 0; page < giving.ranges[i].bytes >> PAGE_SHIFT; page++)
 			set_free(first + page, ALL, i < giving.given);
+		if (i < giving.given)
+			omit_given(first, (uint32_t)(giving.ranges[i].bytes >> PAGE_SHIFT));
 	}
 	giving.count = giving.given = 0;
 	if (refused) {

@@ -15,8 +15,9 @@
 struct metadata_page {
 	uint64_t free; /* a bit for each unit that is in no block */
 	uint32_t next; /* in its list; 0: none */
-	uint32_t previous : 31;
-	uint32_t given : 1; /* all units are free, and the page is the system's until it is touched */
+	uint32_t previous : 30;
+	uint32_t omitted : 1; /* core dumps leave out the row of pages that this one is in: all are given */
+	uint32_t given : 1;   /* all units are free, and the page is the system's until it is touched */
 };
 enum { METADATA_NEAR_PAGES = 96, METADATA_PAGE_UNITS = 64 };
 

@@ -7,6 +7,7 @@
 #include "page/allowance.h"
 #include "page/block.h"
 #include "page/metadata.h"
+#include "page/omit.h"
 #include "page/pocket.h"
 #include "page/purge.h"
 
@@ -177,6 +178,8 @@ static uint32_t best_fit(const struct bins *set, uint32_t pages)
 
 void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t freed_at)
 {
+	const uint32_t from = first, to = first + pages;
+
 	if (first > 0 && *run_map_at(first - 1) == PAGE_FREE && run_at(first - 1)->state == state) {
 		uint32_t before = first - run_at(first - 1)->pages;
 
@@ -192,6 +195,8 @@ void run_insert(uint32_t first, uint32_t pages, enum run_state state, uint64_t f
 		remove_run(after);
 	}
 	insert(first, pages, state, freed_at);
+	if (state == RUN_CLEAN && pages >= OMIT_PAGES)
+		omit_clean(from, to, first, first + pages);
 }
 
 /*
@@ -390,6 +395,8 @@ uint32_t run_take_span(uint32_t start, uint32_t first, uint32_t end)
 		if (run.state == RUN_CLEAN)
 			clean += (next < end ? next : end) - (at > first ? at : first);
 	}
+	if (clean)
+		omit_taken(first, end);
 	return clean;
 }
 
@@ -401,6 +408,19 @@ struct taking {
 };
 
 static const struct taking nothing = {.first = RUN_NONE};
+
+/* Makes core dumps contain the pages up to `end`, and their entries. */
+static __attribute__((noinline)) void show_heap(size_t end)
+{
+	region_show(&layout.heap, end << PAGE_SHIFT);
+	/* As far as what is shown ahead, so that the next call comes with the heap's next. */
+	end = layout.heap.shown > end ? layout.heap.shown : end;
+	region_show(&layout.map, end * sizeof(uint16_t));
+	region_show(&layout.slab_of, end * sizeof(uint32_t));
+	region_show(&layout.runs, end * sizeof(struct run));
+	if (layout.marks.planned)
+		region_show(&layout.marks, (end << PAGE_SHIFT) / PAGE_MARK_UNIT * sizeof(uint16_t));
+}
 
 /*
  * Makes pages up to `end` usable, together with their entries in the tables beside the heap.  The tables grow
@@ -416,6 +436,9 @@ static bool grow_heap(size_t end)
 	    !region_grow(&layout.heap, end << PAGE_SHIFT))
 		return false;
 	layout_open();
+	if (end > layout.heap.shown)
+		show_heap(end);
+	omit_taken(run_pages.top, (uint32_t)end);
 	return true;
 }
 
@@ -480,6 +503,8 @@ static uint32_t carve(uint32_t found, uint32_t pages, uint32_t alignment)
 		insert(found, before, run.state, run.freed_at);
 	if (after)
 		insert(first + pages, after, run.state, run.freed_at);
+	if (run.state == RUN_CLEAN)
+		omit_taken(first, first + pages);
 	return first;
 }
 
@@ -925,6 +950,7 @@ void run_repair(bool all)
 		return;
 	cpuslab_spin_reset(&page_lock);
 	run_pages.in_transit = 0;
+	omit_nothing();
 
 	run_init();
 	for (int state = 0; state < 2; state++) {

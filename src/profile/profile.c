@@ -199,8 +199,14 @@ static struct profile_tables *obtain_tables(void)
 {
 	struct profile_tables *retired = profile.retired;
 
-	if (!retired || !is_left(retired))
-		return os_map(NULL, sizeof(struct profile_tables));
+	if (!retired || !is_left(retired)) {
+		struct profile_tables *tables = os_map(NULL, sizeof *tables);
+
+		/* Mostly zeros, of which a core dump would have every byte. */
+		if (tables)
+			(void)os_dump(tables, sizeof *tables, false);
+		return tables;
+	}
 	empty(retired);
 	return retired;
 }
