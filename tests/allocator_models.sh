@@ -13,12 +13,15 @@ check magazine 0 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 check magazine 0 -DALONE=1 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 # shellcheck disable=SC2086
 check magazine 0 $returns -DDRAINS=0
+check magazine 0 -DHINDER=1
+check magazine 0 -DHINDER=1 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 check_plants magazine 'NO_ABORT NO_FENCE FENCE INSTALL'
 check_plants magazine TAKE -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 # shellcheck disable=SC2086
 {
 	check_plants magazine SPARE $one_vcpu
 	check_plants magazine DISSOLVE -DALONE=1 $one_vcpu
+	check_plants magazine HINDERED -DHINDER=1 -DVCPUS=1 -DCALLS=2 -DDRAINS=0
 	check_plants magazine TRADE $returns -DDRAINS=0
 }
 

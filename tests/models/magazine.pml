@@ -22,6 +22,9 @@
  *   RETURNS  1: a hardened cache, whose frees go onto words of their own, as it is after some of them; from 3
  *            objects and 4 magazines on (0)
  *
+ *   HINDER  1: a section that is aborted may end as a miss, and until some later call its thread then does without
+ *           words (0)
+ *
  * Each of these leaves one rule out, and must be found wanting:
  *   PLANT_NO_ABORT   the kernel does not send a preempted thread back to the start
  *   PLANT_NO_FENCE   the drainer goes ahead without a fence
@@ -29,9 +32,11 @@
  *   PLANT_TAKE       take_word stores VOID without looking whether the word is still what it read
  *   PLANT_INSTALL    install stores over whatever the word holds
  *   PLANT_SPARE      put_spare stores over whatever the spare's word holds
- * and with ALONE and RETURNS:
+ * and with ALONE, RETURNS and HINDER:
  *   PLANT_DISSOLVE   magazine_free_missed gives the objects of the spare to the slabs before it has taken it
  *   PLANT_TRADE      trade_waiting does not take the spare that it gets in return off its word
+ *
+ *   PLANT_HINDERED   what a replacement was to take counts as taken although it was aborted too often
  *
  * Checked: no object is handed out twice; in the end each object is in one place: the program's, a slab's, or
  * one slot of one magazine; and each magazine is on one word, or one spare's, or in the depot.
@@ -66,6 +71,9 @@
 #ifndef RETURNS
 #define RETURNS 0
 #endif
+#ifndef HINDER
+#define HINDER 0
+#endif
 
 #define NONE	255	/* no object, no magazine, no vCPU */
 #define VOID	254	/* words; else a magazine and how many objects lie below the top */
@@ -91,6 +99,7 @@ byte front[ROWS * VCPUS];
 bool closed[VCPUS];
 byte on[THREADS] = NONE;	/* the vCPU that a thread is in a section on */
 bool aborted[THREADS];
+bool hindered[THREADS];
 
 byte slots[MAGAZINES * CAPACITY];
 byte count[MAGAZINES];		/* true in a hand, on a spare's word, in the depot */
@@ -131,7 +140,7 @@ inline peek(what, shut_value)
 {
 	select(id : 0 .. VCPUS - 1);
 	shut = closed[id];
-	atomic { seen = (shut -> shut_value : front[what + id]) }
+	atomic { seen = (shut || hindered[t] -> shut_value : front[what + id]) }
 }
 
 /* arch_replace: `done` tells whether it stored. */
@@ -143,6 +152,13 @@ inline replace(what, expected, desired, shut_value)
 		atomic {
 			if
 			:: aborted[t]
+#if HINDER
+#ifdef PLANT_HINDERED
+			:: aborted[t] -> hindered[t] = true; done = true; break
+#else
+			:: aborted[t] -> hindered[t] = true; done = false; break
+#endif
+#endif
 			:: !aborted[t] && seen2 == expected -> front[what + id] = desired; done = true; break
 			:: else -> done = false; break
 			fi
@@ -275,6 +291,9 @@ inline alloc()
 		atomic {
 			if
 			:: aborted[t]
+#if HINDER
+			:: aborted[t] -> hindered[t] = true; object = NONE; break
+#endif
 			:: !aborted[t] && object != NONE -> front[WORDS + id] = seen - 1; break
 			:: else -> break
 			fi
@@ -481,6 +500,9 @@ inline give()
 		atomic {
 			if
 			:: aborted[t]
+#if HINDER
+			:: aborted[t] -> hindered[t] = true; done = false; break
+#endif
 			:: !aborted[t] && seen != VOID && seen != CLOSED && count_of(seen) < CAPACITY ->
 				slot(magazine_of(seen), count_of(seen)) = object;
 				front[RETURNED + id] = seen + 1;
@@ -519,6 +541,13 @@ proctype thread(byte t)
 	do
 	:: calls < CALLS ->
 		calls++;
+#if HINDER
+		/* The first section of a slow path ends, or does not. */
+		if
+		:: hindered[t] = false
+		:: skip
+		fi;
+#endif
 		if
 		:: alloc();
 			d_step {
