@@ -101,8 +101,12 @@ macros = macros_of_ours()
 assert len(macros) > 200 and {'__counted_by', 'container_of', 'SZ_4K', 'LIST_HEAD'} < set(macros), macros
 attributes = {re.match(r'\w+', line)[0]: f'#define {line}\n' for line in ATTRIBUTES}
 assert set(attributes) <= set(macros), set(attributes) - set(macros)
+# Ours are for C alone as well: a system that has these in C++ breaks the C++ library.
+C_ALONE = {'static_assert', 'min', 'max', 'min3', 'max3', 'clamp', 'swap', 'min_not_zero', '__init', '__weak', 'barrier'}
 others = {name: f'#define {name}{parameters} what_a_system_may_mean\n' for name, parameters in macros.items()
           if name not in attributes}
+for name in C_ALONE & set(others):
+    others[name] = f'#ifndef __cplusplus\n{others[name]}#endif\n'
 
 
 def future(name, file, text):
@@ -115,7 +119,7 @@ def future(name, file, text):
 # In a header that comes with ours, or in another one that a program includes first or last.  Another definition of an attribute
 # must be the same to the last token: to see that, it is in no folder of the system's.
 first = future('first', 'linux/stddef.h', '#pragma once\n#include_next <linux/stddef.h>\n' +
-               ''.join(f'#undef {name}\n{line}' for name, line in {**attributes, **others}.items()))
+               ''.join(f'#undef {name}\n{line}' for name, line in {**attributes, **others}.items() if name not in C_ALONE))
 plain = future('plain', 'linux/attributes.h', ''.join(attributes.values()))
 rest = future('rest', 'linux/others.h', ''.join(others.values()))
 uses = """
