@@ -81,7 +81,7 @@ static void test_vain(void)
 
 	/* Falls in vain are forgotten as time passes. */
 	for (int i = 0; i < (EBB_MOST_LOG + 1) * EBB_FORGET; i++)
-		ebb_forget();
+		ebb_tick();
 	ebb_count_in(HIGH);
 	CHECK(begins());
 }
@@ -114,7 +114,7 @@ static void test_end(void)
 static void test_repeated(void)
 {
 	for (int i = 0; i < (EBB_MOST_LOG + 1) * EBB_FORGET; i++)
-		ebb_forget();
+		ebb_tick();
 	ebb_count_out(HIGH);
 	CHECK(!ebb_repeat());
 	ebb_count_in(HIGH - 2 * EBB_LOW);

@@ -213,7 +213,8 @@ static void test_goes_on(void)
 		missed += misses() - then;
 	}
 	CHECK(fences() - before <= 20 + TURNS / 50, "%llu", (unsigned long long)(fences() - before));
-	CHECK(missed <= TURNS, "%llu", (unsigned long long)missed);
+	/* Few of these calls: two in a millisecond, and some at the end of each thread. */
+	CHECK(missed <= 3 * TURNS, "%llu", (unsigned long long)missed);
 }
 
 /* A thread's values: it makes its only calls in a destructor of the given round. */

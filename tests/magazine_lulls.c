@@ -3,7 +3,7 @@
  * magazine_lulls: what a program freed last goes back by age though it then makes few calls, all of which
  * magazines could serve: after blocks, after blocks that stand by, and after a mapping.  So does what waits
  * in depots after many small objects, when blocks are freed behind them, or the first large object of a
- * class; double frees meanwhile are found; and a program that goes on with many calls keeps its magazines,
+ * class, or when a fall that was passed over lasts; double frees meanwhile are found; and a program that goes on with many calls keeps its magazines,
  * however often large blocks come and go.
  */
 #include "check.h"
@@ -135,6 +135,36 @@ static void test_small(size_t last_bytes)
 }
 
 /*
+ * Bursts of small objects, most of which are followed in vain, so that the last ones are passed over; then a few
+ * calls now and then, more at once than a lull lets by in a millisecond.
+ */
+static void test_bursts(void)
+{
+	enum { OBJECTS = 20000, MOST = 4000, BURSTS = 5, APART = 300, CHECKS = 40, WAIT = 200, DECAYED = 5000 };
+	static void *objects[OBJECTS];
+	malloc_trim(0);
+	size_t least = held(), before;
+	for (unsigned turn = 0; turn < BURSTS; turn++) {
+		for (unsigned i = 0; i < OBJECTS; i++)
+			objects[i] = block(100 + i * 37 % MOST);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			free(objects[i]);
+		milliseconds += APART;
+	}
+	before = held() - least;
+	CHECK(before >= 16 * MIB, "%zu bytes", before);
+	for (unsigned i = 0; i < DECAYED / WAIT; i++) {
+		for (unsigned k = 0; k < CHECKS; k++)
+			objects[k] = block(100 + (i + k) * 611 % MOST);
+		for (unsigned k = 0; k < CHECKS; k++)
+			free(objects[k]);
+		milliseconds += WAIT;
+	}
+	CHECK(held() - least <= before / 8, "%zu of %zu bytes", held() - least, before);
+	heap_walk();
+}
+
+/*
  * Many small objects of many sizes, freed before the blocks: when the last of them are back, too little is
  * left for an ebb, and no calls follow.  Once in a fall the blocks bring one.
  */
@@ -229,6 +259,7 @@ int main(void)
 	test_end();
 	test_goes_on();
 	test_replaces();
+	test_bursts();
 	check_stopped(free_twice, NULL, "freed just before");
 	printf("few calls after large blocks and small objects\n");
 	return 0;

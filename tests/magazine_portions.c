@@ -181,7 +181,7 @@ static void test_refused(uint64_t *random)
 	/* Of one class, so that the system is asked for more of its pages than a portion has. */
 	allocate_large(random, 1000, 1001);
 	for (int i = 0; i < 20 * 64; i++)
-		ebb_forget();
+		ebb_tick();
 	refuses = true;
 	for (unsigned left = COUNT; left > KEPT; left--) {
 		unsigned i = (unsigned)check_below(random, left);
@@ -221,7 +221,7 @@ int main(void)
 		      end);
 		/* Otherwise the next fall would count as one in vain. */
 		for (int i = 0; i < 20 * 64; i++)
-			ebb_forget();
+			ebb_tick();
 	}
 	test_few_stay(&random);
 	test_refused(&random);

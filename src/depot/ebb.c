@@ -65,10 +65,25 @@ bool ebb_goes_alone(void)
 	return __builtin_expect(GET(alone), 0);
 }
 
-void ebb_forget(void)
+bool ebb_may_last(void)
+{
+	return __builtin_expect(GET(tide.passed), 0);
+}
+
+bool ebb_has_halved(void)
+{
+	if (__builtin_expect(!GET(tide.halved), 1))
+		return false;
+	SET(tide.halved, false);
+	return true;
+}
+
+void ebb_tick(void)
 {
 	static unsigned turns;
 
+	if (tide_lasts(&objects.tide))
+		SET(due, true);
 	if (__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) % EBB_FORGET == 0)
 		tide_forget(&objects.tide);
 }

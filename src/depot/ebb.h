@@ -22,7 +22,8 @@
  * on no program was seen to take longer.
  *
  * page/tide.h says what a fall is, and when one is in vain.  After the first fall in vain 63 are passed over,
- * and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.
+ * and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.  If one that
+ * was passed over lasts for the decay time, its ebb comes then.
  *
  * Objects of the linked engine are not counted, nor those of debugged caches; hardened caches give nothing.
  * Large objects have a tide of their own, in the page room.
@@ -74,7 +75,15 @@ bool ebb_is_far(void);
 /* Whether a free that meets a void word goes to the slabs if its cache is scarce. */
 bool ebb_goes_alone(void);
 
-/* Call at each tick: every EBB_FORGET ticks, forgets one fall in vain, and half of those to pass over. */
-void ebb_forget(void);
+/* Whether a fall that was passed over stands, so that an ebb is due if it lasts. */
+bool ebb_may_last(void);
+/* Whether bytes have halved in such a fall since the last call. */
+bool ebb_has_halved(void);
+
+/*
+ * Call at each tick: makes an ebb due if a fall that was passed over has lasted.  Every EBB_FORGET ticks,
+ * forgets one fall in vain, and half of those to pass over.
+ */
+void ebb_tick(void);
 
 #endif

@@ -11,9 +11,11 @@
 #include "os/os.h"
 
 enum {
-	LULL_GAP = 8,    /* milliseconds between two misses in a lull, from which they are rare */
-	LULL_CALLS = 32, /* calls that go by the spare in a step of the clock */
-	LULL_TIMES = 4,  /* times that words become void in a step, at most; see lull_look */
+	LULL_GAP = 8,     /* milliseconds between two misses in a lull, from which they are rare */
+	LULL_CALLS = 2,   /* calls in a millisecond that go by the spare, for as long as there are no more */
+	LULL_MOST = 1024, /* and at once: some tenth of a millisecond's work */
+	LULL_TURNS = 8,   /* batches that one rare call gives back: less than a millisecond's work in most */
+	LULL_TIMES = 4,   /* times that words become void in a step, at most; see lull_look */
 	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait, for a lull to begin */
 };
 struct lull_state lull;
@@ -27,8 +29,10 @@ static uint64_t note_step(void)
 	uint64_t now = os_milliseconds(), last = GET(step);
 
 	if (now != last) {
+		uint64_t passed = (uint64_t)LULL_CALLS * os_elapsed(last, now);
+
 		SET(step, now);
-		SET(calls, 0);
+		SET(calls, GET(calls) > passed ? GET(calls) - (unsigned)passed : 0);
 		SET(times, 0);
 	}
 	return os_elapsed(last, now);
@@ -69,6 +73,15 @@ void lull_look(size_t standing_by, bool fell)
 		void_words(1);
 }
 
+void lull_await(void)
+{
+	if (options.hardened)
+		return;
+	SET(times, 0);
+	SET(calls, 0);
+	void_words(1);
+}
+
 /*
  * A program that replaces a block is no nearer to its end: unless large objects fell, only MAGAZINE_MUCH
  * begins a lull.
@@ -99,7 +112,7 @@ void lull_follow(void)
 {
 	if (!GET(loaded))
 		give_last_slabs();
-	else if (page_rests(LULL_LEAST, 0))
+	else if (page_rests(LULL_LEAST, 0) || ebb_may_last())
 		void_words(LULL_TIMES);
 	else
 		SET(on, false);
@@ -110,7 +123,7 @@ bool lull_is_one_of_few(const struct cache *cache)
 	bool rare = note_step() >= LULL_GAP;
 	unsigned calls = GET(calls);
 
-	if (calls == LULL_CALLS || watch_chooses_among(cache)) {
+	if (calls == LULL_MOST || watch_chooses_among(cache)) {
 		/* Only once, since all slow paths read this cache line. */
 		if (!GET(loaded))
 			SET(loaded, true);
@@ -124,8 +137,10 @@ bool lull_is_one_of_few(const struct cache *cache)
 	 * Only if calls are rare: a program that goes on would have what it needs again given back, and wait
 	 * for that.
 	 */
-	if (rare)
+	for (unsigned turn = 0; rare && turn < LULL_TURNS; turn++) {
 		magazine_tick();
+		rare = reclaim_goes_on();
+	}
 	return true;
 }
 

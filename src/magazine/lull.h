@@ -7,9 +7,9 @@
  * have come to its end, and make a few calls each second, all of which magazines serve.  So when a large
  * object is freed while much waits, a lull begins: malloc's words on this vCPU become void, their magazines
  * spares, which needs no fence; when the last of several threads but one has ended, those on all vCPUs do
- * (magazine_left_alone).  As long as few calls miss for that reason, they leave the words void.  A program
- * that goes on as before soon has its magazines again, and what that costs it is bounded in each step of the
- * clock, some milliseconds long.
+ * (magazine_left_alone), and at each halving in a fall of objects that is passed over (depot/ebb.h), those on
+ * this vCPU.  As long as few calls miss for that reason, they leave the words void.  A program that goes on as
+ * before soon has its magazines again, and what that costs it in a millisecond is bounded.
  *
  * Called from slow paths of any thread, without a lock: of two threads' stores at once one may be lost, and a
  * few calls more or fewer then go by the spare.
@@ -35,6 +35,9 @@ static inline bool lull_is_on(void)
 
 /* After a free: begins a lull if enough waits.  `fell`: the program frees without replacing what it freed. */
 void lull_look(size_t standing_by, bool fell);
+
+/* In a fall that was passed over (depot/ebb.h): the program may be at its end all the same. */
+void lull_await(void);
 
 /*
  * At each tick of a lull.  If the program has gone on, begins the lull anew or ends it, as the program may be

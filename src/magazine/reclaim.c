@@ -193,6 +193,11 @@ static __attribute__((noinline)) void see_off_next(void)
 	corruption_end_walk(&census_lock);
 }
 
+bool reclaim_goes_on(void)
+{
+	return __atomic_load_n(&departure.due, __ATOMIC_RELAXED) || page_is_behind();
+}
+
 /* Lets `leaving` objects go by portions from now on.  With the census lock. */
 static void begin_departure(uint64_t leaving)
 {
@@ -306,6 +311,8 @@ void magazine_tick(void)
 		page_purge(false);
 	else if (__atomic_load_n(&departure.due, __ATOMIC_RELAXED))
 		see_off_next();
+	else if (ebb_has_halved())
+		lull_await();
 	if (os_elapsed(last, now) < RECLAIM_TICK ||
 	    !__atomic_compare_exchange_n(&last_tick, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
@@ -313,7 +320,7 @@ void magazine_tick(void)
 	if (!last)
 		return;
 	vcpu_bury_dead_slots();
-	ebb_forget();
+	ebb_tick();
 	reclaim(true);
 	page_tick();
 	if (lull_is_on())

@@ -13,6 +13,8 @@
 #ifndef CPUSLAB_MAGAZINE_RECLAIM_H
 #define CPUSLAB_MAGAZINE_RECLAIM_H
 
+#include <stdbool.h>
+
 enum { RECLAIM_TICK = 100 }; /* milliseconds */
 
 /*
@@ -20,6 +22,8 @@ enum { RECLAIM_TICK = 100 }; /* milliseconds */
  * the census lock.
  */
 void reclaim_words(unsigned end);
+/* Whether a batch of what is due to go back is left for the next magazine_tick(). */
+bool reclaim_goes_on(void);
 /* Moves every object from every reachable vCPU and depot to the slabs. */
 void reclaim_all(void);
 

@@ -15,6 +15,8 @@ static void begin_fall(struct tide *tide, int64_t from)
 	if (passed)
 		SET(passing, passing - 1);
 	SET(from, passed ? 0 : from);
+	SET(fell_at, 0);
+	SET(passed, passed);
 	SET(falling, true);
 }
 
@@ -41,8 +43,10 @@ void tide_rose(struct tide *tide, int64_t bytes)
 
 	if (bytes > GET(high))
 		SET(high, bytes);
-	if (GET(falling) && bytes > 2 * GET(low) + TIDE_LEAST)
+	if (GET(falling) && bytes > 2 * GET(low) + TIDE_LEAST) {
 		SET(falling, false);
+		SET(passed, false);
+	}
 	if (from && bytes > from / 4 && !GET(falling))
 		regret(tide, from);
 }
@@ -60,10 +64,26 @@ bool tide_fell(struct tide *tide, int64_t bytes)
 	}
 	SET(high, bytes);
 	SET(low, bytes);
-	if (!GET(from))
+	if (!GET(from)) {
+		SET(halved, GET(passed));
 		return false;
+	}
 	if (tide->lasts)
 		SET(fell_at, os_milliseconds());
+	return true;
+}
+
+bool tide_lasts(struct tide *tide)
+{
+	if (!GET(passed))
+		return false;
+	uint64_t now = os_milliseconds();
+
+	if (!GET(fell_at))
+		SET(fell_at, now);
+	if (os_elapsed(GET(fell_at), now) < options.decay)
+		return false;
+	SET(passed, false);
 	return true;
 }
 

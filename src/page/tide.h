@@ -5,7 +5,8 @@
  * A fall begins when half of them have come back; an ebb is due then and at each further halving.  The fall
  * is over when the program takes as much again as it had left.  If the program returns to a quarter of where
  * the fall began, following it was in vain, and some of the next falls from about the same height are passed
- * over: the more, the more often that happens.
+ * over: the more, the more often that happens.  A fall that was passed over, but lasts, was for good after all
+ * (tide_lasts).
  *
  * Called from any thread, without a lock.  When two threads store at once one store may be lost, in a forked
  * child too: then one fall too many is followed or passed over, no more.
@@ -28,8 +29,10 @@ struct tide {
 	int64_t vain_from; /* where the last fall in vain began */
 	unsigned vain;     /* recent falls in vain */
 	unsigned passing;  /* falls still to pass over */
-	uint64_t fell_at;  /* time of the last halving in milliseconds; only where `lasts` */
+	uint64_t fell_at;  /* time of the last halving in milliseconds, where `lasts`; see tide_lasts */
 	bool falling;
+	bool passed; /* this fall was passed over */
+	bool halved; /* and bytes have halved in it; for the owner, who clears it */
 	bool lasts; /* a fall that lasted for the decay time was not in vain */
 	/*
 	 * The first fall in vain makes 2^passed_log - 1 falls be passed over, each further one about
@@ -43,6 +46,12 @@ void tide_rose(struct tide *tide, int64_t bytes);
 
 /* Notes that `bytes` are out, fewer than before; returns whether an ebb is due. */
 bool tide_fell(struct tide *tide, int64_t bytes);
+
+/*
+ * Call at each tick: whether a fall that was passed over has lasted for the decay time, counted from the first
+ * tick that finds it, as a program that wakes up may be about to rise.  Says so once in a fall.
+ */
+bool tide_lasts(struct tide *tide);
 
 /* Forgets one fall in vain, and half of the falls to pass over. */
 void tide_forget(struct tide *tide);
