@@ -62,6 +62,7 @@ static void hold_under(const char *mode, const char *name, const char *value)
 	static char said[1 << 16];
 	char options[200];
 
+	check_watchdog(300); /* anew: this process does nothing but wait */
 	snprintf(options, sizeof options, "%s%s%s:%s", mode, *mode ? "," : "", name, value);
 	int status = check_child(run_contract, options, said, sizeof said);
 
@@ -93,7 +94,6 @@ static void hold_under_all(void)
 
 int main(int count, char **arguments)
 {
-	check_watchdog(600);
 	if (count > 1 && strcmp(arguments[1], "all") == 0)
 		hold_under_all();
 	else
