@@ -69,21 +69,29 @@ static void *highest(void)
 	return (void *)(uintptr_t)-16;
 }
 
+static char *made(size_t size)
+{
+	char *object = malloc(size);
+
+	CHECK(object);
+	return object;
+}
+
 /* In the heap, behind the slab that a first object came from. */
 static void *behind_slab(void)
 {
-	return (char *)malloc(SMALL) + 64 * PAGE;
+	return made(SMALL) + 64 * PAGE;
 }
 
 static void *never_out(void)
 {
-	return (char *)malloc(16) + 4 * PAGE;
+	return made(16) + 4 * PAGE;
 }
 
 /* A mapping's own header or guard page. */
 static void *before_large(void)
 {
-	return (char *)malloc(LARGE) - PAGE;
+	return made(LARGE) - PAGE;
 }
 
 static void *freed(size_t size)
@@ -116,32 +124,32 @@ static void *freed_large(void)
 
 static void *in_small(void)
 {
-	return (char *)malloc(SMALL) + 16;
+	return made(SMALL) + 16;
 }
 
 static void *in_medium(void)
 {
-	return (char *)malloc(MEDIUM) + 1024;
+	return made(MEDIUM) + 1024;
 }
 
 static void *in_block(void)
 {
-	return (char *)malloc(BLOCK) + PAGE;
+	return made(BLOCK) + PAGE;
 }
 
 static void *in_large(void)
 {
-	return (char *)malloc(LARGE) + PAGE;
+	return made(LARGE) + PAGE;
 }
 
 static void *misaligned(void)
 {
-	return (char *)malloc(SMALL) + 1;
+	return made(SMALL) + 1;
 }
 
 static void *misaligned_block(void)
 {
-	return (char *)malloc(BLOCK) + 16;
+	return made(BLOCK) + 16;
 }
 
 static void *(*const pointers[])(void) = {
