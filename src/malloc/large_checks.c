@@ -36,7 +36,8 @@ void large_checks_init(void)
 {
 	large_check_flags =
 		check_request_flags(name, options.hardened ? CHECK_CONSISTENCY | CHECK_RED_ZONE : 0);
-	failing.flags = large_check_flags;
+	if (large_check_flags) /* few programs have this variable's page */
+		failing.flags = large_check_flags;
 	if (large_check_flags & CHECK_RED_ZONE)
 		huge_isolate();
 }

@@ -6,7 +6,6 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,8 @@
 #include <unistd.h>
 
 #include "arch/arch.h"
+#include "arch/system_call.h"
+#include "os/enter.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -41,59 +42,32 @@
 #endif
 
 /*
- * The library's callers promise to keep errno (free) or to set it themselves (malloc): calls here must not.
+ * ENTER(NAME, ...) makes a system call with up to six arguments; what is left out is 0.  The result is the
+ * kernel's: negative numbers from -4095 on are errors.  libc's errno is never touched, which malloc's and
+ * free's callers rely on; and no call is a cancellation point (pthreads(7)), at which a thread would leave
+ * behind what it has in hand, and every lock that it holds.
  */
-#define KEEPING_ERRNO(type, call)                                                                            \
-	({                                                                                                   \
-		int saved_errno = errno;                                                                     \
-		type result = (call);                                                                        \
-		errno = saved_errno;                                                                         \
-		result;                                                                                      \
-	})
+#define ENTER_SIX(number, a, b, c, d, e, f, ...)                                                             \
+	os_system_call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define ENTER(NAME, ...) ENTER_SIX(SYS_##NAME, __VA_ARGS__, 0, 0, 0, 0, 0, 0)
 
-/*
- * Where the kernel put argc, the arguments and the environment, in glibc.
- *
- * glibc's dynamic linker defines it, and __rseq_size and __rseq_offset.  Programs are linked to that only as
- * needed, and a weak reference is no need: most linkers leave the weak names to the start of the program, but
- * mold, and any linker with -z nodynamic-undefined-weak, makes them null for good.  So this reference is a
- * strong one.
- */
-#ifdef __GLIBC__
-extern void *__libc_stack_end;
-#define FIRST_STACK __libc_stack_end
-#else
-#define FIRST_STACK NULL
-#endif
+/* The result of a call as 0 or a positive errno. */
+static int status_of(long result)
+{
+	return result < 0 ? (int)-result : 0;
+}
 
-/* Turns the result of a call that returns -1 and sets errno into 0 or a positive errno. */
-#define STATUS(call)                                                                                         \
-	({                                                                                                   \
-		int saved_errno = errno;                                                                     \
-		int outcome = (call) < 0 ? errno : 0;                                                        \
-		errno = saved_errno;                                                                         \
-		outcome;                                                                                     \
-	})
+/* The result of a call that returns an address; NULL for an error. */
+static void *address_of(long result)
+{
+	enum { ERRORS = 4095 };
 
-/*
- * Wraps a cancellation point (pthreads(7)), which malloc, free and their like are not: a thread cancelled
- * here would leave behind what it has in hand, and every lock that it holds.
- */
-#define NOT_CANCELLED(type, call)                                                                            \
-	({                                                                                                   \
-		int cancel_state;                                                                            \
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);                               \
-		type returned = (call);                                                                      \
-		pthread_setcancelstate(cancel_state, NULL);                                                  \
-		returned;                                                                                    \
-	})
+	return (unsigned long)result >= -(unsigned long)ERRORS ? NULL : (void *)result;
+}
 
 static void *map(void *hint, size_t bytes, int protection, int flags)
 {
-	void *address = KEEPING_ERRNO(
-		void *, mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
-
-	return address == MAP_FAILED ? NULL : address;
+	return address_of(ENTER(mmap, hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1));
 }
 
 void *os_map(void *hint, size_t bytes)
@@ -132,7 +106,7 @@ void *os_map_at(void *address, size_t bytes)
  */
 static int change_access(void *address, size_t bytes, int protection)
 {
-	int status = STATUS(mprotect(address, bytes, protection));
+	int status = status_of(ENTER(mprotect, address, bytes, protection));
 
 	if (status && status != ENOMEM && map(address, bytes, protection, MAP_NORESERVE | MAP_FIXED))
 		return 0;
@@ -146,12 +120,12 @@ int os_commit(void *address, size_t bytes)
 
 int os_forbid(void *address, size_t bytes)
 {
-	return STATUS(mprotect(address, bytes, PROT_NONE));
+	return status_of(ENTER(mprotect, address, bytes, PROT_NONE));
 }
 
 int os_guard(void *address, size_t bytes)
 {
-	return STATUS(madvise(address, bytes, MADV_GUARD_INSTALL));
+	return status_of(ENTER(madvise, address, bytes, MADV_GUARD_INSTALL));
 }
 
 int os_show_zeros(void *address, size_t bytes)
@@ -161,19 +135,17 @@ int os_show_zeros(void *address, size_t bytes)
 
 int os_unmap(void *address, size_t bytes)
 {
-	return STATUS(munmap(address, bytes));
+	return status_of(ENTER(munmap, address, bytes));
 }
 
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes)
 {
-	void *moved = KEEPING_ERRNO(void *, mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE));
-
-	return moved == MAP_FAILED ? NULL : moved;
+	return address_of(ENTER(mremap, address, old_bytes, new_bytes, MREMAP_MAYMOVE));
 }
 
 int os_purge(void *address, size_t bytes)
 {
-	return STATUS(madvise(address, bytes, MADV_DONTNEED));
+	return status_of(ENTER(madvise, address, bytes, MADV_DONTNEED));
 }
 
 static bool one_by_one; /* the kernel has refused to take several at once */
@@ -200,8 +172,7 @@ unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 			vector[i] = (struct iovec){ranges[i].address, ranges[i].bytes};
 			bytes += ranges[i].bytes;
 		}
-		long advised = KEEPING_ERRNO(long, syscall(SYS_process_madvise, PIDFD_SELF_THREAD, vector,
-							   count, MADV_DONTNEED, 0));
+		long advised = ENTER(process_madvise, PIDFD_SELF_THREAD, vector, count, MADV_DONTNEED);
 
 		if (advised == (long)bytes)
 			return count;
@@ -217,19 +188,19 @@ unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 
 int os_populate(void *address, size_t bytes)
 {
-	return STATUS(madvise(address, bytes, MADV_POPULATE_WRITE));
+	return status_of(ENTER(madvise, address, bytes, MADV_POPULATE_WRITE));
 }
 
 int os_huge_pages(void *address, size_t bytes, bool wanted)
 {
-	return STATUS(madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
+	return status_of(ENTER(madvise, address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
 }
 
 bool os_was_resident(size_t most, size_t touched)
 {
 	struct rusage usage;
 
-	return STATUS(getrusage(RUSAGE_SELF, &usage)) == 0 && (size_t)usage.ru_maxrss >= most >> 10 &&
+	return ENTER(getrusage, RUSAGE_SELF, &usage) == 0 && (size_t)usage.ru_maxrss >= most >> 10 &&
 	       (size_t)usage.ru_minflt >= touched / OS_PAGE_BYTES;
 }
 
@@ -237,41 +208,42 @@ bool os_is_resident(const void *page)
 {
 	unsigned char present = 0;
 
-	return STATUS(mincore((void *)page, OS_PAGE_BYTES, &present)) == 0 && present & 1;
+	return ENTER(mincore, page, OS_PAGE_BYTES, &present) == 0 && present & 1;
 }
 
 void os_resident(const void *first, size_t pages, unsigned char *resident)
 {
-	if (STATUS(mincore((void *)first, pages * OS_PAGE_BYTES, resident)))
+	if (ENTER(mincore, first, pages * OS_PAGE_BYTES, resident))
 		memset(resident, 1, pages);
 }
 
 int os_dump(void *address, size_t bytes, bool contained)
 {
-	return STATUS(madvise(address, bytes, contained ? MADV_DODUMP : MADV_DONTDUMP));
+	return status_of(ENTER(madvise, address, bytes, contained ? MADV_DODUMP : MADV_DONTDUMP));
 }
 
 int os_wipe_on_fork(void *address, size_t bytes)
 {
-	return STATUS(madvise(address, bytes, MADV_WIPEONFORK));
+	return status_of(ENTER(madvise, address, bytes, MADV_WIPEONFORK));
+}
+
+static size_t limit_of(int resource)
+{
+	struct rlimit limit;
+
+	if (ENTER(prlimit64, 0, resource, 0, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_cur;
 }
 
 size_t os_limit_address_space(void)
 {
-	struct rlimit limit;
-
-	if (STATUS(getrlimit(RLIMIT_AS, &limit)) || limit.rlim_cur == RLIM_INFINITY)
-		return SIZE_MAX;
-	return limit.rlim_cur;
+	return limit_of(RLIMIT_AS);
 }
 
 size_t os_limit_data(void)
 {
-	struct rlimit limit;
-
-	if (STATUS(getrlimit(RLIMIT_DATA, &limit)) || limit.rlim_cur == RLIM_INFINITY)
-		return SIZE_MAX;
-	return limit.rlim_cur;
+	return limit_of(RLIMIT_DATA);
 }
 
 size_t os_mappings_most(void)
@@ -322,55 +294,12 @@ bool os_sample_costs(void)
 }
 
 /*
- * glibc sets `environ` when it initialises, which is after the program's own pre-initialisers and after the
- * constructors of libraries that do not depend on it; these may allocate.
- */
-static char **first_environment(void)
-{
-	const intptr_t *count = FIRST_STACK;
-
-	return count ? (char **)(count + 1 + *count + 1) : NULL;
-}
-
-unsigned long os_auxiliary(unsigned long type)
-{
-	return KEEPING_ERRNO(unsigned long, getauxval(type));
-}
-
-/* Volatile, since a compiler may evaluate a constructor at compile time and emit its result: clang does. */
-static volatile bool constructed;
-
-__attribute__((constructor)) static void note_constructed(void)
-{
-	constructed = true;
-}
-
-bool os_libc_is_whole(void)
-{
-	/* With a dynamic linker libc has been initialised from the beginning. */
-	return constructed || os_auxiliary(AT_BASE);
-}
-
-const char *os_environment(const char *name)
-{
-	size_t length = strlen(name);
-	char **entry = environ ? environ : first_environment();
-
-	if (os_auxiliary(AT_SECURE) || !entry)
-		return NULL;
-	for (; *entry; entry++)
-		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
-			return *entry + length + 1;
-	return NULL;
-}
-
-/*
  * Gets the CPUs that the caller may use.  The raw call returns the size of the kernel's mask in bytes, and
  * fails if the buffer is smaller.
  */
 static long cpu_mask(unsigned long *mask, size_t bytes)
 {
-	return KEEPING_ERRNO(long, syscall(SYS_sched_getaffinity, 0, bytes, mask));
+	return ENTER(sched_getaffinity, 0, bytes, mask);
 }
 
 /* Enough for most machines, and for the largest, whose mask may overflow a small stack. */
@@ -426,8 +355,7 @@ uint64_t os_random(void)
 	uint64_t number;
 	const char *start = (const char *)os_auxiliary(AT_RANDOM);
 
-	if (KEEPING_ERRNO(long, syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK)) ==
-	    sizeof number)
+	if (ENTER(getrandom, &number, sizeof number, GRND_NONBLOCK) == sizeof number)
 		return number;
 	/*
 	 * A sandbox refuses the call: uses the 16 bytes that the kernel gave the process at its start.
@@ -447,69 +375,111 @@ uint64_t os_random(void)
 
 int os_rseq_register(void *area, uint32_t bytes, uint32_t flags, uint32_t signature)
 {
-	return STATUS(syscall(SYS_rseq, area, bytes, flags, signature));
+	return status_of(ENTER(rseq, area, bytes, flags, signature));
 }
 
 int os_rseq_unregister(void *area, uint32_t bytes, uint32_t signature)
 {
-	return STATUS(syscall(SYS_rseq, area, bytes, RSEQ_FLAG_UNREGISTER, signature));
+	return status_of(ENTER(rseq, area, bytes, RSEQ_FLAG_UNREGISTER, signature));
 }
 
 void os_on_signal(int number, void (*handler)(int))
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 
-	(void)STATUS(sigaction(number, &action, NULL));
+	(void)os_signal_action(number, &action, NULL);
 }
+
+enum { SIGNAL_BYTES = 8 }; /* of a set of signals, as the kernel has it */
 
 void os_signal_mask(const sigset_t *mask, sigset_t *old)
 {
-	(void)STATUS(syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, 8));
+	ENTER(rt_sigprocmask, SIG_SETMASK, mask, old, SIGNAL_BYTES);
+}
+
+/* What the kernel takes and gives for a struct sigaction. */
+struct kernel_action {
+	void (*handler)(int);
+	unsigned long flags;
+#if defined(__x86_64__) || defined(__aarch64__)
+	void (*restorer)(void);
+#endif
+	uint64_t mask;
+};
+enum { RETURNS_THERE = 0x04000000 }; /* SA_RESTORER: the handler returns to `restorer` */
+
+#if ARCH_HAS_SIGNAL_RETURN
+ARCH_DEFINE_SIGNAL_RETURN(os_signal_return);
+extern ARCH_INTERNAL void os_signal_return(void);
+#endif
+
+static struct kernel_action kernel_action_of(const struct sigaction *action)
+{
+	struct kernel_action kernel = {.handler = action->sa_handler, .flags = (unsigned)action->sa_flags};
+
+	__builtin_memcpy(&kernel.mask, &action->sa_mask, SIGNAL_BYTES);
+#if ARCH_HAS_SIGNAL_RETURN
+	kernel.flags |= RETURNS_THERE;
+	kernel.restorer = os_signal_return;
+#endif
+	return kernel;
 }
 
 int os_signal_action(int number, const struct sigaction *action, struct sigaction *old)
 {
-	return STATUS(sigaction(number, action, old));
+	struct kernel_action wanted, before;
+
+	if (action)
+		wanted = kernel_action_of(action);
+	int status = status_of(
+		ENTER(rt_sigaction, number, action ? &wanted : NULL, old ? &before : NULL, SIGNAL_BYTES));
+
+	if (!status && old) {
+		*old = (struct sigaction){.sa_handler = before.handler,
+					  .sa_flags = (int)before.flags & ~RETURNS_THERE};
+		__builtin_memcpy(&old->sa_mask, &before.mask, SIGNAL_BYTES);
+	}
+	return status;
 }
 
 int os_fence_prepare(void)
 {
-	return STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return status_of(ENTER(membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 }
 
 int os_fence_sections(void)
 {
-	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	int status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 
 	/* A child whose memory came by fork has lost the registration; registers again. */
 	if (status == EPERM) {
 		status = os_fence_prepare();
 		if (!status)
-			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+			status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 	}
 	return status;
 }
 
 int os_barrier_prepare(void)
 {
-	return STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+	return status_of(ENTER(membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
 }
 
 int os_barrier_all_threads(void)
 {
-	int status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
+	int status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
 
 	if (status == EPERM) {
 		status = os_barrier_prepare();
 		if (!status)
-			status = STATUS(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
+			status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
 	}
 	return status;
 }
 
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative)
 {
-	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, relative, NULL, 0));
+	return status_of(ENTER(futex, word, FUTEX_WAIT_PRIVATE, expected, relative, NULL, 0));
 }
 
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec *deadline)
@@ -517,41 +487,41 @@ int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec
 	/* The kernel rejects a time before the clock's epoch as an error, though it is merely past. */
 	if (deadline && deadline->tv_sec < 0)
 		return ETIMEDOUT;
-	return STATUS(syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline, NULL,
-			      FUTEX_BITSET_MATCH_ANY));
+	return status_of(ENTER(futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline, NULL,
+			       FUTEX_BITSET_MATCH_ANY));
 }
 
 int os_futex_wake(uint32_t *word, int count)
 {
-	return STATUS(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0));
+	return status_of(ENTER(futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0));
 }
 
 void os_yield(void)
 {
-	(void)STATUS(sched_yield());
+	ENTER(sched_yield, 0);
 }
 
 uint32_t os_thread_id(void)
 {
-	return (uint32_t)KEEPING_ERRNO(long, syscall(SYS_gettid));
+	return (uint32_t)ENTER(gettid, 0);
 }
 
 bool os_thread_has_ended(uint32_t thread)
 {
-	return STATUS(syscall(SYS_tgkill, getpid(), thread, 0)) == ESRCH;
+	return ENTER(tgkill, os_process_id(), thread, 0) == -ESRCH;
 }
 
 unsigned os_cpu(void)
 {
-	int cpu = KEEPING_ERRNO(int, sched_getcpu());
+	unsigned cpu = 0;
 
-	return cpu >= 0 ? (unsigned)cpu : 0;
+	return ENTER(getcpu, &cpu) == 0 ? cpu : 0;
 }
 
 /* By the thread's id: once the first thread has ended, the process's own names no memory. */
-static ssize_t read_own(const struct iovec *to, const struct iovec *from)
+static long read_own(const struct iovec *to, const struct iovec *from)
 {
-	return KEEPING_ERRNO(ssize_t, process_vm_readv((pid_t)os_thread_id(), to, 1, from, 1, 0));
+	return ENTER(process_vm_readv, os_thread_id(), to, 1, from, 1);
 }
 
 bool os_can_read(const void *address)
@@ -559,14 +529,14 @@ bool os_can_read(const void *address)
 	uintptr_t word;
 	struct iovec to = {&word, sizeof word}, from = {(void *)address, sizeof word};
 
-	return read_own(&to, &from) == (ssize_t)sizeof word;
+	return read_own(&to, &from) == (long)sizeof word;
 }
 
 uint64_t os_milliseconds(void)
 {
 	struct timespec now;
 
-	if (STATUS(clock_gettime(CLOCK_MONOTONIC_COARSE, &now)))
+	if (os_read_clock(CLOCK_MONOTONIC_COARSE, &now))
 		return 0;
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
@@ -575,7 +545,7 @@ static uint64_t nanoseconds_of(clockid_t clock)
 {
 	struct timespec now;
 
-	if (STATUS(clock_gettime(clock, &now)))
+	if (os_read_clock(clock, &now))
 		return 0;
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
@@ -602,12 +572,12 @@ void os_keep_standard_error(void)
 {
 	struct stat status;
 
-	if (STATUS(fstat(STDERR_FILENO, &status)))
+	if (ENTER(fstat, STDERR_FILENO, &status))
 		return;
 	led_to.device = status.st_dev;
 	led_to.inode = status.st_ino;
 	/* Out of the way of programs that rely on the lowest numbers. */
-	kept_error = KEEPING_ERRNO(int, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
+	kept_error = (int)ENTER(fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
 }
 
 void os_return_to_kept_error(void)
@@ -619,7 +589,7 @@ static bool leads_there(int file)
 {
 	struct stat status;
 
-	return STATUS(fstat(file, &status)) == 0 && status.st_dev == led_to.device &&
+	return ENTER(fstat, file, &status) == 0 && status.st_dev == led_to.device &&
 	       status.st_ino == led_to.inode;
 }
 
@@ -640,12 +610,11 @@ static int error_stream(void)
 int os_write(int file, const char *text, size_t length)
 {
 	while (length > 0) {
-		ssize_t written;
-		int status = STATUS(written = NOT_CANCELLED(ssize_t, write(file, text, length)));
+		long written = ENTER(write, file, text, length);
 
-		if (status && status != EINTR)
-			return status;
-		if (!status) {
+		if (written < 0 && written != -EINTR)
+			return status_of(written);
+		if (written > 0) {
 			text += written;
 			length -= (size_t)written;
 		}
@@ -666,42 +635,41 @@ int os_read_memory(uintptr_t address, void *buffer, size_t bytes)
 {
 	struct iovec local = {buffer, bytes}, remote = {(void *)address, bytes};
 
-	return read_own(&local, &remote) == (ssize_t)bytes ? 0 : EFAULT;
+	return read_own(&local, &remote) == (long)bytes ? 0 : EFAULT;
 }
 
 int64_t os_time_of_day(void)
 {
 	struct timespec now;
 
-	return STATUS(clock_gettime(CLOCK_REALTIME, &now)) ? 0
-							   : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	return os_read_clock(CLOCK_REALTIME, &now) ? 0 : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 uint32_t os_process_id(void)
 {
-	return (uint32_t)getpid();
+	return (uint32_t)ENTER(getpid, 0);
 }
 
 int os_create_file(const char *path, int *file)
 {
-	return STATUS(*file = NOT_CANCELLED(int, open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+	*file = (int)ENTER(openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return status_of(*file);
 }
 
 void os_close(int file)
 {
-	(void)STATUS(NOT_CANCELLED(int, close(file)));
+	ENTER(close, file);
 }
 
 size_t os_read_file(const char *path, char *text, size_t bytes)
 {
-	int file;
 	size_t length = 0;
+	int file = (int)ENTER(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 
-	if (STATUS(file = NOT_CANCELLED(int, open(path, O_RDONLY | O_CLOEXEC))))
+	if (file < 0)
 		return 0;
 	while (length < bytes) {
-		ssize_t got = KEEPING_ERRNO(
-			ssize_t, NOT_CANCELLED(ssize_t, read(file, text + length, bytes - length)));
+		long got = ENTER(read, file, text + length, bytes - length);
 
 		if (got <= 0)
 			break;

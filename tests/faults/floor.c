@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * floor: the system interface below the library, with holes.  Linked with the library's very objects and with
- * `--wrap` for each libc function through which src/os/os.c enters the kernel, so that each system call
- * passes through here, and can be made to fail as the kernel would.
+ * floor: the system interface below the library, with holes.  Linked with the library's very objects, with
+ * seam/libc_calls.c, through which these enter the kernel by libc's functions, and with `--wrap` for each of
+ * those, so that each system call passes through here, and can be made to fail as the kernel would.
  *
  * The plan: calls number `first` to `first + count - 1` fail.  A program sets it with faults_plan(); for one
  * that knows nothing of this, the environment does:
@@ -209,11 +209,6 @@ int __wrap_getrlimit(int resource, struct rlimit *limit)
 	return fails(EPERM) ? -1 : __real_getrlimit(resource, limit);
 }
 
-int __wrap_sched_getcpu(void)
-{
-	return fails(ENOSYS) ? -1 : __real_sched_getcpu();
-}
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	return fails(EINVAL) ? -1 : __real_clock_gettime(clock, now);
@@ -223,11 +218,6 @@ ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *local, unsign
 				const struct iovec *remote, unsigned long remotes, unsigned long flags)
 {
 	return fails(EPERM) ? -1 : __real_process_vm_readv(process, local, locals, remote, remotes, flags);
-}
-
-int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *old)
-{
-	return fails(EINVAL) ? -1 : __real_sigaction(number, action, old);
 }
 
 int __wrap_open(const char *path, int flags, ...)
@@ -277,10 +267,12 @@ static int error_of(long number, long second)
 		/* A wait may end early; a wake always succeeds. */
 		return (second & FUTEX_CMD_MASK) == FUTEX_WAKE ? 0 : EINTR;
 	case SYS_process_madvise:
+	case SYS_rt_sigaction:
 		return EINVAL;
 	case SYS_membarrier:
 		return EPERM;
 	case SYS_rseq:
+	case SYS_getcpu:
 		return ENOSYS;
 	case SYS_getrandom:
 		return EAGAIN;

@@ -50,11 +50,9 @@ FLOOR_WRAPS(int, madvise, void *, size_t, int);
 FLOOR_WRAPS(int, mincore, void *, size_t, unsigned char *);
 FLOOR_WRAPS(int, getrusage, int, struct rusage *);
 FLOOR_WRAPS(int, getrlimit, int, struct rlimit *);
-FLOOR_WRAPS(int, sched_getcpu, void);
 FLOOR_WRAPS(int, clock_gettime, clockid_t, struct timespec *);
 FLOOR_WRAPS(ssize_t, process_vm_readv, pid_t, const struct iovec *, unsigned long, const struct iovec *,
 	    unsigned long, unsigned long);
-FLOOR_WRAPS(int, sigaction, int, const struct sigaction *, struct sigaction *);
 FLOOR_WRAPS(int, open, const char *, int, ...);
 FLOOR_WRAPS(ssize_t, read, int, void *, size_t);
 FLOOR_WRAPS(ssize_t, write, int, const void *, size_t);
