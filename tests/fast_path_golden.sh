@@ -34,7 +34,7 @@ def fail(text):
 def disassemble(function):
     """Address -> instruction text, for one function."""
     # By address: objdump knows a function that has two names under one of them only.
-    extent = re.search(rf"^{function} T ([0-9a-f]+) ([0-9a-f]+)$", output("nm", "-D", "-P", library), re.M)
+    extent = re.search(rf"^{function} [TW] ([0-9a-f]+) ([0-9a-f]+)$", output("nm", "-D", "-P", library), re.M)
     if not extent:
         fail(f"no function {function} in {library}")
     start, size = (int(number, 16) for number in extent.groups())

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "malloc/malloc.h"
+#include "malloc/own.h"
 #include "malloc/process.h"
 #include "os/os.h"
 
@@ -37,7 +38,7 @@ static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 
 	/* The object may be of a larger class. */
 	if (object)
-		memset(object + zeroed, 0, malloc_usable_size(object) - zeroed);
+		memset(object + zeroed, 0, own_malloc_usable_size(object) - zeroed);
 	return object;
 }
 
@@ -49,7 +50,7 @@ CPUSLAB_API void *cpuslab_kmem_obtain(size_t alignment, size_t size, gfp_t flags
 		if (flags & __GFP_ZERO)
 			object = obtain_zeroed(alignment, size, flags);
 		else if (gfpflags_allow_blocking(flags))
-			object = aligned_alloc(alignment, size);
+			object = own_aligned_alloc(alignment, size);
 		else
 			object = cpuslab_aligned_alloc_nowait(alignment, size);
 	} while (!object && kmem_tries_again(flags, size));

@@ -13,11 +13,22 @@
 #include "malloc/size_class.h"
 #include "page/page.h"
 
-static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
+static inline __attribute__((always_inline)) void *malloc_fast_below(size_t size, size_t limit)
 {
-	if (__builtin_expect(size >= malloc_front.small_limit, 0))
+	if (__builtin_expect(size >= limit, 0))
 		return NULL;
 	return magazine_alloc(&malloc_front.offset[(size + SIZE_CLASS_STEP - 1) / SIZE_CLASS_STEP]);
+}
+
+static inline __attribute__((always_inline)) void *malloc_fast(size_t size)
+{
+	return malloc_fast_below(size, malloc_front.small_limit);
+}
+
+/* For functions that stand for malloc. */
+static inline __attribute__((always_inline)) void *forwarding_malloc_fast(size_t size)
+{
+	return malloc_fast_below(size, malloc_front.forward_limit);
 }
 
 /*
@@ -37,12 +48,29 @@ static inline __attribute__((always_inline)) void *malloc_aligned_fast(size_t al
 }
 
 /* NULL and addresses below the heap read as PAGE_FREE in the map, whose words are void. */
-static inline __attribute__((always_inline)) bool free_fast(void *object)
+static inline __attribute__((always_inline)) bool free_fast_below(void *object, uintptr_t limit)
 {
 	uintptr_t page = page_of(object);
 
-	return __builtin_expect(page < page_front.limit, 1) &&
+	return __builtin_expect(page < limit, 1) &&
 	       __builtin_expect(magazine_free(&page_front.map[page], object), 1);
+}
+
+static inline __attribute__((always_inline)) bool free_fast(void *object)
+{
+	return free_fast_below(object, page_front.limit);
+}
+
+/* Returns whether functions that stand for malloc and free take their fast paths. */
+static inline bool forwards_fast(void)
+{
+	return page_front.forward_limit != 0;
+}
+
+/* For functions that stand for free. */
+static inline __attribute__((always_inline)) bool forwarding_free_fast(void *object)
+{
+	return free_fast_below(object, page_front.forward_limit);
 }
 
 #endif

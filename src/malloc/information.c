@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* glibc's queries and settings: mallinfo, malloc_info, malloc_stats, mallopt, malloc_trim. */
 #include "malloc/malloc.h"
+#include "malloc/own.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +16,7 @@
 #include "report/statistics.h"
 
 /* The fields as mallinfo(3) defines them, as far as they mean anything here; in bytes. */
-EXPORT struct mallinfo2 mallinfo2(void)
+REPLACEABLE struct mallinfo2 mallinfo2(void)
 {
 	struct report report;
 
@@ -41,7 +42,7 @@ static int clamp(size_t value)
 	return value > INT_MAX ? INT_MAX : (int)value;
 }
 
-EXPORT struct mallinfo mallinfo(void)
+REPLACEABLE struct mallinfo mallinfo(void)
 {
 	struct mallinfo2 wide = mallinfo2();
 
@@ -80,7 +81,7 @@ static const char *xml_name(char text[static XML_NAME], const char *name)
 	return text;
 }
 
-EXPORT int malloc_info(int options, FILE *stream)
+REPLACEABLE int malloc_info(int options, FILE *stream)
 {
 	struct report report;
 	char name[XML_NAME];
@@ -123,7 +124,7 @@ EXPORT int malloc_info(int options, FILE *stream)
  * Writes to standard error by write(2), so that exit handlers and programs that have closed stdio can use
  * it.
  */
-EXPORT void malloc_stats(void)
+REPLACEABLE void malloc_stats(void)
 {
 	struct report report;
 	struct cache_report cache;
@@ -166,7 +167,7 @@ EXPORT void malloc_stats(void)
  * Like glibc, accepts every parameter, known or not; none of them has an effect here.  Returns 0 for a
  * value that mallopt(3) does not allow.
  */
-EXPORT int mallopt(int parameter, int value)
+REPLACEABLE int mallopt(int parameter, int value)
 {
 	enum { FAST_BIN_MOST = 80 * sizeof(size_t) / 4 };
 
@@ -174,7 +175,7 @@ EXPORT int mallopt(int parameter, int value)
 }
 
 /* `keep` is ignored: it is a hint for a heap with a top.  Returns 1 when memory went back to the system. */
-EXPORT int malloc_trim(size_t keep)
+REPLACEABLE int malloc_trim(size_t keep)
 {
 	struct page_statistics before, after;
 
@@ -230,3 +231,5 @@ EXPORT void cpuslab_read_counters(struct cpuslab_counters *counters)
 		.lock_acquires = report.lock_acquires,
 	};
 }
+
+OWN(malloc_stats);

@@ -13,8 +13,11 @@
 #include "malloc/fast.h"
 #include "malloc/large.h"
 #include "malloc/large_checks.h"
+#include "malloc/operators.h"
+#include "malloc/own.h"
 #include "malloc/process.h"
 #include "malloc/realloc.h"
+#include "malloc/replaced.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
 
@@ -268,7 +271,7 @@ ARCH_FAST_PATH static __attribute__((noinline)) void free_slow(void *object)
 }
 
 /* The same with the caller's size, which a debugged cache compares with its own. */
-static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
+void malloc_free_sized_missed(void *object, size_t size)
 {
 	if (unlikely(options.hardened)) {
 		free_sized_hardened(object, size);
@@ -286,28 +289,30 @@ static __attribute__((noinline)) void free_sized_slow(void *object, size_t size)
 		free_other(object, size);
 }
 
-ARCH_FAST_PATH EXPORT void *malloc(size_t size)
+ARCH_FAST_PATH REPLACEABLE void *malloc(size_t size)
 {
 	void *object = malloc_fast(size);
 
 	return likely(object) ? object : malloc_slow(size);
 }
 
-ARCH_FAST_PATH EXPORT void free(void *object)
+ARCH_FAST_PATH REPLACEABLE void free(void *object)
 {
 	if (!free_fast(object))
 		free_slow(object);
 }
 
-EXPORT void free_sized(void *object, size_t size)
+REPLACEABLE void free_sized(void *object, size_t size)
 {
-	if (!free_fast(object))
-		free_sized_slow(object, size);
+	if (unlikely(!forwards_fast()) && replaced_any())
+		free(object);
+	else
+		own__ZdlPvm(object, size);
 }
 
-EXPORT void free_aligned_sized(void *object, size_t alignment, size_t size)
+REPLACEABLE void free_aligned_sized(void *object, size_t alignment, size_t size)
 {
-	if (unlikely(options.hardened) && (uintptr_t)object & (alignment - 1))
+	if (unlikely(options.hardened) && !replaced_any() && (uintptr_t)object & (alignment - 1))
 		corruption_abort(NULL, object, "free with an alignment that the object does not have");
 	free_sized(object, size);
 }
@@ -337,7 +342,7 @@ static void *zeroed_pages(size_t alignment, size_t bytes)
 	return zeroed ? object : memset(object, 0, bytes);
 }
 
-EXPORT void *calloc(size_t count, size_t size)
+REPLACEABLE void *calloc(size_t count, size_t size)
 {
 	size_t bytes;
 
@@ -345,7 +350,7 @@ EXPORT void *calloc(size_t count, size_t size)
 		return malloc_failed();
 	if (is_zeroed_by_pages(bytes))
 		return zeroed_pages(1, bytes);
-	void *object = malloc(bytes);
+	void *object = own_malloc(bytes);
 
 	return likely(object) ? memset(object, 0, bytes) : NULL;
 }
@@ -373,7 +378,7 @@ size_t malloc_usable(const void *object)
 	return guard_contains(object) ? guard_usable(object) : large_usable(object);
 }
 
-EXPORT void *realloc(void *object, size_t size)
+REPLACEABLE void *realloc(void *object, size_t size)
 {
 	size_t usable = magazine_usual(object);
 
@@ -382,13 +387,13 @@ EXPORT void *realloc(void *object, size_t size)
 	return realloc_stays(size, usable) ? object : realloc_usual(object, size, usable);
 }
 
-EXPORT void *reallocarray(void *object, size_t count, size_t size)
+REPLACEABLE void *reallocarray(void *object, size_t count, size_t size)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return malloc_failed();
-	return realloc(object, bytes);
+	return realloc(object, bytes); /* the program's, if it has its own */
 }
 
 /* In hardened mode, stops a program that asks for what is neither an object nor one of no bytes. */
@@ -402,7 +407,7 @@ static __attribute__((noinline)) size_t usable_unusual(const void *object)
 	return usable;
 }
 
-EXPORT size_t malloc_usable_size(void *object)
+REPLACEABLE size_t malloc_usable_size(void *object)
 {
 	size_t usable = magazine_usual(object);
 
@@ -461,7 +466,7 @@ static void *aligned_hardened(size_t alignment, size_t size)
 static __attribute__((noinline)) void *malloc_aligned_usual(size_t alignment, size_t size)
 {
 	if (alignment <= SIZE_CLASS_STEP)
-		return malloc(size);
+		return own_malloc(size);
 	if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
 		return malloc_failed();
 	if (unlikely(!process_enter()))
@@ -490,7 +495,7 @@ static bool is_power_of_two(size_t x)
 	return x && !(x & (x - 1));
 }
 
-EXPORT void *aligned_alloc(size_t alignment, size_t size)
+REPLACEABLE void *aligned_alloc(size_t alignment, size_t size)
 {
 	if (!is_power_of_two(alignment)) {
 		errno = EINVAL;
@@ -499,7 +504,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
 	return malloc_aligned(alignment, size);
 }
 
-EXPORT void *memalign(size_t alignment, size_t size)
+REPLACEABLE void *memalign(size_t alignment, size_t size)
 {
 	/* glibc rounds an alignment up to a power of two, of which this is the largest. */
 	if (alignment > (size_t)PTRDIFF_MAX + 1) {
@@ -513,7 +518,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
 	return malloc_aligned(rounded, size);
 }
 
-EXPORT int posix_memalign(void **object, size_t alignment, size_t size)
+REPLACEABLE int posix_memalign(void **object, size_t alignment, size_t size)
 {
 	if (!is_power_of_two(alignment) || alignment % sizeof(void *))
 		return EINVAL;
@@ -532,12 +537,12 @@ EXPORT int posix_memalign(void **object, size_t alignment, size_t size)
 	return 0;
 }
 
-EXPORT void *valloc(size_t size)
+REPLACEABLE void *valloc(size_t size)
 {
 	return malloc_aligned(PAGE_BYTES, size);
 }
 
-EXPORT void *pvalloc(size_t size)
+REPLACEABLE void *pvalloc(size_t size)
 {
 	size_t rounded = (size + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
 
@@ -550,10 +555,6 @@ EXPORT void *pvalloc(size_t size)
  * The names by which glibc's own functions bypass an interposed malloc.  A program or a tracer that uses
  * them together with free() must not mix two heaps.
  */
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmissing-attributes" /* an alias may have fewer attributes than its target  \
-						       */
-#endif
 #define LIBC_ALIAS(function)                                                                                 \
 	extern EXPORT __typeof__(function) __libc_##function __attribute__((alias(#function)))
 LIBC_ALIAS(malloc);
@@ -565,4 +566,11 @@ LIBC_ALIAS(valloc);
 LIBC_ALIAS(pvalloc);
 
 /* free's old name: libc keeps it for programs linked before glibc 2.26. */
-extern EXPORT __typeof__(free) cfree __attribute__((alias("free")));
+extern REPLACEABLE __typeof__(free) cfree __attribute__((alias("free")));
+
+OWN(malloc);
+OWN(free);
+OWN(calloc);
+OWN(realloc);
+OWN(aligned_alloc);
+OWN(malloc_usable_size);

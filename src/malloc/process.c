@@ -14,6 +14,8 @@
 #include "malloc/large.h"
 #include "malloc/large_checks.h"
 #include "malloc/leaks.h"
+#include "malloc/own.h"
+#include "malloc/replaced.h"
 #include "malloc/size_class.h"
 #include "malloc/slabinfo.h"
 #include "options/options.h"
@@ -45,7 +47,7 @@ static void print_statistics(void)
 {
 	os_return_to_kept_error();
 	if (options.stats_at_exit)
-		malloc_stats();
+		own_malloc_stats();
 	if (options.slabinfo_at_exit)
 		slabinfo_write_error();
 	if (options.leaks_at_exit)
@@ -93,7 +95,7 @@ static bool start(void)
 	check_pages();
 	if (!page_init() || !vcpu_init())
 		return false;
-	page_open();
+	page_open(!replaced_any());
 	check_request_init();
 	size_class_init();
 	large_checks_init();
@@ -121,7 +123,7 @@ static bool start(void)
 		ask_for_handler();
 	}
 	__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
-	size_class_open();
+	size_class_open(!replaced_any());
 	profile_begin();
 	if (options.profile_at_exit)
 		atexit(profile_dump_by_option);

@@ -11,6 +11,7 @@
 #include "malloc/large.h"
 #include "malloc/large_checks.h"
 #include "malloc/malloc.h"
+#include "malloc/own.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
 
@@ -28,7 +29,7 @@ enum {
 static inline void *move_to(void *moved, void *object, size_t bytes)
 {
 	memcpy(moved, object, bytes);
-	free(object);
+	own_free(object);
 	return moved;
 }
 
@@ -40,7 +41,7 @@ static void *realloc_checked(struct cache *cache, void *object, size_t size)
 
 	if (size >= most / 2 && magazine_resize_checked(cache, object, size))
 		return object;
-	void *moved = malloc(size);
+	void *moved = own_malloc(size);
 
 	if (!moved)
 		return magazine_resize_checked(cache, object, size) ? object : malloc_failed();
@@ -67,7 +68,7 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 		hardened_resize(cache, object, size);
 		return object;
 	}
-	void *moved = malloc(size);
+	void *moved = own_malloc(size);
 
 	if (!moved)
 		return malloc_failed();
@@ -78,7 +79,7 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 static void *realloc_large_checked(void *object, size_t size)
 {
 	size_t before = large_usable(object);
-	void *moved = malloc(size);
+	void *moved = own_malloc(size);
 
 	if (!moved)
 		return large_check_resize(object, large_bytes(object), size) ? object : malloc_failed();
@@ -93,7 +94,7 @@ static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_
 {
 	if (!large_is_checked() || large_check_free(object, SIZE_MAX))
 		corruption_abort(NULL, object, "realloc of a pointer that is not the start of an object");
-	return malloc(size);
+	return own_malloc(size);
 }
 
 /*
@@ -105,16 +106,16 @@ static void *alloc_to_grow(size_t size, size_t usable)
 {
 	if (usable >= MOVE_FROM)
 		return large_alloc_mapping(size);
-	return usable >= REALLOC_LARGE ? large_alloc_to_grow(size) : malloc(size);
+	return usable >= REALLOC_LARGE ? large_alloc_to_grow(size) : own_malloc(size);
 }
 
 void *realloc_special(void *object, size_t size)
 {
 	if (!object)
-		return malloc(size);
+		return own_malloc(size);
 	if (size == 0) {
 		/* As glibc does; C23 leaves it undefined. */
-		free(object);
+		own_free(object);
 		return NULL;
 	}
 	if (size > PTRDIFF_MAX)
@@ -147,7 +148,7 @@ void *realloc_special(void *object, size_t size)
 			return resized;
 	}
 
-	void *moved = size > usable ? alloc_to_grow(size, usable) : malloc(size);
+	void *moved = size > usable ? alloc_to_grow(size, usable) : own_malloc(size);
 
 	if (!moved)
 		return size <= usable ? object : malloc_failed();
@@ -207,7 +208,7 @@ static __attribute__((noinline)) void *realloc_grown(void *object, size_t size, 
 {
 	bool again =
 		grows_again(object) && size <= PTRDIFF_MAX && process_enter() && !malloc_is_special(size);
-	void *moved = again ? large_alloc_to_grow(size) : malloc(size);
+	void *moved = again ? large_alloc_to_grow(size) : own_malloc(size);
 
 	if (unlikely(!moved))
 		return malloc_failed();
@@ -229,7 +230,7 @@ void *realloc_usual(void *object, size_t size, size_t usable)
 	if (size > usable && usable >= GROW_AGAIN)
 		return realloc_grown(object, size, usable);
 
-	void *moved = malloc(size);
+	void *moved = own_malloc(size);
 
 	if (unlikely(!moved))
 		return size <= usable ? object : NULL;

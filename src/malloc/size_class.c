@@ -279,11 +279,13 @@ static __attribute__((noinline)) void open_hardened(void)
 	}
 }
 
-void size_class_open(void)
+void size_class_open(bool all_ours)
 {
 	if (options.hardened) {
 		open_hardened();
 		return;
 	}
 	__atomic_store_n(&malloc_front.small_limit, SIZE_CLASS_SMALL + 1, __ATOMIC_RELEASE);
+	if (all_ours)
+		__atomic_store_n(&malloc_front.forward_limit, SIZE_CLASS_SMALL + 1, __ATOMIC_RELEASE);
 }

@@ -46,9 +46,12 @@ enum {
 	SIZE_CLASSES = SIZE_CLASSES_USUAL + SIZE_CLASSES_ALIGNED,
 };
 
-/* What malloc's fast path reads; `small_limit` is zero until the library has started. */
+/*
+ * What malloc's fast path reads; the limits are zero until the library has started.  `forward_limit` is for
+ * functions that stand for malloc, and stays zero where a program has functions of its own (replaced.h).
+ */
 struct malloc_front {
-	size_t small_limit;
+	size_t small_limit, forward_limit;
 	uint16_t offset[SIZE_CLASS_SMALL / SIZE_CLASS_STEP + 1];
 };
 extern ARCH_INTERNAL struct malloc_front malloc_front;
@@ -202,6 +205,6 @@ static inline bool size_class_is_checked(unsigned index)
 }
 
 /* Lets calls into the fast path. */
-void size_class_open(void);
+void size_class_open(bool all_ours);
 
 #endif

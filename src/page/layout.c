@@ -201,6 +201,13 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	return true;
 }
 
+static bool forwards_admitted;
+
+void layout_admit_forwards(bool admitted)
+{
+	forwards_admitted = admitted;
+}
+
 /* PIECEWISE, planned addresses may be anybody's by the time the heap would grow into them. */
 void layout_open(void)
 {
@@ -219,6 +226,8 @@ void layout_open(void)
 	 */
 	__atomic_store_n(&page_front.heap_page, heap_page, __ATOMIC_RELEASE);
 	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
+	__atomic_store_n(&page_front.forward_limit, forwards_admitted ? page_front.limit : 0,
+			 __ATOMIC_RELEASE);
 }
 
 /*

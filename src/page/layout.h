@@ -48,6 +48,8 @@ extern bool layout_refused;
 bool layout_init(void);
 /* Admits frees to all of the page map that can be read.  With the page lock, or at start. */
 void layout_open(void);
+/* Whether layout_open() lets the functions that stand for free take the fast path as well. */
+void layout_admit_forwards(bool admitted);
 /* Makes the first `bytes` of the region usable.  With the lock that guards the region. */
 bool region_grow(struct region *region, size_t bytes);
 /* Makes core dumps contain the first `bytes`.  With that lock. */

@@ -15,8 +15,9 @@ bool page_init(void)
 	return metadata_provide(0);
 }
 
-void page_open(void)
+void page_open(bool all_ours)
 {
+	layout_admit_forwards(all_ours);
 	layout_open();
 }
 

@@ -66,8 +66,10 @@ enum { PAGE_ID_STEP = 8 }; /* every id is a multiple of it */
  * mapped yet.
  */
 struct page_front {
-	uint16_t *map;         /* indexed by address >> PAGE_SHIFT, valid below `end` */
-	uintptr_t limit;       /* what free's fast path admits: `end`; in hardened mode always 0 */
+	uint16_t *map;   /* indexed by address >> PAGE_SHIFT, valid below `end` */
+	uintptr_t limit; /* what free's fast path admits: `end`; in hardened mode always 0 */
+	uintptr_t
+		forward_limit; /* the same for functions that stand for free; 0 where a program has its own */
 	uintptr_t end;         /* first page number past the heap; 0 until the room is open */
 	uintptr_t heap_page;   /* first page number of the heap; 0 until the room is open */
 	uint32_t *slab_of;     /* indexed by page number, like the map */
@@ -82,8 +84,11 @@ extern ARCH_INTERNAL struct page_front page_front;
  * system cannot give that much now; it may be called again then.  Until page_open() no address is the heap's.
  */
 bool page_init(void);
-/* Opens the fast path of free.  The vCPU table must exist. */
-void page_open(void);
+/*
+ * Opens the fast path of free, and with `all_ours` that of functions that stand for it.  The vCPU table must
+ * exist.
+ */
+void page_open(bool all_ours);
 /*
  * In a forked child: releases the locks and repairs what a dead thread left half done.  With `all` it
  * rebuilds everything: for when the rooms above have marked pages free behind this room's back, or the dead
