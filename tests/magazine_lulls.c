@@ -3,8 +3,8 @@
  * magazine_lulls: what a program freed last goes back by age though it then makes few calls, all of which
  * magazines could serve: after blocks, after blocks that stand by, and after a mapping.  So does what waits
  * in depots after many small objects, when blocks are freed behind them, or the first large object of a
- * class, or when a fall that was passed over lasts; double frees meanwhile are found; and a program that goes on with many calls keeps its magazines,
- * however often large blocks come and go.
+ * class, or when a fall that was passed over lasts; double frees meanwhile are found; and a program that goes
+ * on with many calls keeps its magazines, however often large blocks come and go.
  */
 #include "check.h"
 
@@ -135,12 +135,20 @@ static void test_small(size_t last_bytes)
 }
 
 /*
- * Bursts of small objects, most of which are followed in vain, so that the last ones are passed over; then a few
- * calls now and then, more at once than a lull lets by in a millisecond.
+ * Bursts of small objects, most of which are followed in vain, so that the last ones are passed over; then a
+ * few calls now and then, more at once than a lull lets by in a millisecond.
  */
 static void test_bursts(void)
 {
-	enum { OBJECTS = 20000, MOST = 4000, BURSTS = 5, APART = 300, CHECKS = 40, WAIT = 200, DECAYED = 5000 };
+	enum {
+		OBJECTS = 20000,
+		MOST = 4000,
+		BURSTS = 5,
+		APART = 300,
+		CHECKS = 40,
+		WAIT = 200,
+		DECAYED = 5000
+	};
 	static void *objects[OBJECTS];
 	malloc_trim(0);
 	size_t least = held(), before;
