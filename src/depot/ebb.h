@@ -22,8 +22,8 @@
  * on no program was seen to take longer.
  *
  * page/tide.h says what a fall is, and when one is in vain.  After the first fall in vain 63 are passed over,
- * and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.  If one that
- * was passed over lasts for the decay time, its ebb comes then.
+ * and 255 after each further one: a program that empties and fills a heap in turn pays for two of them.  If
+ * one that was passed over lasts for the decay time, its ebb comes then.
  *
  * Objects of the linked engine are not counted, nor those of debugged caches; hardened caches give nothing.
  * Large objects have a tide of their own, in the page room.

@@ -5,8 +5,8 @@
  * A fall begins when half of them have come back; an ebb is due then and at each further halving.  The fall
  * is over when the program takes as much again as it had left.  If the program returns to a quarter of where
  * the fall began, following it was in vain, and some of the next falls from about the same height are passed
- * over: the more, the more often that happens.  A fall that was passed over, but lasts, was for good after all
- * (tide_lasts).
+ * over: the more, the more often that happens.  A fall that was passed over, but lasts, was for good after
+ * all (tide_lasts).
  *
  * Called from any thread, without a lock.  When two threads store at once one store may be lost, in a forked
  * child too: then one fall too many is followed or passed over, no more.
@@ -33,7 +33,7 @@ struct tide {
 	bool falling;
 	bool passed; /* this fall was passed over */
 	bool halved; /* and bytes have halved in it; for the owner, who clears it */
-	bool lasts; /* a fall that lasted for the decay time was not in vain */
+	bool lasts;  /* a fall that lasted for the decay time was not in vain */
 	/*
 	 * The first fall in vain makes 2^passed_log - 1 falls be passed over, each further one about
 	 * 2^more_log times as many, and never more than 2^most_log - 1.
@@ -48,8 +48,8 @@ void tide_rose(struct tide *tide, int64_t bytes);
 bool tide_fell(struct tide *tide, int64_t bytes);
 
 /*
- * Call at each tick: whether a fall that was passed over has lasted for the decay time, counted from the first
- * tick that finds it, as a program that wakes up may be about to rise.  Says so once in a fall.
+ * Call at each tick: whether a fall that was passed over has lasted for the decay time, counted from the
+ * first tick that finds it, as a program that wakes up may be about to rise.  Says so once in a fall.
  */
 bool tide_lasts(struct tide *tide);
 
