@@ -8,8 +8,8 @@
  * object is freed while much waits, a lull begins: malloc's words on this vCPU become void, their magazines
  * spares, which needs no fence; when the last of several threads but one has ended, those on all vCPUs do
  * (magazine_left_alone), and at each halving in a fall of objects that is passed over (depot/ebb.h), those on
- * this vCPU.  As long as few calls miss for that reason, they leave the words void.  A program that goes on as
- * before soon has its magazines again, and what that costs it in a millisecond is bounded.
+ * this vCPU.  As long as few calls miss for that reason, they leave the words void.  A program that goes on
+ * as before soon has its magazines again, and what that costs it in a millisecond is bounded.
  *
  * Called from slow paths of any thread, without a lock: of two threads' stores at once one may be lost, and a
  * few calls more or fewer then go by the spare.
