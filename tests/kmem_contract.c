@@ -171,6 +171,42 @@ static void test_large(void)
 	kvfree(zeroed);
 }
 
+static size_t pages_in_memory(void)
+{
+	char text[100];
+	int file = open("/proc/self/statm", O_RDONLY);
+	ssize_t length = read(file, text, sizeof text - 1);
+
+	CHECK(file >= 0 && length > 0);
+	close(file);
+	text[length] = '\0';
+	return strtoul(strchr(text, ' '), NULL, 10);
+}
+
+/* What was never touched takes no memory when it moves, nor when it is known to be zero. */
+static void test_sparse(gfp_t flags)
+{
+	const size_t size = 600ul << 20, step = 10ul << 20;
+	size_t before = pages_in_memory();
+	char *object = kvmalloc(size, flags);
+
+	CHECK(object);
+	for (size_t at = 0; at < size; at += step)
+		object[at] = 7;
+	void *behind = kvmalloc(size, flags);
+
+	object = kvrealloc(object, 2 * size, flags);
+	CHECK(object && (uintptr_t)object % PAGE_SIZE == 0 && ksize(object) >= 2 * size);
+	for (size_t at = 0; at < size; at += step)
+		CHECK(object[at] == 7 && !object[at + 1]);
+	for (size_t at = size; flags & __GFP_ZERO && at < 2 * size; at += step - 1)
+		CHECK(!object[at]);
+	CHECK(pages_in_memory() < before + (16 << 20) / PAGE_SIZE, "%zu pages, %zu before", pages_in_memory(),
+	      before);
+	kvfree(object);
+	kvfree(behind);
+}
+
 /* Whole pages; nothing for size 0. */
 static void test_vmalloc(void)
 {
@@ -758,6 +794,10 @@ int main(int argc, char **argv)
 	test_alignment();
 	test_arrays();
 	test_large();
+	if (!check_debugged()) {
+		test_sparse(GFP_KERNEL);
+		test_sparse(GFP_KERNEL | __GFP_ZERO);
+	}
 	test_vmalloc();
 	test_never();
 	test_typed();

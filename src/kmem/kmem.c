@@ -6,7 +6,9 @@
 #include "malloc/malloc.h"
 #include "malloc/own.h"
 #include "malloc/process.h"
+#include "malloc/realloc.h"
 #include "os/os.h"
+#include "page/sparse.h"
 
 /* Whether this process can ever have so many bytes. */
 static bool may_be_had(size_t bytes)
@@ -79,6 +81,22 @@ CPUSLAB_API void *cpuslab_kmem_alloc(size_t size, size_t most, gfp_t flags)
 	return size > most ? NULL : cpuslab_kmem_obtain(alignment_for(size), size, flags);
 }
 
+/*
+ * What is larger than any kmalloc is aligned to pages, as it remains when its pages move.  NULL where it must
+ * be copied.
+ */
+static void *resize_pages(void *object, size_t size, size_t most, gfp_t flags)
+{
+	if (size <= KMALLOC_MAX_SIZE || size > most || !gfpflags_allow_blocking(flags))
+		return NULL;
+	size_t usable = ksize(object);
+	char *resized = realloc_in_pages(object, size);
+
+	if (resized && flags & __GFP_ZERO)
+		sparse_clear(resized + usable, ksize(resized) - usable);
+	return resized;
+}
+
 CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t most, gfp_t flags)
 {
 	if (!size) {
@@ -90,13 +108,16 @@ CPUSLAB_API void *cpuslab_kmem_realloc(const void *object, size_t size, size_t m
 	if (size <= usable) {
 		/* So that growing again finds zeroes. */
 		if (flags & __GFP_ZERO)
-			memset((char *)(uintptr_t)object + size, 0, usable - size);
+			sparse_clear((char *)(uintptr_t)object + size, usable - size);
 		return (void *)(uintptr_t)object;
 	}
-	void *moved = cpuslab_kmem_alloc(size, most, flags);
+	void *moved = resize_pages((void *)(uintptr_t)object, size, most, flags);
 
+	if (moved)
+		return moved;
+	moved = cpuslab_kmem_alloc(size, most, flags);
 	if (moved && usable) {
-		memcpy(moved, object, usable);
+		sparse_copy(moved, object, usable);
 		kfree(object);
 	}
 	return moved;

@@ -160,14 +160,20 @@ static void *alloc_anywhere(size_t size, size_t alignment, bool *zeroed)
 	return object;
 }
 
-/* Tells the checks, and a heap profile, which may sample the object. */
+/* A heap profile may sample the object. */
+static void note_to_profile(void *object, size_t size)
+{
+	magazine_tick_profile();
+	if (profile_is_on() && object && profile_allocated_large(object, size))
+		profile_look();
+}
+
+/* Tells the checks, and a heap profile. */
 static void note(void *object, size_t size)
 {
 	if (large_is_checked() && object)
 		large_check_alloc(object, size, large_bytes(object));
-	magazine_tick_profile();
-	if (profile_is_on() && object && profile_allocated_large(object, size))
-		profile_look();
+	note_to_profile(object, size);
 }
 
 static void begin_alloc(void)
@@ -321,9 +327,13 @@ size_t large_bytes(const void *object)
 /* Returns the object that begins in a page, if it contains the address; else NULL. */
 static void *object_in(char *page, const char *address)
 {
-	if (page_is_heap(page) && page_id(page) == PAGE_LARGE)
-		page += page_large_offset(page);
-	return (uintptr_t)address - (uintptr_t)page < large_bytes(page) ? page : NULL;
+	char *object = page;
+
+	if (!page_is_heap(page))
+		object = huge_in_page(page);
+	else if (page_id(page) == PAGE_LARGE)
+		object += page_large_offset(page);
+	return object && (uintptr_t)address - (uintptr_t)object < large_bytes(object) ? object : NULL;
 }
 
 void *large_object_of(const void *address)
@@ -348,12 +358,47 @@ size_t large_granted(size_t size)
 	return large_check_flags & CHECK_RED_ZONE ? size : (pages_for(size + room) << PAGE_SHIFT) - room;
 }
 
+/* Gives an object of the heap that cannot grow there a mapping, to which its pages move. */
+static void *move_out(void *object, size_t size)
+{
+	size_t pages = page_large_pages(object);
+	bool emptied;
+	void *moved = huge_take_over(run_of(object), pages << PAGE_SHIFT, page_large_offset(object), size,
+				     &emptied);
+
+	if (moved)
+		(emptied ? page_free_emptied : page_free)(run_of(object), pages);
+	return moved;
+}
+
 static void *resize(void *object, size_t size)
 {
+	size_t bytes = large_bytes(object);
+
 	if (!page_is_heap(object))
 		return huge_resize(object, size);
-	return size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size + room_of(object))) ? object
-												     : NULL;
+	if (size <= LARGE_RUN_MAX && page_large_resize(object, pages_for(size + room_of(object))))
+		return object;
+	return bytes >= LARGE_MOVES_FROM && size > bytes && size <= PTRDIFF_MAX ? move_out(object, size)
+										: NULL;
+}
+
+/* A checked object is another one after it has moved: the old one is freed, with all checks of a free. */
+static void *resize_checked(void *object, size_t size)
+{
+	size_t bytes = large_bytes(object), before = large_check_requested(object, bytes);
+
+	/* A run would stay where it is. */
+	if (page_is_heap(object) || size <= SIZE_CLASS_MAX || large_check_flags & CHECK_FAIL ||
+	    !large_check_free(object, SIZE_MAX))
+		return NULL;
+	void *resized = huge_resize(object, size);
+
+	if (resized)
+		large_check_alloc(resized, size, large_bytes(resized));
+	else
+		large_check_alloc(object, before, bytes);
+	return resized;
 }
 
 void *large_resize(void *object, size_t size)
@@ -369,10 +414,10 @@ void *large_resize(void *object, size_t size)
 
 	if (profile_is_on())
 		sample = profile_set_aside(object);
-	void *resized = resize(object, size);
+	void *resized = large_is_checked() ? resize_checked(object, size) : resize(object, size);
 
 	profile_put_back(sample, resized ? NULL : object);
-	if (resized && profile_is_on())
-		note(resized, size);
+	if (resized)
+		note_to_profile(resized, size);
 	return resized;
 }

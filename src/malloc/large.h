@@ -15,6 +15,14 @@
 enum {
 	LARGE_RUN_MAX = 1 << 30,
 	LARGE_ALIGNMENT = 64, /* of every large object */
+	/*
+	 * From these bytes on an object that cannot grow in the heap becomes a mapping, and its pages move.
+	 * That takes 20 us for 1 MiB and 54 us for 16 MiB, copying to pages that are resident 34 us and 3.7
+	 * ms, to fresh ones 0.4 and 20 ms (Xeon, Linux 6.18, 2026-11-27).  But the next such object then
+	 * finds no resident pages where this one grew: from 16 MiB on, vectors that come and go took 200
+	 * times as long (docs/performance/large-blocks.md, "realloc").  Smaller ones are copied sparsely.
+	 */
+	LARGE_MOVES_FROM = 32 << 20,
 };
 
 /* Returns NULL when there is no memory even after everything that can be given back has been. */

@@ -348,6 +348,13 @@ size_t large_check_usable(const void *object, size_t bytes)
 							  : bytes;
 }
 
+size_t large_check_requested(const void *object, size_t bytes)
+{
+	const struct lone *lone = find(object);
+
+	return lone && lone->record.state == CHECK_IS_OUT ? lone->record.requested : bytes;
+}
+
 /* ---- all objects ----------------------------------------------------------------------------------- */
 
 static void lock_and_visit_all(void (*visit)(struct lone *lone, void *argument), void *argument)

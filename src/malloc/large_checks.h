@@ -57,6 +57,8 @@ bool large_check_free(void *object, size_t stated);
 bool large_check_resize(void *object, size_t bytes, size_t requested);
 /* The bytes that a program may use of an object in `bytes` bytes of memory. */
 size_t large_check_usable(const void *object, size_t bytes);
+/* The bytes that it asked for, as far as is known. */
+size_t large_check_requested(const void *object, size_t bytes);
 /* Checks every object, reports and repairs damage, and returns how many were damaged. */
 uint64_t large_checks_validate(void);
 /* As magazine_visit_live. */

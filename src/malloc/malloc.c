@@ -20,6 +20,7 @@
 #include "malloc/replaced.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
+#include "page/sparse.h"
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
@@ -339,7 +340,9 @@ static void *zeroed_pages(size_t alignment, size_t bytes)
 
 	if (!object)
 		return malloc_failed();
-	return zeroed ? object : memset(object, 0, bytes);
+	if (!zeroed)
+		sparse_clear(object, bytes);
+	return object;
 }
 
 REPLACEABLE void *calloc(size_t count, size_t size)

@@ -14,6 +14,7 @@
 #include "malloc/own.h"
 #include "malloc/process.h"
 #include "malloc/size_class.h"
+#include "page/sparse.h"
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
@@ -21,14 +22,12 @@
 enum {
 	/* From here on, not only from REALLOC_LARGE, an object that has grown before becomes a run. */
 	GROW_AGAIN = 4 << 10,
-	/* An object that outgrows this many bytes becomes a mapping, which can move without a copy. */
-	MOVE_FROM = 32 << 20,
 };
 
 /* Copies `bytes` of an object to its new place and frees the old one. */
 static inline void *move_to(void *moved, void *object, size_t bytes)
 {
-	memcpy(moved, object, bytes);
+	sparse_copy(moved, object, bytes);
 	own_free(object);
 	return moved;
 }
@@ -78,8 +77,14 @@ static void *realloc_hardened(struct cache *cache, void *object, size_t size)
 /* A debugged large object: moves while there is memory, so that its old pages become inaccessible. */
 static void *realloc_large_checked(void *object, size_t size)
 {
+	void *moved = large_resize(object, size);
+
+	if (moved)
+		return moved;
+
 	size_t before = large_usable(object);
-	void *moved = own_malloc(size);
+
+	moved = own_malloc(size);
 
 	if (!moved)
 		return large_check_resize(object, large_bytes(object), size) ? object : malloc_failed();
@@ -104,9 +109,16 @@ static __attribute__((noinline, cold)) void *realloc_invalid(void *object, size_
  */
 static void *alloc_to_grow(size_t size, size_t usable)
 {
-	if (usable >= MOVE_FROM)
+	if (usable >= LARGE_MOVES_FROM)
 		return large_alloc_mapping(size);
 	return usable >= REALLOC_LARGE ? large_alloc_to_grow(size) : own_malloc(size);
+}
+
+void *realloc_in_pages(void *object, size_t size)
+{
+	bool moves = process_enter() && (uintptr_t)object % PAGE_BYTES == 0 && large_bytes(object);
+
+	return moves ? large_resize(object, size) : NULL;
 }
 
 void *realloc_special(void *object, size_t size)

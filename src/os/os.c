@@ -25,6 +25,9 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -141,6 +144,18 @@ int os_unmap(void *address, size_t bytes)
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes)
 {
 	return address_of(ENTER(mremap, address, old_bytes, new_bytes, MREMAP_MAYMOVE));
+}
+
+int os_move(void *from, size_t old_bytes, void *to, size_t new_bytes, bool keep)
+{
+	int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keep ? MREMAP_DONTUNMAP : 0);
+
+	return status_of(ENTER(mremap, from, old_bytes, new_bytes, flags, to));
+}
+
+void *os_take_pages(void *from, size_t bytes)
+{
+	return address_of(ENTER(mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0));
 }
 
 int os_purge(void *address, size_t bytes)

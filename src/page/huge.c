@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "page/page.h"
 
+#include <errno.h>
+
 #include "arch/arch.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
 #include "page/block.h"
+#include "page/move.h"
 
 /*
  * Objects with a mapping of their own, found by address in an open-addressing hash table.
@@ -21,8 +24,8 @@
  * the table as STRANDED: they belong to no object, and unmapping is retried from time to time.
  */
 struct huge {
-	uintptr_t address;
-	size_t bytes; /* in whole pages; with STRANDED where no object lies there */
+	uintptr_t address; /* where the object begins, in the first page */
+	size_t bytes;      /* in whole pages; with STRANDED where no object lies there */
 };
 
 struct table {
@@ -73,19 +76,32 @@ static size_t slot_of(const struct table *t, uintptr_t address)
 	return (size_t)((address >> PAGE_SHIFT) * 0x9e3779b97f4a7c15u >> 20) & (t->slots - 1);
 }
 
-static struct huge *find(uintptr_t address)
+static char *start_of(uintptr_t address)
 {
-	/* Two values that the table itself uses, and that no mapping has as its address. */
-	if (!table || address <= TOMBSTONE)
+	return (char *)(address & ~(uintptr_t)(PAGE_BYTES - 1));
+}
+
+/* The mapping whose first page contains an address. */
+static struct huge *find_page(uintptr_t address)
+{
+	/* No mapping has the first page, in which the values lie that the table itself uses. */
+	if (!table || address < PAGE_BYTES)
 		return NULL;
 	for (size_t slot = slot_of(table, address);; slot = (slot + 1) & (table->slots - 1)) {
 		struct huge *huge = &table->huge[slot];
 
-		if (huge->address == address)
+		if (start_of(huge->address) == start_of(address))
 			return huge->bytes & STRANDED ? NULL : huge;
 		if (!huge->address)
 			return NULL;
 	}
+}
+
+static struct huge *find(uintptr_t address)
+{
+	struct huge *huge = find_page(address);
+
+	return huge && huge->address == address ? huge : NULL;
 }
 
 /* Returns true when it took a slot that was never used. */
@@ -197,7 +213,7 @@ static bool enter(uintptr_t address, size_t bytes)
 		return false;
 
 	/* A fork may have caught another thread's mapping on its way from here to elsewhere. */
-	struct huge *left_behind = find(address);
+	struct huge *left_behind = find_page(address);
 
 	if (left_behind)
 		drop(left_behind);
@@ -382,10 +398,20 @@ size_t huge_bytes(const void *address)
 {
 	cpuslab_spin_lock(&huge_lock);
 	struct huge *huge = find((uintptr_t)address);
-	size_t bytes = huge ? huge->bytes : 0;
+	size_t bytes = huge ? huge->bytes - (uintptr_t)address % PAGE_BYTES : 0;
 
 	cpuslab_spin_unlock(&huge_lock);
 	return bytes;
+}
+
+void *huge_in_page(const void *address)
+{
+	cpuslab_spin_lock(&huge_lock);
+	struct huge *huge = find_page((uintptr_t)address);
+	void *object = huge ? (void *)huge->address : NULL;
+
+	cpuslab_spin_unlock(&huge_lock);
+	return object;
 }
 
 bool huge_free(void *address)
@@ -403,6 +429,7 @@ bool huge_free(void *address)
 	size_t bytes = huge->bytes;
 
 	drop(huge);
+	address = start_of((uintptr_t)address);
 	if (huge_is_isolated()) {
 		cpuslab_spin_unlock(&huge_lock);
 		retire((uintptr_t)address, bytes);
@@ -444,12 +471,64 @@ bool huge_free(void *address)
 	return true;
 }
 
+/*
+ * Moves what came from the heap, and so may be several of the system's mappings, to a larger one.  NULL where
+ * it would have to be copied: not with the lock held, which it is, since no other thread may be given the old
+ * addresses before the table has forgotten them.
+ */
+static char *move_mapping(const struct huge *huge, size_t bytes)
+{
+	size_t old = huge->bytes;
+	char *from = start_of(huge->address), *to = os_map(NULL, bytes);
+	int error = to ? os_move(from, old, to, bytes, false) : 0;
+
+	if (error == EFAULT)
+		(void)move_pages(from, old, to, bytes, give_back);
+	else if (error)
+		give_back(to, bytes);
+	return error && error != EFAULT ? NULL : to;
+}
+
+/*
+ * Resizes an isolated mapping, at another place.  Where it lay is retired like what is freed, unless another
+ * thread was given these addresses since the pages left them: then only the pages on both sides go back.
+ */
+static void *move_isolated(uintptr_t address, size_t bytes)
+{
+	char *to = map_aligned(bytes, PAGE_BYTES);
+
+	if (!to)
+		return NULL;
+	cpuslab_spin_lock(&huge_lock);
+	struct huge *huge = make_room() ? find(address) : NULL;
+	size_t old = huge ? huge->bytes : 0;
+	bool moved = huge && os_move((void *)address, old, to, bytes, false) == 0;
+
+	if (moved) {
+		drop(huge);
+		(void)enter((uintptr_t)to, bytes);
+	}
+	cpuslab_spin_unlock(&huge_lock);
+	if (!moved) {
+		unmap((uintptr_t)to, bytes);
+		return NULL;
+	}
+	block_mapping(to, old, bytes);
+	if (old <= RETIRED_MOST && os_map_at((void *)address, old)) {
+		retire(address, old);
+	} else {
+		lock_and_give_back((char *)address - PAGE_BYTES, PAGE_BYTES);
+		lock_and_give_back((char *)address + old, PAGE_BYTES);
+	}
+	return to;
+}
+
 void *huge_resize(void *address, size_t wanted)
 {
-	size_t bytes = round_to_pages(wanted);
+	size_t offset = (uintptr_t)address % PAGE_BYTES, bytes = round_to_pages(wanted + offset);
 
 	if (huge_is_isolated())
-		return NULL;
+		return move_isolated((uintptr_t)address, bytes);
 	cpuslab_spin_lock(&huge_lock);
 	struct huge *huge = find((uintptr_t)address);
 
@@ -463,20 +542,45 @@ void *huge_resize(void *address, size_t wanted)
 	 */
 	huge = find((uintptr_t)address);
 	size_t old = huge->bytes;
-	void *moved = old == bytes ? address : os_remap(address, old, bytes);
+	char *start = start_of((uintptr_t)address), *moved = start;
 
+	if (old != bytes)
+		moved = os_remap(start, old, bytes);
+	/* What came from the heap may be several of the system's mappings, which it does not move as one. */
+	if (!moved && bytes > old)
+		moved = move_mapping(huge, bytes);
 	if (moved)
 		block_mapping(moved, old, bytes);
 
-	if (moved == address) {
+	if (moved == start) {
 		mapped += bytes - old;
 		huge->bytes = bytes;
 	} else if (moved) {
 		drop(huge);
-		enter((uintptr_t)moved, bytes);
+		enter((uintptr_t)moved + offset, bytes);
 	}
 	cpuslab_spin_unlock(&huge_lock);
-	return moved;
+	return moved ? moved + offset : NULL;
+}
+
+void *huge_take_over(void *run, size_t old, unsigned offset, size_t wanted, bool *emptied)
+{
+	size_t bytes = round_to_pages(wanted + offset);
+	char *to = os_map(NULL, bytes);
+
+	if (!to)
+		return NULL;
+	block_mapping(to, 0, bytes);
+	cpuslab_spin_lock(&huge_lock);
+	bool entered = enter((uintptr_t)to + offset, bytes);
+
+	cpuslab_spin_unlock(&huge_lock);
+	if (!entered) {
+		unmap((uintptr_t)to, bytes);
+		return NULL;
+	}
+	*emptied = move_pages(run, old, to, bytes, NULL);
+	return to + offset;
 }
 
 static __attribute__((noinline)) void purge_some(bool all)

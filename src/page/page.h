@@ -139,6 +139,8 @@ void *page_alloc_sparse(size_t pages, uint16_t id, bool *zeroed);
 /* Allocates a large run, where possible at a place where it can grow. */
 void *page_alloc_to_grow(size_t pages, bool *zeroed);
 void page_free(void *run, size_t pages);
+/* The same for a large run whose pages have gone elsewhere: it reads as zero and takes no memory. */
+void page_free_emptied(void *run, size_t pages);
 /*
  * Returns a run's memory to the system and never reuses its addresses; revokes access to them if `forbidden`.
  */
@@ -301,6 +303,8 @@ bool huge_is_isolated(void);
 void *huge_alloc(size_t bytes, size_t alignment, bool *zeroed);
 /* Returns the bytes mapped for the object at `address`; 0 when there is no such mapping. */
 size_t huge_bytes(const void *address);
+/* The object of the mapping whose first page contains an address; NULL for none. */
+void *huge_in_page(const void *address);
 /* Returns false when there is no such mapping. */
 bool huge_free(void *address);
 /*
@@ -308,6 +312,12 @@ bool huge_free(void *address);
  * stays.
  */
 void *huge_resize(void *address, size_t bytes);
+/*
+ * Makes an object with a mapping of `bytes` from one of the heap, which begins `offset` bytes into a run of
+ * `old` bytes, and takes over its pages.  The caller frees the run; *emptied tells whether nothing is left in
+ * it. Returns NULL when there is no memory.  Not for isolated mappings.
+ */
+void *huge_take_over(void *run, size_t old, unsigned offset, size_t bytes, bool *emptied);
 /*
  * Returns cached mappings to the system: of those older than the decay time PAGE_PURGE_MOST pages, from the
  * mappings' ends; or all.

@@ -759,13 +759,13 @@ void *page_try_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	return run;
 }
 
-void page_free(void *address, size_t length)
+static void free_run(void *address, size_t length, enum run_state state)
 {
 	uint32_t first = run_number(address), pages = (uint32_t)length;
 	uint64_t now = os_milliseconds();
 	bool large = *run_map_at(first) == PAGE_LARGE;
 
-	if (large)
+	if (large && state == RUN_DIRTY)
 		block_large_freed(first, pages);
 	run_lock();
 	if (large) {
@@ -779,7 +779,7 @@ void page_free(void *address, size_t length)
 	} else {
 		mark(first, pages, PAGE_FREE);
 	}
-	run_insert(first, pages, RUN_DIRTY, now);
+	run_insert(first, pages, state, now);
 
 	bool due = large ? allowance_is_overdue(now) : allowance_is_purge_due(now);
 
@@ -795,6 +795,17 @@ void page_free(void *address, size_t length)
 	run_unlock();
 	if (due)
 		purge_runs(false, PAGE_PURGE_MOST + times * length);
+}
+
+void page_free(void *run, size_t pages)
+{
+	free_run(run, pages, RUN_DIRTY);
+}
+
+void page_free_emptied(void *run, size_t pages)
+{
+	block_purge(run_number(run), (uint32_t)pages);
+	free_run(run, pages, RUN_CLEAN);
 }
 
 /*

@@ -171,13 +171,21 @@ int __wrap_munmap(void *address, size_t bytes)
 
 void *__wrap_mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...)
 {
+	va_list list;
+
+	va_start(list, flags);
+	void *to = flags & MREMAP_FIXED ? va_arg(list, void *) : NULL;
+	va_end(list);
 	if (fails(ENOMEM))
 		return MAP_FAILED;
-	void *moved = __real_mremap(address, old_bytes, new_bytes, flags);
+	void *moved = __real_mremap(address, old_bytes, new_bytes, flags, to);
 
 	if (moved != MAP_FAILED) {
-		note_mapped(old_bytes, false);
-		note_mapped(new_bytes, true);
+		if (!(flags & MREMAP_DONTUNMAP))
+			note_mapped(old_bytes, false);
+		/* What was mapped there goes. */
+		if (!(flags & MREMAP_FIXED))
+			note_mapped(new_bytes, true);
 	}
 	return moved;
 }

@@ -29,7 +29,7 @@ static long by_name(long number, long a, long b, long c, long d, long e, long f)
 	case SYS_munmap:
 		return munmap((void *)a, (size_t)b);
 	case SYS_mremap:
-		return (long)mremap((void *)a, (size_t)b, (size_t)c, (int)d);
+		return (long)mremap((void *)a, (size_t)b, (size_t)c, (int)d, (void *)e);
 	case SYS_mprotect:
 		return mprotect((void *)a, (size_t)b, (int)c);
 	case SYS_madvise:
