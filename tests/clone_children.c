@@ -6,6 +6,7 @@
  *   clone_children suspended   CLONE_VFORK, with SIGCHLD and without; the child returns, exits, execs, or
  * dies by a signal; afterwards its maker's fast path serves again clone_children nested      such children of
  * such children, and of vfork clone_children waited      no CLONE_VFORK, but the maker waits for the child
+ *   clone_children mixed       both kinds by turns, and forks in them
  *   clone_children beside      several children run beside their maker, which allocates too
  *   clone_children alone       the same in a process without threads
  *   clone_children threads     threads made by hand, with a thread pointer of their own
@@ -168,6 +169,37 @@ static void run_waited(struct load *load)
 		CHECK(misses(load) < 100, "%lu misses after the last child", misses(load));
 }
 
+static int fork_and_end(void *argument)
+{
+	(void)argument;
+	churn(70, 200);
+	pid_t child = fork();
+	if (child == 0) {
+		churn(71, 1000);
+		_exit(LEFT);
+	}
+	CHECK(child > 0);
+	CHECK_EXITED(check_wait(child), LEFT);
+	return LEFT;
+}
+
+/* Each kind after each other, with forks in them, and with nothing allocated in between. */
+static void run_mixed(struct load *load)
+{
+	char *stack = new_stack();
+	for (unsigned long i = 0; i < check_rounds(30, 1000, 3); i++) {
+		int flags = i % 3 ? CLONE_VM | SIGCHLD : CLONE_VM | CLONE_VFORK | SIGCHLD;
+		pid_t child =
+			clone(i % 2 ? fork_and_end : work_and_end, stack + STACK, flags, (void *)RETURNS);
+		CHECK(child > 0);
+		CHECK_EXITED(ended_with(child, flags), LEFT);
+		if (i % 4 == 0)
+			vfork_to(work_and_end, (void *)RETURNS);
+	}
+	if (check_cpuslab() && !check_hardened())
+		CHECK(misses(load) < 100, "%lu misses after the last child", misses(load));
+}
+
 /*
  * Both sides use libc through one thread pointer, as libc's own malloc could not bear; ours must.  Nothing
  * else of libc is called meanwhile.
@@ -264,10 +296,10 @@ int main(int argc, char **argv)
 		const char *name;
 		unsigned threads;
 		void (*run)(struct load *);
-	} variants[] = {{"suspended", 4, run_suspended}, {"nested", 4, run_nested},
-			{"waited", 4, run_waited},       {"beside", 3, run_beside},
-			{"alone", 0, run_beside},        {"refused", 2, run_refused},
-			{"threads", 2, run_threads}};
+	} variants[] = {{"suspended", 4, run_suspended}, {"mixed", 3, run_mixed},
+			{"nested", 4, run_nested},       {"waited", 4, run_waited},
+			{"beside", 3, run_beside},       {"alone", 0, run_beside},
+			{"refused", 2, run_refused},     {"threads", 2, run_threads}};
 	const char *wanted = argc > 1 ? argv[1] : "suspended";
 	if (strcmp(wanted, "child") == 0) {
 		free(malloc(100));

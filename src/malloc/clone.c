@@ -50,7 +50,7 @@ static int begin_suspending(void *started)
 {
 	const struct start *start = started;
 
-	vcpu_end_handing(start->handing);
+	vcpu_end_handing(start->handing, true);
 	return start->function(start->argument);
 }
 
@@ -82,7 +82,7 @@ static int clone_suspending(struct start *start, int flags, const struct places 
 	int result = __clone(begin_suspending, start, flags, start, places->parent, places->pointer,
 			     places->child);
 
-	vcpu_end_handing(handing);
+	vcpu_end_handing(handing, false);
 	return result;
 }
 

@@ -634,6 +634,11 @@ static __attribute__((noinline)) bool end_sharing(void)
 	return true;
 }
 
+bool vcpu_shares(void)
+{
+	return sharing.on && !end_sharing();
+}
+
 void vcpu_begin_thread(void)
 {
 	is_counted = false;
@@ -656,7 +661,7 @@ __attribute__((noinline)) void vcpu_add(const void *map, uintptr_t offset, uint6
 
 bool vcpu_enter(void)
 {
-	if (arch_is_hindered() || (sharing.on && !end_sharing()))
+	if (arch_is_hindered() || vcpu_shares())
 		return false;
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT && !registers_itself) {
 		unsigned id = arch_id(vcpu_self);

@@ -198,6 +198,8 @@ static inline void vcpu_check_registration(void)
  * nobody is `told`.  The caller clears the word itself where no task was made.  With signals blocked.
  */
 uint32_t *vcpu_share(bool told);
+/* Whether such a task is left. */
+bool vcpu_shares(void);
 /* Begins a thread made by hand, whose memory at the thread pointer may be a copy of another thread's. */
 void vcpu_begin_thread(void);
 
@@ -206,10 +208,10 @@ void vcpu_begin_thread(void);
  * caller, the registration changes hands.  vcpu_end_handing() is called by either after it.
  */
 struct vcpu_handing {
-	uint64_t done; /* 0, or the registration's flags and 1 */
+	uint64_t done; /* 0; the registration's flags and 1; or the address of a word as vcpu_share's */
 	uint64_t mask; /* the signal mask's bits, as the kernel has them */
 };
 struct vcpu_handing vcpu_before_vfork(void);
-void vcpu_end_handing(struct vcpu_handing handing);
+void vcpu_end_handing(struct vcpu_handing handing, bool is_child);
 
 #endif

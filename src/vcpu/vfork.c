@@ -52,6 +52,11 @@ __attribute__((used)) struct vcpu_handing vcpu_before_vfork(void)
 
 	if (__libc_single_threaded || vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT)
 		return handing;
+	/* The child is one more task on this pointer, which must not take the vCPU back. */
+	if (vcpu_shares()) {
+		handing.done = (uintptr_t)vcpu_share(true);
+		return handing;
+	}
 	sigfillset(&all);
 	os_signal_mask(&all, &mask);
 	memcpy(&handing.mask, &mask, sizeof handing.mask);
@@ -65,12 +70,15 @@ __attribute__((used)) struct vcpu_handing vcpu_before_vfork(void)
 	return handing;
 }
 
-void vcpu_end_handing(struct vcpu_handing handing)
+void vcpu_end_handing(struct vcpu_handing handing, bool is_child)
 {
-	if (!handing.done)
-		return;
-	vcpu_register((int)handing.done - 1);
-	restore_mask(handing.mask);
+	if (handing.done > 1 + ARCH_RSEQ_REGISTER_SLICES) {
+		if (!is_child)
+			__atomic_store_n((uint32_t *)handing.done, 0, __ATOMIC_RELEASE);
+	} else if (handing.done) {
+		vcpu_register((int)handing.done - 1);
+		restore_mask(handing.mask);
+	}
 }
 
 #if ARCH_HAS_RSEQ
@@ -80,7 +88,7 @@ __attribute__((used)) long vcpu_after_vfork(long result, uint64_t done, uint64_t
 /* `result` is 0 in the child, the child's id or a negative errno in the parent. */
 long vcpu_after_vfork(long result, uint64_t done, uint64_t mask)
 {
-	vcpu_end_handing((struct vcpu_handing){done, mask});
+	vcpu_end_handing((struct vcpu_handing){done, mask}, result == 0);
 	if (result < 0) {
 		errno = (int)-result;
 		return -1;
