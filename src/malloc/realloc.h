@@ -32,8 +32,8 @@ void *realloc_usual(void *object, size_t size, size_t usable);
  */
 void *realloc_special(void *object, size_t size);
 /*
- * For a large object that begins with a page: resizes it so that it still does, where nothing must be copied for
- * that; else returns NULL, and the object is as it was.
+ * For a large object that begins with a page: resizes it so that it still does, where nothing must be copied
+ * for that; else returns NULL, and the object is as it was.
  */
 void *realloc_in_pages(void *object, size_t size);
 

@@ -45,9 +45,9 @@ int os_unmap(void *address, size_t bytes);
 /* Resizes a mapping, moving it if necessary. */
 void *os_remap(void *address, size_t old_bytes, size_t new_bytes);
 /*
- * Moves pages, of one of the system's mappings, over `new_bytes` bytes that are mapped at `to`, which they extend
- * to, or are cut to.  The old addresses stay mapped if `keep` is set, and read as zero (Linux 5.7); then both
- * lengths are the same.  EFAULT if more than one mapping lies there.
+ * Moves pages, of one of the system's mappings, over `new_bytes` bytes that are mapped at `to`, which they
+ * extend to, or are cut to.  The old addresses stay mapped if `keep` is set, and read as zero (Linux 5.7);
+ * then both lengths are the same.  EFAULT if more than one mapping lies there.
  */
 int os_move(void *from, size_t old_bytes, void *to, size_t new_bytes, bool keep);
 /* Moves pages to wherever the system likes, with `keep` as above; NULL if that fails. */
