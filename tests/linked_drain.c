@@ -6,6 +6,8 @@
  */
 #include "check.h"
 
+#include <sched.h>
+
 #include "linked/linked.h"
 #include "os/os.h"
 
@@ -68,7 +70,7 @@ int main(void)
 		else
 			linked_shrink(&cache);
 		if (i % 64 == 0)
-			os_yield();
+			sched_yield();
 	}
 	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
 	for (int i = 0; i < USERS; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_refused: in a sandbox that refuses calls the library still works completely. rseq, membarrier,
- * madvise, process_madvise, mincore, mprotect and getrandom are refused, each alone and all at once, by a
- * seccomp filter installed before the program starts; and all but rseq by one installed when the library is
- * already at work.  The refused calls are counted, to prove that the library made them: its madvise, mincore,
- * mprotect and syscall are this program's.
+ * madvise, mprotect and getrandom are refused, each alone and all at once, by a seccomp filter installed
+ * before the program starts; and all but rseq by one installed when the library is already at work.  The
+ * refused calls are counted, to prove that the library made them: its madvise, mprotect and syscall are this
+ * program's.
  */
 #include "load.h"
 
@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -27,22 +26,12 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
-#ifndef PIDFD_SELF_THREAD
-#define PIDFD_SELF_THREAD (-10000)
-#endif
-
-enum { CALLS = 7, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
-static const long calls[CALLS] = {SYS_rseq,     SYS_membarrier, SYS_madvise,        SYS_mincore,
-				  SYS_mprotect, SYS_getrandom,  SYS_process_madvise};
-static const char *const names[VARIANTS] = {"rseq",        "membarrier", "madvise",         "mincore",
-					    "mprotect",    "getrandom",  "process_madvise", "all",
-					    "all but rseq"};
+enum { CALLS = 5, ALL = CALLS, ALL_BUT_RSEQ, VARIANTS };
+static const long calls[CALLS] = {SYS_rseq, SYS_membarrier, SYS_madvise, SYS_mprotect, SYS_getrandom};
+static const char *const names[VARIANTS] = {"rseq",      "membarrier", "madvise",     "mprotect",
+					    "getrandom", "all",        "all but rseq"};
 
 static unsigned long refused[CALLS];
-static bool purges_ranges;
 
 /* Like libc's, but counts what the system refuses. */
 long syscall(long number, ...)
@@ -69,11 +58,6 @@ long syscall(long number, ...)
 int madvise(void *address, size_t bytes, int advice)
 {
 	return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-
-int mincore(void *address, size_t bytes, unsigned char *present)
-{
-	return (int)syscall(SYS_mincore, address, bytes, present);
 }
 
 int mprotect(void *address, size_t bytes, int protection)
@@ -116,19 +100,6 @@ static void refuse(unsigned variant)
 }
 
 /*
- * Linux before 6.15 knows the calling process by a descriptor alone, and refuses the library's
- * process_madvise without any filter.
- */
-static bool kernel_purges_ranges(void)
-{
-	static char page[4096] __attribute__((aligned(4096)));
-	struct iovec range = {page, sizeof page};
-
-	return syscall(SYS_process_madvise, PIDFD_SELF_THREAD, &range, 1, MADV_DONTNEED, 0) ==
-	       (long)sizeof page;
-}
-
-/*
  * Whether the library is sure to make the call: without restartable sequences it needs no fences except for
  * locks, and what the kernel itself refused before the filter came it does not ask for again.
  */
@@ -139,8 +110,9 @@ static bool is_asked(unsigned variant, unsigned call)
 
 	if (calls[call] == SYS_membarrier)
 		return !slots && variant != ALL && (variant >= CALLS || calls[variant] != SYS_rseq);
-	if (calls[call] == SYS_process_madvise && variant == ALL_BUT_RSEQ)
-		return purges_ranges;
+	/* At the start, where secrets are wanted. */
+	if (calls[call] == SYS_getrandom)
+		return variant != ALL_BUT_RSEQ && options && strstr(options, "hardened");
 	return calls[call] != SYS_rseq || !slots;
 }
 
@@ -236,7 +208,6 @@ static void work(unsigned count)
 static void late(void *unused)
 {
 	(void)unused;
-	purges_ranges = kernel_purges_ranges();
 	/* With a smaller heap, so that there is something left to ask for. */
 	work(BLOCKS / 2);
 	refuse(ALL_BUT_RSEQ);

@@ -32,6 +32,7 @@ static char *take(size_t pages)
 	CHECK(run);
 	for (size_t i = 0; i < pages; i++)
 		run[i * PAGE_BYTES] = 1;
+	page_count_touched((long)pages);
 	return run;
 }
 

@@ -12,8 +12,8 @@
 #include "check.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
-#include "counted_calls.h"
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/page.h"
@@ -191,20 +191,9 @@ enum { PAGES = 200, KEPT = 8, ROWS = 4 };
 
 static char *pages[PAGES];
 
-/* What happens while several ranges are given back at once. */
+/* What happens while a range is given back. */
 static void (*meanwhile)(void);
-static bool refuses;
 static unsigned calls;
-
-/* Like libc's, but calls for several ranges at once are refused. */
-static long on_syscall(long number, const long argument[static 6])
-{
-	if (number == SYS_process_madvise && refuses) {
-		errno = ENOSYS;
-		return -1;
-	}
-	return libc_syscall(number, argument);
-}
 
 int madvise(void *address, size_t bytes, int advice)
 {
@@ -414,13 +403,11 @@ static void test_fork_in_repair(void)
 /* One system call each: a few at a time. */
 static void test_one_by_one(void)
 {
-	refuses = true;
 	fill();
 	/* Every other page stays, so that no two adjacent ones go. */
 	for (unsigned i = 0; i < PAGES; i += 2)
 		metadata_free(pages[i], PAGE_BYTES / ROWS);
 	metadata_ebb();
-	metadata_purge(false); /* notices the refusal */
 	unsigned rounds = 0;
 	for (; metadata_is_behind(); rounds++) {
 		calls = 0;

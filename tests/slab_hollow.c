@@ -2,14 +2,13 @@
 /*
  * slab_hollow: pages of a partial slab in which no object is allocated go back to the system, pages with an
  * allocated object never do; they read as zero when they are used again.  System calls are counted here, and
- * may fail: madvise and syscall are this program's.
+ * may fail: madvise is this program's.
  */
 #include "check.h"
 
 #include <sys/mman.h>
-#include <sys/uio.h>
+#include <sys/syscall.h>
 
-#include "counted_calls.h"
 #include "page/page.h"
 #include "slab/descriptor.h"
 #include "slab/slab.h"
@@ -21,7 +20,7 @@ static struct slab_cache cache;
 static void *objects[MOST];
 static unsigned count;
 static size_t calls, given_back;
-static bool refuses, refuses_several;
+static bool refuses;
 
 int madvise(void *address, size_t bytes, int advice)
 {
@@ -33,23 +32,7 @@ int madvise(void *address, size_t bytes, int advice)
 		}
 		__atomic_fetch_add(&given_back, bytes, __ATOMIC_RELAXED);
 	}
-	return (int)libc_syscall(SYS_madvise, (long[6]){(long)address, (long)bytes, advice});
-}
-
-static long on_syscall(long number, const long argument[static 6])
-{
-	if (number != SYS_process_madvise)
-		return libc_syscall(number, argument);
-	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
-	if (__atomic_load_n(&refuses, __ATOMIC_RELAXED) || refuses_several) {
-		errno = EPERM;
-		return -1;
-	}
-	long result = libc_syscall(number, argument);
-
-	if (result > 0)
-		__atomic_fetch_add(&given_back, (size_t)result, __ATOMIC_RELAXED);
-	return result;
+	return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
 static void start(const struct slab_traits *traits)
@@ -364,23 +347,6 @@ static void test_elsewhere(void)
 	end();
 }
 
-/* Where the system takes many ranges at once, one call covers those of many slabs. */
-static void test_together(void)
-{
-	size_t all, held;
-
-	start(&(struct slab_traits){.size = 512});
-	fill(SLABS);
-	thin_out(64);
-	count_pages(&all, &held);
-	calls = given_back = 0;
-	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0);
-	CHECK(given_back == (all - held) * PAGE_BYTES);
-	CHECK(!os_purges_several() || calls <= SLABS / 8, "%zu calls for %u slabs", calls, (unsigned)SLABS);
-	expect_survivors();
-	end();
-}
-
 /* However much there is, a call is bounded in pages and in system calls, and the next ones go on. */
 static void test_bounds(void)
 {
@@ -396,33 +362,28 @@ static void test_bounds(void)
 		calls = given_back = 0;
 		(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, BOUND);
 		CHECK(given_back > 0 && given_back <= (size_t)(BOUND + cache.pages) * PAGE_BYTES);
-		CHECK(calls <= (os_purges_several() ? 2 : BOUND / SLAB_HOLLOW_RUN), "%zu calls", calls);
+		CHECK(calls <= BOUND / SLAB_HOLLOW_RUN, "%zu calls", calls);
 	}
 	CHECK(sum == (all - held) * PAGE_BYTES && hollow_pages() == all - held);
 	expect_survivors();
 	end();
 }
 
-/*
- * The system may refuse, as it does for locked memory: it is asked once, for several ranges and then for the
- * first of them, and nothing is lost.
- */
+/* The system may refuse, as it does for locked memory: it is asked once, and nothing is lost. */
 static void test_refused(void)
 {
-	const size_t once = os_purges_several() ? 2 : 1;
-
 	start(&(struct slab_traits){.size = 512});
 	fill(SLABS);
 	thin_out(64);
 	calls = 0;
 	refuses = true;
 	(void)slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX);
-	CHECK(calls == once && hollow_pages() == 0, "%zu calls", calls);
+	CHECK(calls == 1 && hollow_pages() == 0, "%zu calls", calls);
 	(void)slab_hollow(&cache, SLAB_HOLLOW_UNNEEDED, SIZE_MAX); /* a look */
 	calls = 0;
 	for (int i = 0; i < 10; i++)
 		(void)slab_hollow(&cache, SLAB_HOLLOW_UNNEEDED, SIZE_MAX);
-	CHECK(calls == once, "%zu calls", calls);
+	CHECK(calls == 1, "%zu calls", calls);
 	refuses = false;
 	CHECK(slab_hollow(&cache, SLAB_HOLLOW_ALL, SIZE_MAX) > 0);
 	expect_survivors();
@@ -584,14 +545,7 @@ int main(void)
 	test_passes();
 	test_again();
 	test_elsewhere();
-	test_together();
 	test_bounds();
-	test_race(1920);
-	test_refused();
-	refuses_several = true;
-	test_together();
-	test_bounds();
-	CHECK(!os_purges_several());
 	test_refused();
 	test_empty();
 	test_never();

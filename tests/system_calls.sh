@@ -9,9 +9,12 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-# The names in the first column of the first table.
+# The names of calls in the tables of calls, and in that of options.
 # shellcheck disable=SC2016 # the backquotes are the page's
-sed -n '/^| call /,/^$/p' "$page" | cut -d'|' -f2 | grep -oE '`[a-z_0-9]+`' | tr -d '`' | sort -u >"$folder/listed"
+{
+	sed -n '/^| call /,/^$/p' "$page" | cut -d'|' -f2
+	sed -n '/^| option /,/^$/p' "$page" | cut -d'|' -f3
+} | grep -oE '`[a-z_0-9]+`' | tr -d '`' | sort -u >"$folder/listed"
 [ "$(wc -l <"$folder/listed")" -gt 20 ]
 
 # expect_listed WHAT: says which names on standard input are not on the page.

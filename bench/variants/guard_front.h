@@ -10,6 +10,8 @@
 #ifndef CPUSLAB_BENCH_GUARD_FRONT_H
 #define CPUSLAB_BENCH_GUARD_FRONT_H
 
+#include <sched.h>
+
 #include "fronts.h"
 
 enum { GUARD_OFFSET = (PLACES - 1) * PLACE_BYTES };
@@ -28,7 +30,7 @@ static inline uintptr_t guard_enter(void)
 			return area;
 		/* Its holder was preempted, or this thread has migrated to another vCPU. */
 		if (tries % 16 == 0)
-			os_yield();
+			sched_yield();
 	}
 }
 

@@ -18,12 +18,11 @@ static bool may_be_had(size_t bytes)
 
 bool kmem_tries_again(gfp_t flags, size_t bytes)
 {
-	static uint32_t never_woken;
-	const struct timespec nap = {.tv_nsec = 1000000};
+	enum { NAP = 1000000 }; /* nanoseconds */
 
 	if (!(flags & __GFP_NOFAIL) || !gfpflags_allow_blocking(flags) || !may_be_had(bytes))
 		return false;
-	os_futex_wait(&never_woken, 0, &nap);
+	os_nap(NAP);
 	return true;
 }
 

@@ -35,6 +35,9 @@ struct cpuslab_spinlock *pagelock_guard(const uint8_t *byte);
  */
 enum { LOCK_LOOKS = 24, LOCK_PAUSES = 128, LOCK_FIRST_PAUSES = 32, LOCK_GROWTH = 2 };
 
+/* Nanoseconds of the shortest sleep of a thread that nobody wakes. */
+enum { LOCK_NAP = 50000 };
+
 struct lock_backoff {
 	unsigned looks, pauses, growth;
 };

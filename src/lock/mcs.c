@@ -45,7 +45,7 @@ __attribute__((noinline)) void cpuslab_mcs_unlock_slow(struct cpuslab_mcs_node *
 
 	while (!(next = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE)))
 		if (!lock_back_off(&backoff))
-			os_yield();
+			os_nap(LOCK_NAP);
 	/*
 	 * After this exchange the successor may unlock, return, and reuse its node: only its address may be
 	 * used.

@@ -25,10 +25,7 @@
  */
 #include "lock/lock.h"
 
-enum {
-	POLL_SHORTEST = 50000, /* nanoseconds; only without membarrier */
-	POLL_LONGEST = 1000000,
-};
+enum { POLL_LONGEST = 1000000 }; /* nanoseconds; only without membarrier */
 
 typedef uint32_t __attribute__((may_alias)) spin_word;
 
@@ -56,23 +53,13 @@ static bool spin_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 
 static void poll_for_lock(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK
 {
-	struct timespec nap = {.tv_nsec = POLL_SHORTEST};
-	uint32_t never_woken = 0;
+	long nap = LOCK_NAP;
 
 	while (!cpuslab_spin_trylock(lock)) {
-		os_futex_wait(&never_woken, 0, &nap);
-		if (nap.tv_nsec < POLL_LONGEST)
-			nap.tv_nsec *= 2;
+		os_nap(nap);
+		if (nap < POLL_LONGEST)
+			nap *= 2;
 	}
-}
-
-/*
- * Registers for the barrier once per process: quick while there is one thread, a grace period of several
- * milliseconds later on, which the first waiter would pay.
- */
-__attribute__((constructor)) static void prepare_barrier(void)
-{
-	os_barrier_prepare();
 }
 
 __attribute__((noinline)) void cpuslab_spin_lock_slow(struct cpuslab_spinlock *lock) CPUSLAB_IS_A_LOCK

@@ -145,7 +145,7 @@ static void *alloc_once(size_t size, size_t alignment, bool *zeroed)
 /* Whether a retry can succeed: no emptied magazine makes room for more than can be mapped at all. */
 static bool may_fit(size_t size)
 {
-	return size < 1ul << ADDRESS_BITS && size <= os_limit_address_space();
+	return size < 1ul << ADDRESS_BITS && size <= page_address_space_most();
 }
 
 /* Tries again after giving back everything that can be. */

@@ -31,6 +31,9 @@
  */
 enum { ALIVE = 1, SETTLING = 2 };
 
+enum { FIRST_PRIORITY = 101 };     /* of the constructors that are not the C library's own */
+enum { SETTLING_NAP = 50 * 1000 }; /* nanoseconds: a start takes twice as long */
+
 static uint32_t before_start;
 static uint32_t starter; /* the multithreaded process in which `before_start` became SETTLING */
 static uint32_t *alive_word = &before_start;
@@ -84,14 +87,29 @@ static __attribute__((noinline, cold)) void ask_for_handler(void)
 	asks = false;
 }
 
+/*
+ * Reads the options, and makes those system calls of the start that libc's own malloc would not make:
+ * programs that put a sandbox around themselves may be killed for them afterwards.  So it comes before
+ * `main`, or with the first allocation where that is earlier.
+ */
+__attribute__((constructor(FIRST_PRIORITY))) static void prepare(void)
+{
+	static bool prepared;
+
+	if (prepared)
+		return;
+	prepared = true;
+	options_init();
+	if (options.hardened || options.guard || options.shuffle)
+		os_random_begin(true);
+	vcpu_prepare();
+	(void)os_reserving_costs();
+}
+
 /* False, with everything as before, when the system has no memory. */
 static bool start(void)
 {
-	static bool asked; /* the options are read; complaints come once */
-
-	if (!asked)
-		options_init();
-	asked = true;
+	prepare();
 	check_pages();
 	if (!page_init() || !vcpu_init())
 		return false;
@@ -186,6 +204,6 @@ __attribute__((noinline, cold)) bool process_settle(void)
 			return true;
 		stop_if_left(word);
 		/* Another thread is at it, which a forked child may have by its first slow path. */
-		os_yield();
+		os_nap(SETTLING_NAP);
 	}
 }

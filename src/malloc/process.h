@@ -2,7 +2,8 @@
 /*
  * process: starts the library at the first call, whenever that is, and repairs it in a forked child.
  *
- * There is no constructor and no atfork handler that could run too late, too early, or between other locks.
+ * There is no atfork handler that could run between other locks, and no constructor that could run too late
+ * or too early: the one there is (prepare) only makes some system calls before a program can forbid them.
  * Instead every slow path calls process_enter(), which tests a word that the kernel itself clears in a
  * forked child (MADV_WIPEONFORK; where that is refused, a handler in the child does, which takes no lock).
  * The word is zero until the library has started, and so are the limits that admit calls to the fast paths.
@@ -13,9 +14,9 @@
  * A child forked while another thread was starting the library can neither finish the start nor begin it
  * anew: its first call aborts.  Where malloc is ours that cannot happen, as pthread_create calls it before
  * there is a second thread.  Where a process with threads opens the library for its caches alone, it can,
- * once, during the start.  A constructor would close that window, since nobody can call us before dlopen
- * returns; but then every program that opens a plugin it has no use for would pay for the start, and limits
- * that it sets before its first call would come too late.  Such a program can make a first call itself
+ * once, during the start.  Starting in a constructor would close that window, since nobody can call us before
+ * dlopen returns; but then every program that opens a plugin it has no use for would pay for the start, and
+ * limits that it sets before its first call would come too late.  Such a program can make a first call itself
  * (docs/linking.md).
  */
 #ifndef CPUSLAB_PROCESS_H

@@ -31,12 +31,6 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
-#ifndef PIDFD_SELF_THREAD
-#define PIDFD_SELF_THREAD (-10000)
-#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -163,41 +157,12 @@ int os_purge(void *address, size_t bytes)
 	return status_of(ENTER(madvise, address, bytes, MADV_DONTNEED));
 }
 
-static bool one_by_one; /* the kernel has refused to take several at once */
-
-bool os_purges_several(void)
-{
-	return !__atomic_load_n(&one_by_one, __ATOMIC_RELAXED);
-}
-
-/*
- * Uses one call where the kernel lets a process advise itself so (Linux 6.15): the other CPUs are then
- * interrupted once, not for each range.
- */
 unsigned os_purge_several(const struct os_range *ranges, unsigned count)
 {
-	struct iovec vector[OS_RANGES];
 	unsigned done = 0;
-	bool refused = false;
 
-	if (count > 1 && os_purges_several()) {
-		size_t bytes = 0;
-
-		for (unsigned i = 0; i < count; i++) {
-			vector[i] = (struct iovec){ranges[i].address, ranges[i].bytes};
-			bytes += ranges[i].bytes;
-		}
-		long advised = ENTER(process_madvise, PIDFD_SELF_THREAD, vector, count, MADV_DONTNEED);
-
-		if (advised == (long)bytes)
-			return count;
-		refused = advised < 0;
-	}
 	while (done < count && os_purge(ranges[done].address, ranges[done].bytes) == 0)
 		done++;
-	/* The kernel refused the call itself, not one of the ranges: locked memory is refused either way. */
-	if (refused && done == count)
-		__atomic_store_n(&one_by_one, true, __ATOMIC_RELAXED);
 	return done;
 }
 
@@ -209,21 +174,6 @@ int os_populate(void *address, size_t bytes)
 int os_huge_pages(void *address, size_t bytes, bool wanted)
 {
 	return status_of(ENTER(madvise, address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
-}
-
-bool os_was_resident(size_t most, size_t touched)
-{
-	struct rusage usage;
-
-	return ENTER(getrusage, RUSAGE_SELF, &usage) == 0 && (size_t)usage.ru_maxrss >= most >> 10 &&
-	       (size_t)usage.ru_minflt >= touched / OS_PAGE_BYTES;
-}
-
-bool os_is_resident(const void *page)
-{
-	unsigned char present = 0;
-
-	return ENTER(mincore, page, OS_PAGE_BYTES, &present) == 0 && present & 1;
 }
 
 void os_resident(const void *first, size_t pages, unsigned char *resident)
@@ -293,7 +243,7 @@ static inline __attribute__((always_inline)) size_t resident_pages(void)
 	return strtoul(second, NULL, 10);
 }
 
-bool os_sample_costs(void)
+static __attribute__((noinline)) bool sample_costs(void)
 {
 	enum { SAMPLE = 1 << 30, COSTS = (1 << 20) / OS_PAGE_BYTES };
 	size_t before = resident_pages();
@@ -306,6 +256,15 @@ bool os_sample_costs(void)
 
 	os_unmap(sample, SAMPLE);
 	return costs;
+}
+
+bool os_reserving_costs(void)
+{
+	static enum { UNKNOWN, COSTS, IS_FREE } known;
+
+	if (known == UNKNOWN)
+		known = !(&__rseq_size && __rseq_size) && sample_costs() ? COSTS : IS_FREE;
+	return known == COSTS;
 }
 
 /*
@@ -365,27 +324,63 @@ unsigned os_cpus(void)
 	return cpus ? cpus : 1;
 }
 
-uint64_t os_random(void)
-{
-	uint64_t number;
-	const char *start = (const char *)os_auxiliary(AT_RANDOM);
+/*
+ * The state of os_random(): 16 bytes that the kernel gave the process at its start, and as many more where
+ * os_random_begin() asked for them.  Then no number needs a system call, which a sandbox may punish.
+ */
+static struct {
+	uint64_t seed[4];
+	uint64_t turn;
+	bool begun;
+} dice ARCH_SPARSE;
 
-	if (ENTER(getrandom, &number, sizeof number, GRND_NONBLOCK) == sizeof number)
-		return number;
-	/*
-	 * A sandbox refuses the call: uses the 16 bytes that the kernel gave the process at its start.
-	 * libc has its own secrets from them, which no number may reveal: so the number is folded from the
-	 * product of both halves, one of which differs each time.
-	 */
-	static uint64_t turn;
-	uint64_t seed[2] = {0};
+void os_random_begin(bool secret)
+{
+	const void *start = (const void *)os_auxiliary(AT_RANDOM);
 
 	if (start)
-		__builtin_memcpy(seed, start, sizeof seed);
-	seed[1] ^= __atomic_add_fetch(&turn, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED);
-	unsigned __int128 product = (unsigned __int128)(seed[0] ^ 0xbf58476d1ce4e5b9u) * seed[1];
+		__builtin_memcpy(dice.seed, start, 2 * sizeof *dice.seed);
+	/* Where it is refused, the kernel's 16 bytes remain. */
+	if (secret)
+		ENTER(getrandom, &dice.seed[2], 2 * sizeof *dice.seed, GRND_NONBLOCK);
+	dice.begun = true;
+}
 
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+/* One round of SipHash, whose output shows nothing of its key to those who do not know that. */
+static void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = (v[1] << 13 | v[1] >> 51) ^ v[0];
+	v[3] = (v[3] << 16 | v[3] >> 48) ^ v[2];
+	v[0] = v[0] << 32 | v[0] >> 32;
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = (v[1] << 17 | v[1] >> 47) ^ v[2];
+	v[3] = (v[3] << 21 | v[3] >> 43) ^ v[0];
+	v[2] = v[2] << 32 | v[2] >> 32;
+}
+
+/* Keyed with the seed; the message is the number of the turn, and the time, which differs in forked children.
+ */
+uint64_t os_random(void)
+{
+	uint64_t turn = __atomic_add_fetch(&dice.turn, 1, __ATOMIC_RELAXED) ^ os_milliseconds() << 32, v[4];
+
+	if (!dice.begun)
+		os_random_begin(false);
+	__builtin_memcpy(v, dice.seed, sizeof v);
+	v[0] ^= 0x736f6d6570736575u;
+	v[1] ^= 0x646f72616e646f6du;
+	v[2] ^= 0x6c7967656e657261u;
+	v[3] ^= 0x7465646279746573u ^ turn;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= turn;
+	v[2] ^= 0xff;
+	for (unsigned round = 0; round < 4; round++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 int os_rseq_register(void *area, uint32_t bytes, uint32_t flags, uint32_t signature)
@@ -457,39 +452,43 @@ int os_signal_action(int number, const struct sigaction *action, struct sigactio
 	return status;
 }
 
-int os_fence_prepare(void)
+static bool without_membarrier;
+
+static int membarrier(int command)
 {
-	return status_of(ENTER(membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return without_membarrier ? ENOSYS : status_of(ENTER(membarrier, command, 0, 0));
+}
+
+void os_membarrier_begin(bool allowed)
+{
+	without_membarrier = !allowed;
+	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ);
+	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+/* A child whose memory came by fork has lost the registration; registers again. */
+static int registered_membarrier(int command, int registration)
+{
+	int status = membarrier(command);
+
+	if (status == EPERM) {
+		status = membarrier(registration);
+		if (!status)
+			status = membarrier(command);
+	}
+	return status;
 }
 
 int os_fence_sections(void)
 {
-	int status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
-
-	/* A child whose memory came by fork has lost the registration; registers again. */
-	if (status == EPERM) {
-		status = os_fence_prepare();
-		if (!status)
-			status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
-	}
-	return status;
-}
-
-int os_barrier_prepare(void)
-{
-	return status_of(ENTER(membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+	return registered_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
+				     MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ);
 }
 
 int os_barrier_all_threads(void)
 {
-	int status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
-
-	if (status == EPERM) {
-		status = os_barrier_prepare();
-		if (!status)
-			status = status_of(ENTER(membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0));
-	}
-	return status;
+	return registered_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+				     MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative)
@@ -511,19 +510,17 @@ int os_futex_wake(uint32_t *word, int count)
 	return status_of(ENTER(futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0));
 }
 
-void os_yield(void)
+void os_nap(long nanoseconds)
 {
-	ENTER(sched_yield, 0);
+	struct timespec nap = {.tv_nsec = nanoseconds};
+	uint32_t never_woken = 0;
+
+	os_futex_wait(&never_woken, 0, &nap);
 }
 
 uint32_t os_thread_id(void)
 {
 	return (uint32_t)ENTER(gettid, 0);
-}
-
-bool os_thread_has_ended(uint32_t thread)
-{
-	return ENTER(tgkill, os_process_id(), thread, 0) == -ESRCH;
 }
 
 unsigned os_cpu(void)

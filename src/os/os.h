@@ -61,19 +61,10 @@ struct os_range {
 	size_t bytes;
 };
 unsigned os_purge_several(const struct os_range *ranges, unsigned count);
-/* Returns whether that takes a single system call, as far as is known. */
-bool os_purges_several(void);
 /* Makes memory resident before it is touched: one call instead of a fault for each page. */
 int os_populate(void *address, size_t bytes);
 /* Asks for transparent huge pages in a range, or forbids them. */
 int os_huge_pages(void *address, size_t bytes, bool wanted);
-/*
- * Returns whether the process's peak resident size is at least `most` bytes and its page faults have
- * touched at least `touched`; false where the system does not tell.
- */
-bool os_was_resident(size_t most, size_t touched);
-/* Returns whether a page of ours is resident; false where the system does not tell. */
-bool os_is_resident(const void *page);
 /* Sets resident[i] for each page of ours that may be resident: for all where the system does not tell. */
 void os_resident(const void *first, size_t pages, unsigned char *resident);
 /* Whether core dumps contain a range, whoever writes them; they do unless told otherwise. */
@@ -88,19 +79,14 @@ size_t os_limit_data(void);
 /* The machine's memory in bytes; more than any machine has where the system does not tell. */
 size_t os_memory_most(void);
 /*
- * Returns whether reserved address space takes memory after all, as under qemu-user before 8.0, which
- * records each page: reserves a GiB and lets it go again.
- */
-bool os_sample_costs(void);
-/*
  * libc's: 0 where the system has no restartable sequences, as in emulators; undefined in older C libraries.
  */
 extern const unsigned int __rseq_size __attribute__((weak));
-/* The same, without a system call where there is no emulator. */
-static inline bool os_reserving_costs(void)
-{
-	return !(&__rseq_size && __rseq_size) && os_sample_costs();
-}
+/*
+ * Returns whether reserved address space takes memory after all, as under qemu-user before 8.0, which
+ * records each page: where there may be an emulator, the first call reserves a GiB and lets it go again.
+ */
+bool os_reserving_costs(void);
 /* The number of mappings that a process may have. */
 size_t os_mappings_most(void);
 /* A value that the kernel passed to the process at its start (AT_...); 0 if it did not, as old kernels. */
@@ -119,8 +105,12 @@ const char *os_environment(const char *name);
 unsigned os_possible_cpus(void);
 /* The number of CPUs that the process may use now. */
 unsigned os_cpus(void);
-/* A number that other programs cannot guess. */
+/*
+ * A number that other programs cannot guess.  os_random_begin, at start, asks the system for more secret
+ * bytes than it gives each process; os_random makes no system call.
+ */
 uint64_t os_random(void);
+void os_random_begin(bool secret);
 
 /* Registers (or unregisters) the calling thread's restartable-sequence area. */
 int os_rseq_register(void *area, uint32_t bytes, uint32_t flags, uint32_t signature);
@@ -136,15 +126,13 @@ int os_signal_action(int number, const struct sigaction *action, struct sigactio
  * sees all stores that the caller made before.
  */
 int os_fence_sections(void);
-/*
- * Registers for os_fence_sections, which takes milliseconds once a process has threads.  os_fence_sections
- * does it too, if need be.
- */
-int os_fence_prepare(void);
 /* On return of 0, every thread of the process has passed a full memory barrier since the call. */
 int os_barrier_all_threads(void);
-/* Registers for that call; takes milliseconds longer once the process has several threads. */
-int os_barrier_prepare(void);
+/*
+ * At start: registers for both, which takes milliseconds once a process has threads.  Or, if it is not
+ * allowed, makes both fail without a system call from now on.
+ */
+void os_membarrier_begin(bool allowed);
 
 /* Sleeps while *word == expected, for at most a relative time (NULL: for ever).  Returns EINTR and EAGAIN. */
 int os_futex_wait(uint32_t *word, uint32_t expected, const struct timespec *relative);
@@ -153,12 +141,10 @@ int os_futex_wait_until(uint32_t *word, uint32_t expected, const struct timespec
 /* Wakes at most `count` sleepers. */
 int os_futex_wake(uint32_t *word, int count);
 
-/* Gives another thread the CPU. */
-void os_yield(void);
+/* Sleeps for some time below a second.  A futex, which libc's own locks need: a sandbox lets it through. */
+void os_nap(long nanoseconds);
 /* The calling thread's kernel id. */
 uint32_t os_thread_id(void);
-/* Whether the process has no thread of an id; false, too, where the system does not say. */
-bool os_thread_has_ended(uint32_t thread);
 
 /* The CPU that the thread was on at some instant of the call. */
 unsigned os_cpu(void);

@@ -40,6 +40,7 @@ static bool large_fell;   /* two or more were freed in succession, or one of the
 static uint8_t few_freed; /* frees of large objects, up to FEW_FREED */
 static size_t missed;     /* pages given back too soon; fades at each tick */
 static size_t hollow;     /* pages in use that take no memory; changes without the lock */
+static size_t touched; /* pages in use of which the program has touched each, but for hollow ones; likewise */
 
 /* How many of the missed pages may stay the next time. */
 static size_t missed_allowance(void)
@@ -230,6 +231,18 @@ void page_tick(void)
 void page_count_hollow(long more)
 {
 	__atomic_fetch_add(&hollow, (size_t)more, __ATOMIC_RELAXED);
+}
+
+void page_count_touched(long more)
+{
+	__atomic_fetch_add(&touched, (size_t)more, __ATOMIC_RELAXED);
+}
+
+bool allowance_is_resident(size_t least)
+{
+	size_t resident = __atomic_load_n(&touched, __ATOMIC_RELAXED) + run_pages.free[RUN_DIRTY];
+
+	return resident >= least + __atomic_load_n(&hollow, __ATOMIC_RELAXED);
 }
 
 bool page_large_fell(void)

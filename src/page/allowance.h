@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * allowance: decides how many free pages may stay resident, and when the others are due to be purged.
- * Private to the page room; page_tick, page_rests, page_large_fell, page_wants_hoards and page_count_hollow
- * are declared in page.h.
+ * Private to the page room; page_tick, page_rests, page_large_fell, page_wants_hoards, page_count_hollow
+ * and page_count_touched are declared in page.h.
  *
  * It only decides.  From what the program takes and frees it learns how much the program has needed of late,
  * what was given back and then missed, and whether memory ebbs; run.c and purge.c ask it what remains to be
@@ -38,6 +38,8 @@ void allowance_note_in_ebb(uint32_t pages);
 void allowance_note_large(uint32_t pages);
 void allowance_note_large_freed(uint32_t pages);
 
+/* Whether at least so many pages are resident for certain: touched by the program, or dirty. */
+bool allowance_is_resident(size_t least);
 /* How many pages may be dirty, besides those in pockets. */
 size_t allowance_dirty(void);
 /* Whether to purge now what is overdue; in an ebb more may gather first. */

@@ -3,14 +3,12 @@
 
 #include "options/options.h"
 #include "os/os.h"
+#include "page/allowance.h"
 #include "page/layout.h"
 #include "page/page.h"
 
-/*
- * Random pages to look at, and the share of them that may be absent: one in SPARSE, or one in HALF where the
- * heap is the small part of a large program.
- */
-enum { HEAP_LOOKS = 64, OBJECT_LOOKS = 16, SPARSE = 8, HALF = 2, FREES_PER_LOOK = 256 };
+/* Random pages of an object to look at, and the share of pages that may be untouched: one in SPARSE. */
+enum { OBJECT_LOOKS = 16, SPARSE = 8, FREES_PER_LOOK = 256 };
 
 /*
  * How many times a program must write a whole block to gain what making it huge costs when it is resident:
@@ -25,8 +23,11 @@ enum { PASSES = 128 };
  */
 enum { DEAR_BLOCKS = 15, DEAR_MOST = 1023 };
 
-/* Ordinary pages for a block take 0.4 to 1 ms. */
-uint64_t block_dear = 1500000;
+/*
+ * A cheap touch takes 0.2 ms, a dear one 4.5.  The coarse clock goes on by 1 to 10 ms at a time, and counts
+ * the time in which another program has the CPU: so one touch alone proves nothing.
+ */
+uint64_t block_dear = 2;
 
 /*
  * State of each block of the heap; the array exists from the first block that is advised.  A BROKEN block
@@ -46,6 +47,7 @@ enum { SMALL_BLOCKS = BLOCK_SMALL_HEAP / BLOCK_BYTES, PIECES_MOST = 4096 };
 static size_t seen;            /* bytes of the heap already decided on */
 static struct blocks ahead;    /* blocks among them to advise when they come into use */
 static long pieces;            /* upper bound on the pieces that advice has cut the heap into */
+static bool suspected;         /* the last timed touch seemed dear */
 static uint32_t dear_wait;     /* blocks to go without advice after the last timed one */
 static uint32_t dear_left;     /* how many of them are still to come */
 static uint32_t filled_pages;  /* length of the largest large object known to be filled */
@@ -76,22 +78,36 @@ void block_init(bool reserved)
 	if (reserved)
 		initial_advice(0, heap->planned);
 	if (options.huge_pages == OPTION_HUGE_PAGES_AUTO)
-		seen = heap->planned < BLOCK_LEAST_HEAP ? heap->planned : BLOCK_LEAST_HEAP;
+		seen = heap->planned < BLOCK_SMALL_HEAP ? heap->planned : BLOCK_SMALL_HEAP;
 	else
 		seen = reserved ? heap->planned : 0;
 }
 
-/* Whether all of these pages but one in `sparse` are resident, judging by `looks` samples. */
-static bool is_dense(const char *base, size_t pages, unsigned looks, unsigned sparse)
+/* Whether the program has written to a page: it holds something beside zeros. */
+static bool is_written(const char *page)
+{
+	const uint64_t *word = (const uint64_t *)page, *end = (const uint64_t *)(page + PAGE_BYTES);
+
+	while (word < end && !*word)
+		word++;
+	return word < end;
+}
+
+/*
+ * Whether a program has written to nearly all pages of an object that is in the library's hands.  Asking the
+ * system which pages are resident would be a system call that a sandbox may punish.  A page full of zeros
+ * counts as untouched: it may stay an ordinary one.
+ */
+static bool is_dense(const char *base, size_t pages)
 {
 	unsigned missing = 0;
 	uint64_t place = pages;
 
-	for (unsigned i = 0; i < looks && missing <= looks / sparse; i++) {
+	for (unsigned i = 0; i < OBJECT_LOOKS && missing <= OBJECT_LOOKS / SPARSE; i++) {
 		place = place * 0x5851f42d4c957f2du + 0x14057b7ef767814fu;
-		missing += !os_is_resident(base + ((size_t)((place >> 32) * pages >> 32) << PAGE_SHIFT));
+		missing += !is_written(base + ((size_t)((place >> 32) * pages >> 32) << PAGE_SHIFT));
 	}
-	return missing <= looks / sparse;
+	return missing <= OBJECT_LOOKS / SPARSE;
 }
 
 /* Makes the array of block states, which must exist before any block is advised. */
@@ -156,8 +172,9 @@ static bool is_worth_trying(uint32_t count)
 static void note_touch(bool dear)
 {
 	uint32_t wait = __atomic_load_n(&dear_wait, __ATOMIC_RELAXED);
+	bool twice = __atomic_exchange_n(&suspected, dear, __ATOMIC_RELAXED) && dear;
 
-	wait = dear ? 2 * wait + DEAR_BLOCKS : wait / 2;
+	wait = twice ? 2 * wait + DEAR_BLOCKS : dear ? wait : wait / 2;
 	if (wait > DEAR_MOST)
 		wait = DEAR_MOST;
 	__atomic_store_n(&dear_wait, wait, __ATOMIC_RELAXED);
@@ -167,11 +184,11 @@ static void note_touch(bool dear)
 /* Touches the block by writing a zero, which its first byte holds anyway. */
 static bool is_dear_to_touch(uint32_t block)
 {
-	uint64_t start = os_thread_nanoseconds();
+	uint64_t start = os_milliseconds();
 
 	*(volatile char *)address_of(block) = 0;
 
-	bool dear = os_thread_nanoseconds() - start >= block_dear;
+	bool dear = os_elapsed(start, os_milliseconds()) >= block_dear;
 
 	note_touch(dear);
 	return dear;
@@ -192,28 +209,18 @@ static __attribute__((noinline)) void plan_growth(uint32_t top)
 	size_t used = (size_t)top << PAGE_SHIFT, from = seen > used ? seen : used;
 	uint32_t first = (uint32_t)((from + BLOCK_BYTES - 1) / BLOCK_BYTES);
 	uint32_t end = (uint32_t)(heap->committed / BLOCK_BYTES), count = end > first ? end - first : 0;
-	unsigned sparse = seen < BLOCK_SMALL_HEAP ? HALF : SPARSE;
 
 	heap->step = BLOCK_BYTES;
 	seen = heap->committed;
 	/* The existing heap speaks for as much again, not for the whole of a far larger request. */
 	if (count > top / BLOCK_PAGES)
 		count = top / BLOCK_PAGES;
-	if (!count || !is_dense(heap->base, top, HEAP_LOOKS, sparse) || !has_advice())
+	if (!count || !allowance_is_resident(top - top / SPARSE) || !has_advice())
 		return;
 	/* One request may need the last of the earlier blocks together with these. */
 	if (ahead.first + ahead.count != first)
 		ahead = (struct blocks){first, 0};
 	ahead.count += count;
-}
-
-/*
- * Whether the program is large.  The resident maximum survives exec, so a small program may have it from a
- * large one: hence the program must also have touched a part of it itself.
- */
-static bool is_large_program(void)
-{
-	return os_was_resident(BLOCK_LARGE_PROGRAM, BLOCK_LARGE_PROGRAM / 4);
 }
 
 static void decide_growth(uint32_t top)
@@ -227,10 +234,7 @@ static void decide_growth(uint32_t top)
 		seen = heap->committed;
 		return;
 	}
-	if (seen < BLOCK_SMALL_HEAP && !is_large_program())
-		seen = heap->committed < BLOCK_SMALL_HEAP ? heap->committed : BLOCK_SMALL_HEAP;
-	if (heap->committed > seen)
-		plan_growth(top);
+	plan_growth(top);
 }
 
 struct blocks block_heap_grown(uint32_t top, uint32_t end)
@@ -306,7 +310,7 @@ static uint32_t whole_blocks(uint32_t first, uint32_t pages, uint32_t *block)
 
 static bool is_filled(uint32_t first, uint32_t pages)
 {
-	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages, OBJECT_LOOKS, SPARSE);
+	return is_dense(layout.heap.base + ((size_t)first << PAGE_SHIFT), pages);
 }
 
 /* Changes those of `count` blocks that are advised, or those that are not. */
@@ -321,16 +325,10 @@ static void advise_all(uint32_t block, uint32_t count, enum advice what, bool wa
 
 struct blocks block_large(uint32_t first, uint32_t pages)
 {
-	static uint32_t last, last_pages;
 	uint32_t block, whole = whole_blocks(first, pages, &block);
 
 	if (!whole || options.huge_pages != OPTION_HUGE_PAGES_AUTO)
 		return (struct blocks){0};
-	/* By now the previous object has had its time to be filled, whether or not it was freed since. */
-	if (pages / 2 > filled_pages && pages / 2 <= last_pages && is_filled(last, last_pages))
-		__atomic_store_n(&filled_pages, last_pages, __ATOMIC_RELAXED);
-	last = first;
-	last_pages = pages;
 	if (pages / 2 > filled_pages || !has_advice())
 		return (struct blocks){0};
 	if (!is_worth_trying(whole)) {
@@ -385,7 +383,7 @@ void block_renew(uint32_t first, uint32_t pages)
 }
 
 /*
- * Whether to check residency at this free: the looks take longer than the free itself.  Where they tell
+ * Whether to look at this object as it is freed: the looks take longer than the free itself.  Where they tell
  * nothing new they are rare: one free in FREES_PER_LOOK where such objects are known to be filled, and ever
  * rarer, down to that, where they are found not to be.  If two threads race, either result will do.
  */
@@ -475,11 +473,11 @@ void block_mapping(void *address, size_t old_bytes, size_t bytes)
 			(void)os_huge_pages(address, bytes, options.huge_pages == OPTION_HUGE_PAGES_ALWAYS);
 		return;
 	}
-	/* Check residency at each doubling. */
+	/* Looks at each doubling. */
 	size_t half = (size_t)1 << (63 - __builtin_clzl(bytes));
 
 	if (old_bytes && bytes >= BLOCK_SMALL_HEAP && old_bytes < half &&
-	    is_dense(address, old_bytes >> PAGE_SHIFT, HEAP_LOOKS, SPARSE) &&
+	    is_dense(address, old_bytes >> PAGE_SHIFT) &&
 	    is_worth_trying((uint32_t)((bytes - old_bytes) / BLOCK_BYTES)))
 		(void)os_huge_pages(address, bytes, true);
 }

@@ -4,18 +4,18 @@
  *
  * Policy.  The option huge_pages forces always or never for the whole heap.  The default is auto: the heap's
  * first BLOCK_SMALL_HEAP bytes use ordinary pages, since a partly used block would be a large share of so
- * small a program.  Growth beyond them is advised to be huge if nearly all of the current heap is resident: a
- * program that fills what it has will fill the next block as well.  Untouched and purged memory counts
- * against it.  A program with BLOCK_LARGE_PROGRAM bytes resident, in the heap or not, may have huge pages
- * from BLOCK_LEAST_HEAP on, and then half of the heap suffices.  So may the blocks of a large object,
- * wherever they lie, if one of at least half its size was resident when it was freed, or when the next one
- * was allocated.  Pages that are already resident stay ordinary until such objects have been placed on them
- * many times: then they are purged, and come back huge.
+ * small a program.  Growth beyond them is advised to be huge if nearly all of the current heap is known to be
+ * resident, since objects of up to a page fill it: a program that fills what it has will fill the next block
+ * as well.  Larger objects, which it may have asked for and not touched, count against it, and so does purged
+ * memory.  The blocks of a large object, wherever they lie, may be huge if one of at least half its size had
+ * been written to when it was freed.  The system knows what is resident, but is not asked: libc's malloc
+ * would not ask, so a sandbox may kill for it.  Pages that are already resident stay ordinary until such
+ * objects have been placed on them many times: then they are purged, and come back huge.
  *
  * Cost.  It depends on where the system finds a huge page: 0.2 ms to zero it, but 4.5 ms where a virtual
  * machine has lent its free memory to its host, or other pages must be moved to make room; as many ordinary
  * pages come from recently freed memory in 0.8 ms.  So block_prove() touches the first advised block and
- * takes the time: if it was too dear, the rest go without, and so do the next ones.
+ * takes the time: if it was too dear, the rest go without; if it was twice in a row, so do the next ones.
  *
  * Purging.  The system would undo the purge of a part of an advised block, since it makes such blocks whole
  * again in its own time.  So whole blocks go back where there are any, and a block of which only a part is
@@ -32,7 +32,7 @@
 
 /* Page numbers count from the heap's start, as in run.h. */
 enum { BLOCK_BYTES = 2 << 20, BLOCK_PAGES = BLOCK_BYTES >> PAGE_SHIFT };
-enum { BLOCK_LEAST_HEAP = 4 << 20, BLOCK_SMALL_HEAP = 32 << 20, BLOCK_LARGE_PROGRAM = 64 << 20 };
+enum { BLOCK_SMALL_HEAP = 32 << 20 };
 
 /* Called once, when the layout is made; `reserved` when the heap is one mapping from the start. */
 void block_init(bool reserved);
@@ -59,7 +59,7 @@ struct blocks block_large(uint32_t first, uint32_t pages);
  * takes the advice from the others if the touch was dear.
  */
 void block_prove(struct blocks blocks);
-/* Nanoseconds of CPU time from which a touch is dear; tests change it. */
+/* Milliseconds from which a touch seems dear; tests change it. */
 extern ARCH_INTERNAL uint64_t block_dear;
 /* Whether a block may be a huge page, or was one until a part of it was purged.  With the page lock. */
 bool block_was_advised(uint32_t block);

@@ -289,15 +289,39 @@ static __attribute__((noinline)) bool init_piecewise(size_t limit, size_t reserv
 	return map_piecewise(plan, (struct place){span, span}, step);
 }
 
+static size_t address_space_most; /* 0 for no limit */
+
+size_t page_address_space_most(void)
+{
+	return address_space_most ? address_space_most : SIZE_MAX;
+}
+
+static bool try_reserved(size_t plan)
+{
+	growth = RESERVED;
+	return try_low(plan, (struct place){plan, plan}, 1ul << 20);
+}
+
+/*
+ * Asks for the limit only where it may have refused the plan: libc's malloc would not ask.  A smaller reserve
+ * than usual may fit under a limit that leaves too little beside it.
+ */
 bool layout_init(void)
 {
-	size_t limit = os_limit_address_space(), reserve = os_reserving_costs() ? 0 : options.reserve;
+	enum { USUAL_SHIFT = 40 };
+	size_t reserve = os_reserving_costs() ? 0 : options.reserve, plan = plan_for(reserve);
 
+	if (reserve >> USUAL_SHIFT && try_reserved(plan))
+		return true;
+
+	size_t limit = os_limit_address_space();
+
+	if (limit != SIZE_MAX)
+		address_space_most = limit;
 	if (limit != SIZE_MAX || !reserve)
 		return init_piecewise(limit, reserve);
-	growth = RESERVED;
-	for (size_t plan = plan_for(reserve); plan >= SMALLEST_PLAN; plan /= 2)
-		if (try_low(plan, (struct place){plan, plan}, 1ul << 20))
+	for (; plan >= SMALLEST_PLAN; plan /= 2)
+		if (try_reserved(plan))
 			return true;
 	return false;
 }

@@ -43,7 +43,7 @@ enum {
 	LOOKS = 8,
 	IDLE_KEPT = 8,   /* pages that may always stay idle */
 	GATHERED = 16,   /* pages that accumulate in an ebb before a purge */
-	GIVEN_MOST = 4,  /* ranges at a time where each is a system call */
+	GIVEN_MOST = 4,  /* ranges at a time, each a system call */
 	OMITTED_ROW = 16 /* pages that core dumps leave out together */
 };
 _Static_assert(METADATA_UNIT *METADATA_PAGE_UNITS == PAGE_BYTES, "a bit for each unit");
@@ -508,7 +508,7 @@ static struct os_range take_idle(uint32_t most)
 /* Takes up to `most` pages, but none while another thread gives some back.  With the lock. */
 static bool take_surplus(bool all, uint32_t *most)
 {
-	unsigned ranges = all || os_purges_several() ? OS_RANGES : GIVEN_MOST;
+	unsigned ranges = all ? OS_RANGES : GIVEN_MOST;
 	uint32_t left;
 
 	if (giving.count)

@@ -100,6 +100,8 @@ void page_repair(bool all);
  * use in a forked child.
  */
 size_t page_heap_pages(void);
+/* Returns the limit RLIMIT_AS at start if there was one; SIZE_MAX if not. */
+size_t page_address_space_most(void);
 /* Returns the bytes that the heap may grow to under RLIMIT_AS and the option `reserve`. */
 size_t page_heap_most(void);
 
@@ -157,6 +159,11 @@ void page_count_purged(size_t pages);
  * Changes the number of hollow pages by `more`: pages that count as used, but take no memory until touched.
  */
 void page_count_hollow(long more);
+/*
+ * Changes the number of pages of which the program touches each by `more`: those of slabs whose objects are
+ * no larger than a page.  A child forked in between may count a slab too many or too few.
+ */
+void page_count_touched(long more);
 
 /*
  * Paths that rarely take the page lock: for a length that the program allocates and frees by turns
@@ -191,10 +198,10 @@ bool page_large_grow(void *run, size_t pages);
  * Bounds, in pages, on what one call returns to the system unless it is asked for everything, so that no free
  * has to wait for the return of all that others left behind: PAGE_PURGE_MOST, plus twice what the call itself
  * takes or frees; four times where it frees the last large object in an ebb.  To bound the system calls too,
- * each run counts as at least PAGE_PURGE_RUN, or as PAGE_PURGE_PART where one system call serves several
- * runs.  In an ebb, which many calls follow, page_purge() halves PAGE_PURGE_MOST.
+ * each run counts as at least PAGE_PURGE_RUN.  In an ebb, which many calls follow, page_purge() halves
+ * PAGE_PURGE_MOST.
  */
-enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64, PAGE_PURGE_PART = 8 };
+enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
 
 /*
  * Returns free runs to the system, those older than the decay time or beyond the allowance (allowance.h), or

@@ -73,15 +73,13 @@ struct purging {
 /* Takes the next runs while fewer than `most` pages are done.  With the lock. */
 static void take_several(struct purging *purging, bool all, uint64_t now, size_t most)
 {
-	const size_t least = os_purges_several() ? PAGE_PURGE_PART : PAGE_PURGE_RUN;
-
 	for (purging->count = 0; purging->count < OS_RANGES && purging->done < most; purging->count++) {
 		struct purged_run *run = &purging->runs[purging->count];
 
 		run->pages = take_overdue(all, now, most - purging->done, &run->first);
 		if (!run->pages)
 			return;
-		purging->done += max_t(size_t, run->pages, least);
+		purging->done += max_t(size_t, run->pages, PAGE_PURGE_RUN);
 	}
 }
 

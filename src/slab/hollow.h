@@ -33,8 +33,7 @@ struct hollow_row {
 /* Removes the first row from `pages`, and returns it. */
 uint32_t hollow_first_row(uint32_t *pages);
 /*
- * Gives back up to OS_RANGES rows, by one system call where the system supports that.  Returns how many, in
- * their order; fewer where it refuses.
+ * Gives back up to OS_RANGES rows.  Returns how many, in their order; fewer where the system refuses.
  */
 unsigned hollow_give_back(struct slab_cache *cache, const struct hollow_row *rows, unsigned count);
 /* Clears the bits of pages in which these objects lie, which were just allocated and will be touched. */

@@ -106,9 +106,7 @@ static size_t less(size_t from, size_t what)
 /* The cost of a row of so many pages. */
 static size_t cost_of(unsigned pages)
 {
-	unsigned least = os_purges_several() ? SLAB_HOLLOW_PART : SLAB_HOLLOW_RUN;
-
-	return pages > least ? pages : least;
+	return pages > SLAB_HOLLOW_RUN ? pages : SLAB_HOLLOW_RUN;
 }
 
 /* Gives back rows that together cost no more than what is left, or slightly more. */

@@ -224,6 +224,13 @@ static void watch_chosen(const struct slab_cache *cache, const char *base)
 		__atomic_store_n(&page_front.map[page], PAGE_WATCHED, __ATOMIC_RELEASE);
 }
 
+/* Whether the program touches each page of the cache's slabs: it writes to every object, but not all of each.
+ */
+static bool is_touched(const struct slab_cache *cache)
+{
+	return cache->traits.size <= PAGE_BYTES;
+}
+
 /* Lays out a slab that only the page room knows of yet, in memory that was just allocated. */
 static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *base, uint8_t flags,
 			    bool zeroed)
@@ -244,6 +251,8 @@ static struct slab *lay_out(struct slab_cache *cache, struct slab *slab, char *b
 		__atomic_store_n(&page_front.slab_of[page], metadata_reference(slab), __ATOMIC_RELEASE);
 	if (cache->traits.hardened)
 		slab_forbid(cache, slab);
+	if (is_touched(cache))
+		page_count_touched(cache->pages);
 	if (guard_is_on() && cache->traits.guarded && guard_goes_on())
 		watch_chosen(cache, base);
 	return slab;
@@ -347,6 +356,8 @@ unsigned slab_release(const struct slab_cache *cache, struct slab *slab)
 		if (cache->traits.checks)
 			unprepare(cache, slab);
 		hollow_forget(slab);
+		if (is_touched(cache))
+			page_count_touched(-(long)cache->pages);
 		/* First, so that no forked child takes pages without access for free ones. */
 		if (cache->traits.hardened)
 			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & SLAB_ENDED);

@@ -173,8 +173,7 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
 /*
  * Gives pages in which no object is allocated back to the system; their slabs keep them.  Walks sparse slabs
  * first, and stops after `most` pages, or slightly more.  A run of pages counts as SLAB_HOLLOW_RUN at least,
- * or SLAB_HOLLOW_PART where one system call gives back several runs, so that system calls are bounded, too.
- * Returns that count.  One thread at a time.
+ * so that system calls are bounded, too.  Returns that count.  One thread at a time.
  *
  *   SLAB_HOLLOW_UNNEEDED  by age: as many pages as the objects fill that were not needed since the last such
  *                         walk, if they are many
@@ -183,7 +182,7 @@ uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
  *                         page and that have not changed since
  *   SLAB_HOLLOW_ALL       all there are
  */
-enum { SLAB_HOLLOW_RUN = 8, SLAB_HOLLOW_PART = 2 };
+enum { SLAB_HOLLOW_RUN = 8 };
 enum slab_hollowing { SLAB_HOLLOW_UNNEEDED, SLAB_HOLLOW_EBB, SLAB_HOLLOW_ALL };
 size_t slab_hollow(struct slab_cache *cache, enum slab_hollowing which, size_t most);
 

@@ -42,6 +42,7 @@ static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 static enum cpuslab_vcpu_mode mode;
 static bool registers_itself; /* uses restartable sequences without libc's registration */
 static unsigned ids;          /* possible ids; in slot mode, slots taken so far */
+static unsigned possible_ids; /* outside slot mode */
 static uintptr_t closed_area;
 static uintptr_t first_areas[ARCH_VCPUS];
 static struct {
@@ -52,8 +53,8 @@ static unsigned bank_count, area_count;
 static unsigned areas_end; /* no id from here on has an area; most possible ids never get one */
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
 static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* `generation` when its thread took it */
-static uint32_t slot_thread[ARCH_VCPUS] ARCH_SPARSE;     /* as slot_owner has it */
-static uint32_t generation;
+static uintptr_t slot_owner[ARCH_VCPUS] ARCH_SPARSE;     /* the address of its thread's `own` */
+static uint32_t generation, buried;                      /* the last one whose dead slots are free */
 static __thread uint32_t own_generation;
 
 /*
@@ -196,8 +197,10 @@ static bool choose_restartable(void)
 	bool adopted = &__rseq_size && __rseq_size > 0;
 	intptr_t area = adopted ? (intptr_t)__rseq_offset : distance(&own);
 
-	ids = os_possible_cpus();
-	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT || ids > ARCH_VCPUS)
+	if (!ARCH_HAS_RSEQ || options.vcpu == OPTION_VCPU_SLOT)
+		return false;
+	ids = possible_ids;
+	if (ids > ARCH_VCPUS)
 		return false;
 
 	const struct arch_rseq *rseq =
@@ -207,7 +210,6 @@ static bool choose_restartable(void)
 	if (adopted ? (int32_t)__atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED) < 0 : !can_register())
 		return false;
 	registers_itself = !adopted;
-	os_fence_prepare();
 	mode = options.vcpu != OPTION_VCPU_CPU_ID &&
 			       os_auxiliary(AT_RSEQ_FEATURE_SIZE) >= offsetof(struct arch_rseq, mm_cid) + 4
 		       ? CPUSLAB_VCPU_MM_CID
@@ -496,6 +498,13 @@ static bool make_areas(unsigned id)
 	return true;
 }
 
+void vcpu_prepare(void)
+{
+	os_membarrier_begin(options.membarrier);
+	if (ARCH_HAS_RSEQ && options.vcpu != OPTION_VCPU_SLOT)
+		possible_ids = os_possible_cpus();
+}
+
 bool vcpu_init(void)
 {
 	closed_area = (uintptr_t)metadata_alloc(VCPU_AREA_BYTES);
@@ -524,51 +533,28 @@ static unsigned free_slot(void)
 }
 
 /*
- * The id of the thread with whose end a slot is free, also if it does not get to `leave`.  0 for the first
- * thread of a process, and so for a vfork child, which uses its parent's slot.
+ * With the lock: returns the slot of an earlier thread whose thread-local variables lay where this one's do:
+ * it has ended, without `leave` if its first slow path was in the last round of its destructors.  libc reuses
+ * the memory of threads, so such slots do not gather.
  */
-static uint32_t slot_owner(void)
+static unsigned slot_left_here(void)
 {
-	uint32_t thread = os_thread_id();
+	unsigned id = 0;
 
-	return thread == os_process_id() ? 0 : thread;
-}
-
-/*
- * A thread whose first slow path is in the last round of its destructors ends without `leave`.  So the system
- * is asked which threads have ended, when a new slot is needed and there are twice as many as were in use at
- * the last time.  With the lock.
- */
-static __attribute__((noinline, cold)) void bury_ended_slots(void)
-{
-	enum { LEAST = 8 };
-	static unsigned in_use ARCH_SPARSE;
-	unsigned count = 0;
-
-	if (ids < 2 * in_use && ids < ARCH_VCPUS)
-		return;
-	for (unsigned id = 0; id < ids; id++) {
-		/* One that comes from before a fork waits for the thread that made it. */
-		if (slot_taken[id] == 1 && slot_thread[id] && slot_generation[id] == generation &&
-		    os_thread_has_ended(slot_thread[id]))
-			__atomic_store_n(&slot_taken[id], 0, __ATOMIC_RELEASE);
-		count += slot_taken[id] != 0;
-	}
-	in_use = count > LEAST ? count : LEAST;
+	while (id < ids && !(slot_taken[id] == 1 && slot_owner[id] == (uintptr_t)&own))
+		id++;
+	return id;
 }
 
 /* With the lock: gives this thread a slot, a used one before a new one. */
 static bool take_slot(void)
 {
-	unsigned id = free_slot();
-	/* A process with one thread, whose first slot it is, has no need of the table. */
-	bool several = id > 0 || ids > 1 || !__libc_single_threaded;
-	uint32_t owner = several ? slot_owner() : 0;
+	/* A process with one thread, whose first slot it is, has no need of the table of owners. */
+	bool several = ids > 0 || !__libc_single_threaded;
+	unsigned id = several ? slot_left_here() : ids;
 
-	if (id == ids && owner) {
-		bury_ended_slots();
+	if (id == ids)
 		id = free_slot();
-	}
 	if (id == ARCH_VCPUS)
 		return false;
 	if (id == ids) {
@@ -581,7 +567,7 @@ static bool take_slot(void)
 	__atomic_store_n(&slot_taken[id], 1, __ATOMIC_RELEASE);
 	slot_generation[id] = own_generation = generation;
 	if (several)
-		slot_thread[id] = owner;
+		slot_owner[id] = (uintptr_t)&own;
 	own.cpu_id = id;
 	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
@@ -731,6 +717,11 @@ struct closing {
  * Closes areas; with the lock.  A section that read the table before an area's entry changed is aborted by
  * the fence and restarts with the closed area; a section committed before that is visible.  One fence
  * serves several areas.  Returns how many were closed, and moves these to the front.
+ *
+ * A process that never had a second thread needs no fence: nobody else can be in a section, and a signal
+ * handler that has interrupted this thread's has aborted it.  Such processes sandbox themselves, and may be
+ * killed for a call that libc's own malloc does not make.  (A child of a process with threads is alone, too,
+ * until it makes some; but its libc does not tell.)
  */
 static unsigned close_areas(struct closing *closing, unsigned count)
 {
@@ -751,7 +742,7 @@ static unsigned close_areas(struct closing *closing, unsigned count)
 		set_entries(id, false);
 		closing[closed++] = closing[i];
 	}
-	if (!closed || mode == CPUSLAB_VCPU_THREAD_SLOT)
+	if (!closed || mode == CPUSLAB_VCPU_THREAD_SLOT || __libc_single_threaded)
 		return closed;
 	if (os_fence_sections() == 0) {
 		fences++;
@@ -894,6 +885,20 @@ static bool is_open(unsigned id)
 	return true;
 }
 
+/* In the thread that forked; with the lock, or before other threads may take it. */
+static void bury_slots(void)
+{
+	unsigned mine = sharing.on ? sharing.slot : own.mm_cid;
+
+	for (unsigned id = 0; id < ids; id++)
+		if (slot_generation[id] != generation && id != mine)
+			slot_taken[id] &= (uint8_t)~1u;
+	own_generation = generation;
+	if (mine < ids)
+		slot_generation[mine] = generation;
+	__atomic_store_n(&buried, generation, __ATOMIC_RELAXED);
+}
+
 void vcpu_repair(void)
 {
 	if (cpuslab_spin_is_locked(&vcpu_lock))
@@ -909,10 +914,13 @@ void vcpu_repair(void)
 	for (unsigned id = 0; id < ids; id++)
 		slot_taken[id] &= 1;
 	/*
-	 * All slots but that of the thread that forked are free now.  But that thread need not be the one
-	 * here: a child may create threads before its first slow path.  So vcpu_bury_dead_slots frees them.
+	 * All slots but that of the thread that forked are free now.  If the thread here has one, it forked.
+	 * If not, it may be another: a child may create threads before its first slow path.  Then
+	 * vcpu_bury_dead_slots frees them.
 	 */
 	generation++;
+	if (standing == INSIDE)
+		bury_slots();
 }
 
 /*
@@ -926,17 +934,10 @@ static bool has_forked(void)
 
 void vcpu_bury_dead_slots(void)
 {
-	if (mode != CPUSLAB_VCPU_THREAD_SLOT || !has_forked())
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT || __atomic_load_n(&buried, __ATOMIC_RELAXED) == generation ||
+	    !has_forked())
 		return;
 	cpuslab_spin_lock(&vcpu_lock);
-	for (unsigned id = 0; id < ids; id++)
-		if (slot_generation[id] != generation && id != own.mm_cid)
-			slot_taken[id] &= (uint8_t)~1u;
-	own_generation = generation;
-	if (own.mm_cid != NOBODY) {
-		slot_generation[own.mm_cid] = generation;
-		if (slot_thread[own.mm_cid])
-			slot_thread[own.mm_cid] = 0;
-	}
+	bury_slots();
 	cpuslab_spin_unlock(&vcpu_lock);
 }

@@ -71,6 +71,8 @@ static inline unsigned vcpu_cache(uint16_t offset)
 	return offset / VCPU_GROUP_BYTES * VCPU_ROW + offset % VCPU_GROUP_BYTES / 8;
 }
 
+/* Makes the system calls that vcpu_init would need, once the options are known. */
+void vcpu_prepare(void);
 /*
  * Chooses the mode.  Call after page_init.  False when the system has no memory now; may be called again
  * then.

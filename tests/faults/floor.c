@@ -10,8 +10,8 @@
  *   CPUSLAB_FAULTS=first,count     from the first call of the process on
  *   CPUSLAB_FAULTS_LOG=path        gets the number of calls, and of those that failed, when the program ends
  *
- * Some calls never fail on any kernel that has them, and are not counted: futex wakes, sched_yield, getpid,
- * gettid, rt_sigprocmask.
+ * Some calls never fail on any kernel that has them, and are not counted: futex wakes, getpid, gettid,
+ * rt_sigprocmask.
  */
 #include "floor.h"
 
@@ -25,7 +25,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,10 +33,6 @@
 #include "page/layout.h"
 #include "page/metadata.h"
 #include "page/page.h"
-
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
 
 static unsigned long calls, made, first_bad, bad_count;
 static long mapped;
@@ -207,11 +202,6 @@ int __wrap_mincore(void *address, size_t bytes, unsigned char *present)
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
 
-int __wrap_getrusage(int who, struct rusage *usage)
-{
-	return fails(ENOSYS) ? -1 : __real_getrusage(who, usage);
-}
-
 int __wrap_getrlimit(int resource, struct rlimit *limit)
 {
 	return fails(EPERM) ? -1 : __real_getrlimit(resource, limit);
@@ -274,7 +264,6 @@ static int error_of(long number, long second)
 	case SYS_futex:
 		/* A wait may end early; a wake always succeeds. */
 		return (second & FUTEX_CMD_MASK) == FUTEX_WAKE ? 0 : EINTR;
-	case SYS_process_madvise:
 	case SYS_rt_sigaction:
 		return EINVAL;
 	case SYS_membarrier:
@@ -285,7 +274,6 @@ static int error_of(long number, long second)
 	case SYS_getrandom:
 		return EAGAIN;
 	case SYS_sched_getaffinity:
-	case SYS_tgkill:
 		return EPERM;
 	default:
 		return 0;

@@ -48,7 +48,6 @@ FLOOR_WRAPS(void *, mremap, void *, size_t, size_t, int, ...);
 FLOOR_WRAPS(int, mprotect, void *, size_t, int);
 FLOOR_WRAPS(int, madvise, void *, size_t, int);
 FLOOR_WRAPS(int, mincore, void *, size_t, unsigned char *);
-FLOOR_WRAPS(int, getrusage, int, struct rusage *);
 FLOOR_WRAPS(int, getrlimit, int, struct rlimit *);
 FLOOR_WRAPS(int, clock_gettime, clockid_t, struct timespec *);
 FLOOR_WRAPS(ssize_t, process_vm_readv, pid_t, const struct iovec *, unsigned long, const struct iovec *,

@@ -36,8 +36,6 @@ static long by_name(long number, long a, long b, long c, long d, long e, long f)
 		return madvise((void *)a, (size_t)b, (int)c);
 	case SYS_mincore:
 		return mincore((void *)a, (size_t)b, (unsigned char *)c);
-	case SYS_getrusage:
-		return getrusage((int)a, (struct rusage *)b);
 	case SYS_prlimit64:
 		return getrlimit((unsigned)b, (struct rlimit *)d);
 	case SYS_process_vm_readv:

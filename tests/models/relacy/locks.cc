@@ -30,10 +30,9 @@ int os_futex_wait(uint32_t *word, uint32_t expected, const void *relative);
 int os_futex_wait_until(uint32_t *word, uint32_t expected, const void *deadline);
 int os_futex_wake(uint32_t *word, int count);
 int os_barrier_all_threads(void);
-int os_barrier_prepare(void);
 int os_wipe_on_fork(void *address, size_t bytes);
 uint32_t os_process_id(void);
-void os_yield(void);
+void os_nap(long nanoseconds);
 }
 
 // ---- a simulated atomic for each address that the locks touch
@@ -237,11 +236,6 @@ int os_barrier_all_threads(void)
 	return ENOSYS;
 }
 
-int os_barrier_prepare(void)
-{
-	return ENOSYS;
-}
-
 int os_wipe_on_fork(void *, size_t)
 {
 	return 0;
@@ -253,7 +247,7 @@ uint32_t os_process_id(void)
 	return 1;
 }
 
-void os_yield(void)
+void os_nap(long)
 {
 	rl::yield(1, $);
 }
