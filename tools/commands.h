@@ -38,4 +38,11 @@ bool library_find(char path[static PATH_MAX]);
  */
 bool library_preload(const char *path);
 
+/*
+ * Returns why a program, named as for execvp, will not take what is preloaded, as a sentence about it; NULL
+ * if nothing speaks against it.  `*hurts`: nor will its children, and its dynamic linker would complain or
+ * refuse to run it.
+ */
+const char *preload_obstacle(const char *program, bool *hurts);
+
 #endif

@@ -28,6 +28,17 @@ static bool add_options(const char *tokens)
 	return done;
 }
 
+/* A program that cannot take the library runs all the same; the children of some can take it. */
+static bool preload(const char *program, const char *library)
+{
+	bool hurts;
+	const char *obstacle = preload_obstacle(program, &hurts);
+
+	if (obstacle)
+		fprintf(stderr, "cpuslab run: %s: nothing was preloaded, because %s\n", program, obstacle);
+	return hurts || library_preload(library);
+}
+
 int command_run(int argc, char **argv)
 {
 	char found[PATH_MAX];
@@ -67,7 +78,7 @@ int command_run(int argc, char **argv)
 			library ? strerror(errno) : "not found");
 		return 1;
 	}
-	if (!library_preload(found))
+	if (!preload(argv[i], found))
 		return 1;
 	execvp(argv[i], argv + i);
 	/* As the shell does: 127 for not found, 126 for found but not executable. */
