@@ -376,13 +376,13 @@ static bool repair_pages(void)
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		char *address = (char *)(page << PAGE_SHIFT);
 
-		if (page_front.map[page] != PAGE_LINKED)
+		if (page_entries[page] != PAGE_LINKED)
 			continue;
 		struct linked_slab *slab = linked_slab_at(address);
 
-		if (!slab || page_front.map[page_of(slab->base)] != PAGE_LINKED) {
+		if (!slab || page_entries[page_of(slab->base)] != PAGE_LINKED) {
 			page_front.slab_of[page] = 0;
-			page_front.map[page] = PAGE_FREE;
+			page_entries[page] = PAGE_FREE;
 			orphans = true;
 		} else if (slab->base == address && slab->cache && slab->cache->under_repair) {
 			repair_slab(slab->cache, slab);

@@ -168,7 +168,7 @@ size_t magazine_usable(const struct cache *cache, const void *object);
 extern ARCH_INTERNAL uint16_t magazine_usual_bytes[(UINT16_MAX + 1) / PAGE_ID_STEP];
 static inline size_t magazine_usual(const void *object)
 {
-	if (page_of(object) >= page_front.end)
+	if (page_of(object) >= page_front.limit)
 		return 0;
 	return __atomic_load_n(&magazine_usual_bytes[page_id(object) / PAGE_ID_STEP], __ATOMIC_ACQUIRE);
 }

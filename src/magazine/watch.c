@@ -33,7 +33,7 @@ static bool is_unmarked(const struct magazine *magazine, unsigned slot)
 
 static void set_page_id(const void *object, uint16_t id)
 {
-	__atomic_store_n(&page_front.map[page_of(object)], id, __ATOMIC_RELEASE);
+	__atomic_store_n(&page_entries[page_of(object)], id, __ATOMIC_RELEASE);
 }
 
 /*

@@ -37,7 +37,7 @@ static inline bool handover_exchange(uint64_t *word, uint64_t old, uint64_t new)
 /* Sets one page's entry in the page map; `page` counts from the heap's start. */
 static inline void handover_mark(uint32_t page, enum page_id id)
 {
-	__atomic_store_n(&page_front.map[page_front.heap_page + page], (uint16_t)id, __ATOMIC_RELEASE);
+	__atomic_store_n(&page_entries[page_front.heap_page + page], (uint16_t)id, __ATOMIC_RELEASE);
 }
 
 #endif

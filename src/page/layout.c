@@ -11,8 +11,20 @@
 struct layout layout;
 bool layout_refused ARCH_SPARSE;
 struct page_front page_front;
+uint16_t *page_entries;
 
 static enum { RESERVED, PIECEWISE } growth;
+static bool in_hole;
+
+/*
+ * What the system refused when the last attempt failed: memory, or only addresses.  Where it refuses that
+ * still, one call tells; where it does not, and attempts fail all the same, they become rare.
+ */
+static struct {
+	size_t bytes;
+	bool memory;
+	unsigned failures, rests;
+} lack ARCH_SPARSE;
 
 enum { ADDRESS_BITS = 47 };
 static const size_t GRAIN = LAYOUT_GRAIN;
@@ -27,6 +39,10 @@ static const uintptr_t UNLIMITED_LOWEST = 32ul << 30, UNLIMITED_WIDTH = 8ul << 3
  * both.
  */
 static const size_t HARDENED_GAP = 1ul << 30;
+/* Holds a heap of the smallest plan and its tables, with the heap and the hole out of step with the grain. */
+static const size_t SMALLEST_HOLE = 40ul << 20;
+/* Attempts rest for at most so many calls: a page fault's time each, where an attempt takes a hundred. */
+enum { RESTS_MOST = 63 };
 
 /* How far beyond what is in use core dumps contain a region: see layout.h. */
 static const size_t HEAP_SHOWN = 1ul << 20, TABLE_SHOWN = 128ul << 10;
@@ -54,13 +70,13 @@ struct place {
 	uintptr_t lowest, width;
 };
 
-/* Size of a page map for all addresses below `end`. */
-static size_t map_bytes(uintptr_t end)
+/* Size of a page map for so many bytes of addresses. */
+static size_t map_bytes(uintptr_t bytes)
 {
-	return (end >> PAGE_SHIFT) * sizeof(uint16_t);
+	return (bytes >> PAGE_SHIFT) * sizeof(uint16_t);
 }
 
-/* Sizes of the regions beside a heap of `plan` bytes, with a page map for all addresses below `mapped`. */
+/* Sizes of the regions beside a heap of `plan` bytes, with a page map for `mapped` bytes of addresses. */
 struct sizes {
 	size_t below_map; /* the vCPU table */
 	size_t map, slab_of, runs, metadata, marks, pages, total;
@@ -89,6 +105,22 @@ static struct sizes sizes_for(size_t plan, uintptr_t mapped)
 	return sizes;
 }
 
+/* Where the hint was taken: reserves anywhere, but on the grain. */
+static __attribute__((noinline, cold)) void *reserve_on_grain(size_t bytes)
+{
+	char *address = os_reserve(NULL, bytes + GRAIN);
+
+	if (!address)
+		return NULL;
+
+	char *start = (char *)round_up((uintptr_t)address, GRAIN);
+
+	if (start > address)
+		os_unmap(address, (size_t)(start - address));
+	os_unmap(start + bytes, (size_t)(address + GRAIN - start));
+	return start;
+}
+
 static void *obtain(void *hint, size_t bytes)
 {
 	/* PIECEWISE, this is only a wish: growing the regions shows whether the stretch is free. */
@@ -99,18 +131,8 @@ static void *obtain(void *hint, size_t bytes)
 
 	if (!address || (uintptr_t)address % GRAIN == 0)
 		return address;
-	/* The hint was taken.  Reserve anywhere, but on the grain. */
 	os_unmap(address, bytes);
-	address = os_reserve(NULL, bytes + GRAIN);
-	if (!address)
-		return NULL;
-
-	char *start = (char *)round_up((uintptr_t)address, GRAIN);
-
-	if (start > address)
-		os_unmap(address, (size_t)(start - address));
-	os_unmap(start + bytes, (size_t)(address + GRAIN - start));
-	return start;
+	return reserve_on_grain(bytes);
 }
 
 /*
@@ -139,17 +161,51 @@ static struct region region(char *base, size_t planned, size_t step)
 	return (struct region){.base = base, .planned = planned, .step = (uint32_t)step};
 }
 
-static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t step)
+/* REFUSED: no other hint would help. */
+enum outcome { DONE, TAKEN, REFUSED };
+
+static __attribute__((noinline, cold)) enum outcome give_up(char *heap, size_t plan, char *tables,
+							    size_t total, size_t map_opened)
+{
+	lack.memory = tables;
+	lack.bytes = ARCH_TABLE_BYTES;
+	if (growth == PIECEWISE) {
+		lack.bytes += map_opened;
+		return TAKEN;
+	}
+	os_unmap(heap, plan);
+	if (!tables)
+		return TAKEN;
+	os_unmap(tables, total);
+	return REFUSED;
+}
+
+/* After the regions: `map` is the page map, which begins with the entry of the address `from`. */
+static void set_front(char *map, uintptr_t from)
+{
+	uintptr_t heap = (uintptr_t)layout.heap.base;
+
+	page_front.map = (uint16_t *)map;
+	page_entries = (uint16_t *)map - (from >> PAGE_SHIFT);
+	page_front.slab_of = (uint32_t *)layout.slab_of.base - (heap >> PAGE_SHIFT);
+	page_front.marks = (uint16_t *)layout.marks.base - heap / PAGE_MARK_UNIT;
+	page_front.metadata = layout.metadata.base;
+	page_front.metadata_bytes = layout.metadata.planned;
+}
+
+static __attribute__((noinline)) enum outcome try_layout(size_t plan, struct place place, uintptr_t hint,
+							 size_t step)
 {
 	char *heap = obtain((void *)hint, plan);
 
 	if (!heap)
-		return false;
+		return REFUSED;
 
 	uintptr_t heap_end = (uintptr_t)heap + plan;
 	uintptr_t highest = place.lowest + place.width;
 	uintptr_t mapped = growth == PIECEWISE && heap_end < highest ? highest : heap_end;
-	struct sizes sizes = sizes_for(plan, mapped);
+	uintptr_t from = in_hole ? (uintptr_t)heap : 0;
+	struct sizes sizes = sizes_for(plan, mapped - from);
 	uintptr_t tables_hint = options.hardened ? heap_end + HARDENED_GAP : heap_end;
 	char *tables = heap_end >> ADDRESS_BITS ? NULL : obtain((void *)tables_hint, sizes.total);
 
@@ -157,17 +213,11 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	 * The same amount wherever the heap starts: what a limit leaves for objects must not depend on
 	 * chance.
 	 */
-	size_t map_below_heap = map_bytes((uintptr_t)heap);
+	size_t map_below_heap = map_bytes((uintptr_t)heap - from);
 	size_t map_opened = growth == RESERVED ? map_below_heap : map_bytes(highest);
 
-	if (!tables || !open_tables(tables, &sizes, map_opened)) {
-		if (growth == RESERVED) {
-			os_unmap(heap, plan);
-			if (tables)
-				os_unmap(tables, sizes.total);
-		}
-		return false;
-	}
+	if (!tables || !open_tables(tables, &sizes, map_opened))
+		return give_up(heap, plan, tables, sizes.total, map_opened);
 
 	char *map = tables + sizes.below_map;
 	char *slab_of = map + sizes.map;
@@ -193,12 +243,8 @@ static bool try_layout(size_t plan, struct place place, uintptr_t hint, size_t s
 	}
 	block_init(growth == RESERVED);
 
-	page_front.map = (uint16_t *)map;
-	page_front.slab_of = (uint32_t *)slab_of - ((uintptr_t)heap >> PAGE_SHIFT);
-	page_front.marks = (uint16_t *)layout.marks.base - (uintptr_t)heap / PAGE_MARK_UNIT;
-	page_front.metadata = metadata;
-	page_front.metadata_bytes = sizes.metadata;
-	return true;
+	set_front(map, from);
+	return DONE;
 }
 
 static bool forwards_admitted;
@@ -225,7 +271,8 @@ void layout_open(void)
 	 * heap's.  With `end` alone all below it do, and the map can be read there.
 	 */
 	__atomic_store_n(&page_front.heap_page, heap_page, __ATOMIC_RELEASE);
-	__atomic_store_n(&page_front.limit, options.hardened ? 0 : page_front.end, __ATOMIC_RELEASE);
+	__atomic_store_n(&page_front.limit, options.hardened || in_hole ? 0 : page_front.end,
+			 __ATOMIC_RELEASE);
 	__atomic_store_n(&page_front.forward_limit, forwards_admitted ? page_front.limit : 0,
 			 __ATOMIC_RELEASE);
 }
@@ -234,19 +281,31 @@ void layout_open(void)
  * Places the heap low in the address space, away from programs, libraries and stacks: the page map starts at
  * address zero, so this keeps it small.
  */
-static bool try_low(size_t plan, struct place place, size_t step)
+static enum outcome try_low(size_t plan, struct place place, size_t step)
 {
 	uintptr_t entropy = placement_entropy();
 
 	for (int attempt = 0; attempt < 4; attempt++) {
 		uintptr_t hint = place.lowest + entropy / GRAIN % (place.width / GRAIN) * GRAIN;
 
-		if (try_layout(plan, place, hint, step))
-			return true;
+		enum outcome outcome = try_layout(plan, place, hint, step);
+
+		if (outcome != TAKEN)
+			return outcome;
 		entropy = entropy * 0x2545f4914f6cdd1du + 1;
 		entropy ^= entropy >> 31;
 	}
-	return false;
+	return TAKEN;
+}
+
+/* Whether the system refuses, anywhere, what it refused before. */
+static __attribute__((noinline, cold)) bool lacks(void)
+{
+	void *sample = lack.memory ? os_map(NULL, lack.bytes) : os_reserve(NULL, lack.bytes);
+
+	if (sample)
+		os_unmap(sample, lack.bytes);
+	return !sample;
 }
 
 /* Rounds up to a power of two. */
@@ -257,12 +316,34 @@ static size_t plan_for(size_t bytes)
 	return bytes <= SMALLEST_PLAN ? SMALLEST_PLAN : (size_t)1 << (64 - __builtin_clzl(bytes - 1));
 }
 
-/* Tries ever higher places while others are in the way. */
-static bool map_piecewise(size_t plan, struct place place, size_t step)
+/* Tries ever higher places, with ever larger page maps, while others are in the way. */
+static __attribute__((noinline)) bool map_piecewise(size_t plan, struct place place, size_t step)
 {
 	growth = PIECEWISE;
-	for (; place.lowest >> 46 == 0; place.lowest *= 2, place.width *= 2)
-		if (try_low(plan, place, step))
+	if (try_low(plan, place, step) == DONE)
+		return true;
+	if (lacks())
+		return false;
+	while ((place.lowest *= 2) >> 46 == 0) {
+		place.width *= 2;
+		if (try_low(plan, place, step) == DONE)
+			return true;
+	}
+	lack.memory = false;
+	return false;
+}
+
+static bool try_reserved(size_t plan)
+{
+	growth = RESERVED;
+	return try_low(plan, (struct place){plan, plan}, 1ul << 20) == DONE;
+}
+
+/* Where addresses are short. */
+static __attribute__((noinline, cold)) bool reserve_less(size_t plan)
+{
+	for (; !lack.memory && plan >= SMALLEST_PLAN; plan /= 2)
+		if (try_reserved(plan))
 			return true;
 	return false;
 }
@@ -296,10 +377,64 @@ size_t page_address_space_most(void)
 	return address_space_most ? address_space_most : SIZE_MAX;
 }
 
-static bool try_reserved(size_t plan)
+static bool can_reserve(size_t bytes)
 {
+	void *sample = os_reserve(NULL, bytes);
+
+	if (sample)
+		os_unmap(sample, bytes);
+	return sample;
+}
+
+/* Returns the length of the largest hole, but for an eighth; `most` if there is a larger one. */
+static size_t largest_hole(size_t most)
+{
+	size_t hole = 0;
+
+	for (size_t part = plan_for(most); part >= SMALLEST_PLAN && part >= hole / 8; part /= 2)
+		if (hole + part <= most && can_reserve(hole + part))
+			hole += part;
+	return hole;
+}
+
+/*
+ * Leaves room for the tables: metadata and records take less than an eighth of a heap, and 8 MiB, and each of
+ * both parts may have to begin on the next grain.  Hardened mode reads the page map below the heap.
+ */
+static __attribute__((noinline, cold)) bool init_in_hole(size_t limit, size_t reserve)
+{
+	/* Under a limit others must have room too. */
+	size_t most = min_t(size_t, reserve ? reserve : UNLIMITED_PLAN, limit / 4);
+	size_t hole = options.hardened ? 0 : largest_hole(most);
+
 	growth = RESERVED;
-	return try_low(plan, (struct place){plan, plan}, 1ul << 20);
+	in_hole = true;
+	for (size_t plan = hole < SMALLEST_HOLE ? 0 : (hole - 3 * GRAIN) / 8 * 7 / GRAIN * GRAIN;
+	     plan >= SMALLEST_PLAN; plan = plan / 2 / GRAIN * GRAIN)
+		if (try_layout(plan, (struct place){0}, 0, 1ul << 20) == DONE)
+			return true;
+	in_hole = false;
+	if (!lack.memory)
+		lack.bytes = SMALLEST_HOLE;
+	return false;
+}
+
+/* After an attempt that failed: whether to do without the next one. */
+static __attribute__((noinline, cold)) bool rests(void)
+{
+	if (lacks()) {
+		lack.failures = lack.rests = 0;
+		return true;
+	}
+	if (lack.rests) {
+		lack.rests--;
+		return true;
+	}
+	lack.memory = false;
+	/* In case that this attempt fails as well. */
+	lack.rests = lack.failures;
+	lack.failures = lack.failures < RESTS_MOST ? 2 * lack.failures + 1 : RESTS_MOST;
+	return false;
 }
 
 /*
@@ -309,21 +444,25 @@ static bool try_reserved(size_t plan)
 bool layout_init(void)
 {
 	enum { USUAL_SHIFT = 40 };
+
+	if (lack.bytes && rests())
+		return false;
 	size_t reserve = os_reserving_costs() ? 0 : options.reserve, plan = plan_for(reserve);
 
-	if (reserve >> USUAL_SHIFT && try_reserved(plan))
-		return true;
+	if (reserve >> USUAL_SHIFT) {
+		if (try_reserved(plan))
+			return true;
+		if (lack.memory)
+			return false;
+	}
 
 	size_t limit = os_limit_address_space();
 
 	if (limit != SIZE_MAX)
 		address_space_most = limit;
-	if (limit != SIZE_MAX || !reserve)
-		return init_piecewise(limit, reserve);
-	for (; plan >= SMALLEST_PLAN; plan /= 2)
-		if (try_reserved(plan))
-			return true;
-	return false;
+	if (limit != SIZE_MAX || !reserve ? init_piecewise(limit, reserve) : reserve_less(plan))
+		return true;
+	return !lack.memory && init_in_hole(limit, reserve);
 }
 
 /*

@@ -15,6 +15,10 @@
  * reserved.  So regions are left out of dumps but for their beginnings, of which some bytes are in use, and a
  * little more: a system call for each MiB of the heap and each 128 KiB of another region, or a sixteenth of
  * it where that is more.
+ *
+ * Where the low addresses are others', the heap is reserved in a hole between them, wherever that lies.  The
+ * page map of all addresses below it would not fit there, and has the heap's part alone; free's fast path,
+ * which does not compare with the heap's start, then admits nothing (page_front.limit).
  */
 #ifndef CPUSLAB_LAYOUT_H
 #define CPUSLAB_LAYOUT_H

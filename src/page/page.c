@@ -25,6 +25,7 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("page.front", (uintptr_t)&page_front, sizeof page_front);
 	show("front.map", offsetof(struct page_front, map), sizeof(uint16_t *));
+	show("page.entries", (uintptr_t)&page_entries, sizeof page_entries);
 	show("front.slab_of", offsetof(struct page_front, slab_of), sizeof(uint32_t *));
 	show("front.metadata", offsetof(struct page_front, metadata), sizeof(char *));
 	/* In this order: heap, page map, slab_of, runs, metadata. */

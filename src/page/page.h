@@ -66,8 +66,8 @@ enum { PAGE_ID_STEP = 8 }; /* every id is a multiple of it */
  * mapped yet.
  */
 struct page_front {
-	uint16_t *map;   /* indexed by address >> PAGE_SHIFT, valid below `end` */
-	uintptr_t limit; /* what free's fast path admits: `end`; in hardened mode always 0 */
+	uint16_t *map;   /* indexed by address >> PAGE_SHIFT, valid below `limit` */
+	uintptr_t limit; /* what free's fast path admits: `end`; in hardened mode and in a hole 0 */
 	uintptr_t
 		forward_limit; /* the same for functions that stand for free; 0 where a program has its own */
 	uintptr_t end;         /* first page number past the heap; 0 until the room is open */
@@ -78,6 +78,8 @@ struct page_front {
 	size_t metadata_bytes; /* planned size, not the size in use */
 };
 extern ARCH_INTERNAL struct page_front page_front;
+/* `map` for the heap's pages alone: where the heap lies in a hole (layout.h), the map has no others. */
+extern ARCH_INTERNAL uint16_t *page_entries;
 
 /*
  * Plans and maps the layout, and provides metadata for the rooms above to start.  Returns false when the
@@ -123,7 +125,7 @@ static inline bool page_is_heap(const void *address)
 
 static inline uint16_t page_id(const void *address)
 {
-	return __atomic_load_n(&page_front.map[page_of(address)], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&page_entries[page_of(address)], __ATOMIC_ACQUIRE);
 }
 
 /* ---- runs: `pages` pages in a row ---------------------------------------------------------------------- */

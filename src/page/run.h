@@ -96,7 +96,7 @@ static inline uint32_t run_number(const void *address)
 
 static inline uint16_t *run_map_at(uint32_t page)
 {
-	return page_front.map + page_front.heap_page + page;
+	return page_entries + page_front.heap_page + page;
 }
 
 static inline void run_set_id(uint32_t page, uint16_t id)

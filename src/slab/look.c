@@ -13,8 +13,7 @@ void slab_visit_objects(const struct slab_cache *cache, void (*visit)(void *obje
 
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		char *address = (char *)(page << PAGE_SHIFT);
-		const struct slab *slab =
-			page_front.map[page] == PAGE_LINKED ? NULL : slab_of_object(address);
+		const struct slab *slab = page_entries[page] == PAGE_LINKED ? NULL : slab_of_object(address);
 
 		if (!slab || slab->cache != cache || slab->base != address)
 			continue;
@@ -171,7 +170,7 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 	for (uintptr_t page = page_of(address); page < page_of(address) + cache->pages; page++) {
 		size_t end = ((page + 1) << PAGE_SHIFT) - (uintptr_t)address;
 		unsigned next = (unsigned)((end + cache->traits.size - 1) / cache->traits.size);
-		bool before = page_front.map[page] == PAGE_WATCHED, now;
+		bool before = page_entries[page] == PAGE_WATCHED, now;
 
 		if (next > slab->bump)
 			next = slab->bump;
@@ -179,7 +178,7 @@ size_t slab_watch_pages(struct slab_cache *cache, const void *address,
 		      watched(slab->base + (size_t)first * cache->traits.size, next - first, before);
 		first = next;
 		if (now != before)
-			__atomic_store_n(&page_front.map[page], now ? PAGE_WATCHED : cache->traits.id,
+			__atomic_store_n(&page_entries[page], now ? PAGE_WATCHED : cache->traits.id,
 					 __ATOMIC_RELEASE);
 	}
 	cpuslab_spin_unlock(&cache->lock);
@@ -190,7 +189,7 @@ void slab_watch_page(struct slab_cache *cache, const void *address)
 {
 	slab_lock_cache(cache);
 	if (slab_to_watch(cache, address))
-		__atomic_store_n(&page_front.map[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
+		__atomic_store_n(&page_entries[page_of(address)], PAGE_WATCHED, __ATOMIC_RELEASE);
 	cpuslab_spin_unlock(&cache->lock);
 }
 

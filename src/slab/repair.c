@@ -100,7 +100,7 @@ static void repair_slab(struct slab_cache *cache, struct slab *slab)
 /* Whether a slab's first page has the same id as another page of it.  Either may be watched. */
 static bool has_its_base(const struct slab *slab, uint16_t id)
 {
-	uint16_t base = page_front.map[page_of(slab->base)];
+	uint16_t base = page_entries[page_of(slab->base)];
 
 	return base == id || base == PAGE_WATCHED || (id == PAGE_WATCHED && base == slab->cache->traits.id);
 }
@@ -111,12 +111,12 @@ static bool has_its_base(const struct slab *slab, uint16_t id)
  */
 static void end_orphan(uintptr_t page, const struct slab *slab)
 {
-	if (slab && page_front.map[page_of(slab->base)] == PAGE_RETIRED) {
-		page_front.map[page] = PAGE_RETIRED;
+	if (slab && page_entries[page_of(slab->base)] == PAGE_RETIRED) {
+		page_entries[page] = PAGE_RETIRED;
 		return;
 	}
 	page_front.slab_of[page] = 0;
-	page_front.map[page] = PAGE_FREE;
+	page_entries[page] = PAGE_FREE;
 }
 
 bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
@@ -126,7 +126,7 @@ bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id))
 
 	for (uintptr_t page = page_front.heap_page; page < end; page++) {
 		const char *address = (const char *)(page << PAGE_SHIFT);
-		uint16_t id = page_front.map[page];
+		uint16_t id = page_entries[page];
 
 		if (id != PAGE_SLAB && id != PAGE_WATCHED && id < PAGE_ID_RESERVED)
 			continue;

@@ -221,7 +221,7 @@ static void watch_chosen(const struct slab_cache *cache, const char *base)
 	uintptr_t end = page_of(base) + cache->pages;
 
 	for (uintptr_t page = guard_chosen_from(page_of(base)); page < end; page += guard.spread)
-		__atomic_store_n(&page_front.map[page], PAGE_WATCHED, __ATOMIC_RELEASE);
+		__atomic_store_n(&page_entries[page], PAGE_WATCHED, __ATOMIC_RELEASE);
 }
 
 /* Whether the program touches each page of the cache's slabs: it writes to every object, but not all of each.

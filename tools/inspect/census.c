@@ -313,7 +313,7 @@ bool census_read_slabs(const struct census *census, const struct target *target,
 	size_t asked = 0;
 
 	if (at->slab.size > DESCRIPTOR_MOST || at->linked_slab.size > DESCRIPTOR_MOST ||
-	    !target_read(target, at->page_front.value + at->front_map.value, &map, sizeof(map)) ||
+	    !target_read(target, at->page_entries.value, &map, sizeof(map)) ||
 	    !target_read(target, at->page_front.value + at->front_slab_of.value, &slab_of, sizeof(slab_of)) ||
 	    !target_read(target, at->page_front.value + at->front_metadata.value, &metadata,
 			 sizeof(metadata)) ||
