@@ -12,6 +12,7 @@
 #include "arch/arch.h"
 #include "malloc/large.h"
 #include "malloc/process.h"
+#include "options/options.h"
 #include "os/os.h"
 #include "report/statistics.h"
 
@@ -81,13 +82,13 @@ static const char *xml_name(char text[static XML_NAME], const char *name)
 	return text;
 }
 
-REPLACEABLE int malloc_info(int options, FILE *stream)
+REPLACEABLE int malloc_info(int flags, FILE *stream)
 {
 	struct report report;
 	char name[XML_NAME];
 	struct cache_report cache;
 
-	if (options != 0) {
+	if (flags != 0) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -120,6 +121,19 @@ REPLACEABLE int malloc_info(int options, FILE *stream)
 	return ferror(stream) ? -1 : 0;
 }
 
+/* Why each thread has a slot of its own; empty in other modes. */
+static const char *why_slots(void)
+{
+	if (vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT)
+		return "";
+	if (options.vcpu == OPTION_VCPU_SLOT)
+		return " (by the option vcpu)";
+	/* The kernel's word for another area than the thread has already. */
+	if (vcpu_refusal() == EINVAL)
+		return " (libc has restartable sequences, but does not say where)";
+	return " (no restartable sequences here)";
+}
+
 /*
  * Writes to standard error by write(2), so that exit handlers and programs that have closed stdio can use
  * it.
@@ -133,9 +147,10 @@ REPLACEABLE void malloc_stats(void)
 
 	process_enter();
 	report_all(&report);
-	length = snprintf(line, sizeof line, "cpuslab %s, vCPU mode %s\n%-16s %10s %10s %10s %8s %12s %12s\n",
-			  cpuslab_version(), cpuslab_vcpu_mode_name(), "cache", "live", "hoarded", "total",
-			  "slabs", "alloc misses", "free misses");
+	length = snprintf(line, sizeof line,
+			  "cpuslab %s, vCPU mode %s%s\n%-16s %10s %10s %10s %8s %12s %12s\n",
+			  cpuslab_version(), cpuslab_vcpu_mode_name(), why_slots(), "cache", "live",
+			  "hoarded", "total", "slabs", "alloc misses", "free misses");
 	os_write_error(line, (size_t)length);
 	for (unsigned next = 0; report_cache(&next, &cache);) {
 		if (!cache.slabs_created)

@@ -40,9 +40,10 @@ static __thread struct arch_rseq own = {.cpu_id = UINT32_MAX, .mm_cid = UINT32_M
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 
 static enum cpuslab_vcpu_mode mode;
-static bool registers_itself; /* uses restartable sequences without libc's registration */
-static unsigned ids;          /* possible ids; in slot mode, slots taken so far */
-static unsigned possible_ids; /* outside slot mode */
+static int refusal ARCH_SPARSE; /* what the kernel said to a registration of the library's own; errno */
+static bool registers_itself;   /* uses restartable sequences without libc's registration */
+static unsigned ids;            /* possible ids; in slot mode, slots taken so far */
+static unsigned possible_ids;   /* outside slot mode */
 static uintptr_t closed_area;
 static uintptr_t first_areas[ARCH_VCPUS];
 static struct {
@@ -180,9 +181,10 @@ __attribute__((cold)) void vcpu_lost(void)
  * the key's value may make libc allocate, which is not allowed while the library starts.  The first slow
  * path registers, in vcpu_enter.
  */
-static bool can_register(void)
+static __attribute__((noinline, cold)) bool can_register(void)
 {
-	if (os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE) != 0)
+	refusal = os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE);
+	if (refusal)
 		return false;
 	os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
 	/* The kernel has left an id there that may be another thread's by now. */
@@ -220,7 +222,7 @@ static bool choose_restartable(void)
 	return true;
 }
 
-static void choose_slots(void)
+static __attribute__((noinline, cold)) void choose_slots(void)
 {
 	mode = CPUSLAB_VCPU_THREAD_SLOT;
 	ids = 0;
@@ -242,6 +244,11 @@ static void add_bank(uintptr_t *table, uintptr_t *areas)
 enum cpuslab_vcpu_mode vcpu_mode(void)
 {
 	return mode;
+}
+
+int vcpu_refusal(void)
+{
+	return refusal;
 }
 
 /* ---- ends of threads -------------------------------------------------------------------------------- */
