@@ -59,7 +59,8 @@ try_modes() {
 		"$compiler" -O2 -Wall $lto -fPIE -I"$here/../include" -c "$here/links/$1" -o program.o
 		"$compiler" -O2 $lto -fPIE -c "empty.${1##*.}" -o empty.o
 		for linker in "${linkers[@]}"; do
-			[ "$compiler-$linker" != clang++-16-lld ] || ! command -v ld.lld-16 >/dev/null || linker=lld-16
+			# A clang's link-time optimization is for the lld of its own version.
+			[ "$linker" != lld ] || ! command -v "ld.lld-${compiler##*-}" >/dev/null || linker=lld-${compiler##*-}
 			for mode in -pie -no-pie -static -static-pie; do
 				options=("$lto" "-fuse-ld=$linker" "$mode")
 				try object "$build/cpuslab.o" program.o
@@ -73,7 +74,8 @@ linkers=()
 for linker in bfd gold lld mold; do
 	if command -v "ld.$linker" >/dev/null; then linkers+=("$linker"); else skip "no $linker"; fi
 done
-for compiler in g++ clang++-16; do
+clang=$(compgen -c clang++ | grep -xE 'clang\+\+(-[0-9]+)?' | sort -V | tail -n 1)
+for compiler in g++ "${clang:-clang++}"; do
 	if command -v "$compiler" >/dev/null; then try_modes program.cc; else skip "no $compiler"; fi
 done
 compiler=gcc
