@@ -49,8 +49,7 @@ static bool read_kinds(struct picture *picture, const struct census *census, con
 	uint16_t ids[PAGES_AT_ONCE];
 	char regions[1024];
 
-	if (!target_read(target, target->at.page_front.value + target->at.front_map.value, &map,
-			 sizeof(map)) ||
+	if (!target_read(target, target->at.page_entries.value, &map, sizeof(map)) ||
 	    target->at.page_regions.size > sizeof(regions) ||
 	    !target_read(target, target->at.page_regions.value, regions, target->at.page_regions.size))
 		return false;
