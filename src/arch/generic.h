@@ -10,6 +10,7 @@
 #define ARCH_HAS_RSEQ 0
 #define ARCH_HAS_PAIR 0 /* arch_replace_pair is x86-64's */
 #define ARCH_HAS_WIDE 0 /* and so are arch_clear_wide and arch_is_clear_wide */
+#define ARCH_HAS_LONG 0 /* and arch_copy_long and arch_fill_long */
 
 static inline uint32_t arch_id(struct arch_self self)
 {

@@ -29,6 +29,7 @@
 #define ARCH_HAS_RSEQ 1
 #define ARCH_HAS_PAIR 1
 #define ARCH_HAS_WIDE 1
+#define ARCH_HAS_LONG 1
 
 /* Bytes and alignment of a handler's block, in which DWARF can find the block from the program counter. */
 #define ARCH_ABORT_BYTES "32"
@@ -469,6 +470,23 @@ static inline arch_lanes arch_below(uint64_t random, uint64_t more, size_t count
 	/* The high halves of the products; compilers emit a dozen instructions for this. */
 	asm("pmulhuw %[counts], %[lanes]" : [lanes] "+x"(lanes) : [counts] "x"(counts));
 	return lanes;
+}
+
+/*
+ * Copying and filling by the processor's own loops, which start slowly and end as fast as any other.  Cycles
+ * on a Xeon with fast short ones, beside 16 bytes at a time: copying 1, 2 and 16 KiB 34, 39 and 167 beside
+ * 23, 60 and 340; filling 33, 39 and 171 beside 21, 41 and 329.
+ */
+enum { ARCH_LONG_BYTES = 2048 };
+
+static inline void arch_copy_long(void *to, const void *from, size_t bytes)
+{
+	asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
+
+static inline void arch_fill_long(void *to, unsigned char byte, size_t bytes)
+{
+	asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(byte) : "memory");
 }
 
 /* For loops that wait for another CPU. */

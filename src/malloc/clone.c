@@ -21,6 +21,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "malloc/malloc.h"
@@ -91,7 +92,7 @@ static int clone_beside(struct start *start, int flags, struct places places)
 	sigset_t all, mask;
 	uint32_t *alive = NULL;
 
-	sigfillset(&all);
+	memset(&all, 0xff, sizeof all);
 	os_signal_mask(&all, &mask);
 	start->mask = mask;
 	if (flags & CLONE_SETTLS) {

@@ -39,7 +39,8 @@ static uint32_t starter; /* the multithreaded process in which `before_start` be
 static uint32_t *alive_word = &before_start;
 const uint32_t *process_alive = &before_start;
 static bool started;
-static __thread bool asks; /* is registering an atfork handler, which may allocate */
+static __thread bool asks;   /* is registering an atfork handler, which may allocate */
+static __thread bool starts; /* is starting the library */
 
 static void in_child(void)
 {
@@ -162,7 +163,11 @@ static bool settle(uint32_t *word)
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
 		return true;
 	}
-	if (start())
+	starts = true;
+	bool done = start();
+
+	starts = false;
+	if (done)
 		return true;
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 	return false;
@@ -202,6 +207,9 @@ __attribute__((noinline, cold)) bool process_settle(void)
 			return settle(word);
 		if (found == ALIVE || asks)
 			return true;
+		/* What a start calls of libc's does not allocate, unless another library stands before it. */
+		if (starts)
+			return false;
 		stop_if_left(word);
 		/* Another thread is at it, which a forked child may have by its first slow path. */
 		os_nap(SETTLING_NAP);

@@ -228,8 +228,21 @@ static __attribute__((noinline, cold)) void choose_slots(void)
 	ids = 0;
 	vcpu_self.rseq = distance(&own);
 	vcpu_self.id = distance(&own.mm_cid);
-	/* Without a key slots are never freed; once they run out, threads do without. */
-	has_key = pthread_key_create(&end_of_thread, leave) == 0;
+}
+
+/*
+ * By the first thread that takes a slot, not at the library's start nor with a lock: another library's
+ * function in libc's place may allocate.  Without a key slots are never freed; once they run out, threads do
+ * without.  A thread that comes while another is at it has a slot without an end, as have those of a child
+ * forked then.
+ */
+static void make_key(void)
+{
+	static bool asked;
+
+	if (!registers_itself && !__atomic_exchange_n(&asked, true, __ATOMIC_RELAXED) &&
+	    pthread_key_create(&end_of_thread, leave) == 0)
+		__atomic_store_n(&has_key, true, __ATOMIC_RELEASE);
 }
 
 static void add_bank(uintptr_t *table, uintptr_t *areas)
@@ -255,8 +268,8 @@ int vcpu_refusal(void)
 
 static __thread bool is_counted;
 static pthread_key_t end_of_counted;
-static int counted; /* counted threads that have not ended */
-static enum { NO_KEY_YET, KEY_MADE, NO_KEY } counted_key;
+static int counted;                       /* counted threads that have not ended */
+static bool counted_asked, counted_keyed; /* whether its key has been asked for, and made */
 static void (*when_alone)(void);
 
 /* The key's values, by address: the destructor has not run yet, or has run once. */
@@ -286,13 +299,12 @@ static __attribute__((noinline)) void count_thread(void)
 
 	/* Before all else: setting the value may allocate, which comes back here. */
 	is_counted = true;
-	cpuslab_spin_lock(&vcpu_lock);
-	if (counted_key == NO_KEY_YET)
-		counted_key = pthread_key_create(&end_of_counted, end_counted) == 0 ? KEY_MADE : NO_KEY;
-	bool made = counted_key == KEY_MADE;
-
-	cpuslab_spin_unlock(&vcpu_lock);
-	if (made && pthread_setspecific(end_of_counted, FIRST_ROUND) == 0)
+	/* Without a lock, for the same reason: threads that come while one is at it are not counted. */
+	if (!__atomic_exchange_n(&counted_asked, true, __ATOMIC_RELAXED) &&
+	    pthread_key_create(&end_of_counted, end_counted) == 0)
+		__atomic_store_n(&counted_keyed, true, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&counted_keyed, __ATOMIC_ACQUIRE) &&
+	    pthread_setspecific(end_of_counted, FIRST_ROUND) == 0)
 		__atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
 	errno = saved_errno;
 }
@@ -678,8 +690,10 @@ bool vcpu_enter(void)
 		/* Before it has a slot, or it would look like a thread begun after the fork. */
 		vcpu_bury_dead_slots();
 		standing = ENTERING;
-		/* May allocate; the nested call then finds ENTERING. */
-		bool noted = !has_key || pthread_setspecific(end_of_thread, &own) == 0;
+		/* Both may allocate; the nested call then finds ENTERING. */
+		make_key();
+		bool keyed = __atomic_load_n(&has_key, __ATOMIC_ACQUIRE);
+		bool noted = !keyed || pthread_setspecific(end_of_thread, &own) == 0;
 		bool placed = false, later = !noted;
 
 		if (noted && registers_itself)
@@ -690,7 +704,7 @@ bool vcpu_enter(void)
 			later = !placed && free_slot() != ARCH_VCPUS;
 			cpuslab_spin_unlock(&vcpu_lock);
 		}
-		if (!placed && noted && has_key)
+		if (!placed && noted && keyed)
 			pthread_setspecific(end_of_thread, NULL);
 		/* A refusal for lack of memory is retried by the next slow path. */
 		standing = placed ? INSIDE : later ? OUTSIDE : ENDED;

@@ -35,7 +35,7 @@ static void restore_mask(uint64_t bits)
 {
 	sigset_t mask;
 
-	sigemptyset(&mask);
+	memset(&mask, 0, sizeof mask);
 	memcpy(&mask, &bits, sizeof bits);
 	os_signal_mask(&mask, NULL);
 }
@@ -57,7 +57,7 @@ __attribute__((used)) struct vcpu_handing vcpu_before_vfork(void)
 		handing.done = (uintptr_t)vcpu_share(true);
 		return handing;
 	}
-	sigfillset(&all);
+	memset(&all, 0xff, sizeof all);
 	os_signal_mask(&all, &mask);
 	memcpy(&handing.mask, &mask, sizeof handing.mask);
 	int flags = vcpu_unregister();
