@@ -371,6 +371,43 @@ static inline uint32_t arch_id(struct arch_self self)
 		".popsection\n")
 
 /*
+ * Defines libc's `syscall`: number `seen` goes to the C function `see`, which has the same parameters as
+ * longs; all others go on to the function at `*next`, or to the kernel while that is NULL.  With a jump, and
+ * no frame: a task that such a call makes may return on another stack.  `fail` turns a negative errno into
+ * -1.
+ */
+#define ARCH_DEFINE_SYSCALL(seen, see, next, fail)                                                           \
+	__asm__(".pushsection .text.far_syscall, \"ax\"\n"                                                   \
+		".globl syscall\n"                                                                           \
+		".type syscall, @function\n"                                                                 \
+		"syscall:\n"                                                                                 \
+		".cfi_startproc\n"                                                                           \
+		"cmpq $" #seen ", %rdi\n"                                                                    \
+		"je " #see "\n"                                                                              \
+		"movq " #next "(%rip), %rax\n"                                                               \
+		"testq %rax, %rax\n"                                                                         \
+		"jz 1f\n"                                                                                    \
+		"jmpq *%rax\n"                                                                               \
+		"1:\n"                                                                                       \
+		"movq %rdi, %rax\n"                                                                          \
+		"movq %rsi, %rdi\n"                                                                          \
+		"movq %rdx, %rsi\n"                                                                          \
+		"movq %rcx, %rdx\n"                                                                          \
+		"movq %r8, %r10\n"                                                                           \
+		"movq %r9, %r8\n"                                                                            \
+		"movq 8(%rsp), %r9\n"                                                                        \
+		"syscall\n"                                                                                  \
+		"cmpq $-4096, %rax\n" /* the last page: errors */                                            \
+		"ja 2f\n"                                                                                    \
+		"ret\n"                                                                                      \
+		"2:\n"                                                                                       \
+		"movq %rax, %rdi\n"                                                                          \
+		"jmp " #fail "\n"                                                                            \
+		".cfi_endproc\n"                                                                             \
+		".size syscall, . - syscall\n"                                                               \
+		".popsection\n")
+
+/*
  * Returns whether the two functions below may be called: they need AVX2, and a system that saves the wide
  * registers.  Uses cpuid directly, because a constructor in every program would fill in what
  * __builtin_cpu_supports reads.

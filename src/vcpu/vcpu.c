@@ -154,6 +154,11 @@ void vcpu_register(int flags)
 		(void)os_rseq_register(rseq_in_use(), rseq_bytes(), (uint32_t)flags, ARCH_RSEQ_SIGNATURE);
 }
 
+bool vcpu_is_registered_at(const void *area)
+{
+	return mode != CPUSLAB_VCPU_THREAD_SLOT && area == rseq_in_use();
+}
+
 void vcpu_forget_id(void)
 {
 	__atomic_store_n(&rseq_in_use()->mm_cid, NOBODY, __ATOMIC_RELAXED);

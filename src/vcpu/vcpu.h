@@ -181,6 +181,8 @@ void vcpu_register(int flags);
  * thread's.
  */
 void vcpu_forget_id(void);
+/* Whether the calling thread's area lies at an address. */
+bool vcpu_is_registered_at(const void *area);
 
 void vcpu_lost(void);
 
