@@ -37,14 +37,24 @@ static void *use(void *unused)
 	return unused;
 }
 
-int main(void)
+/* The library reads its options before main. */
+static void begin_again(char **argv)
 {
 	const char *options = getenv("CPUSLAB_OPTIONS");
 	char more[256];
 
-	check_watchdog(60);
+	if (options && strstr(options, "leaks_at_exit"))
+		return;
 	snprintf(more, sizeof more, "%s%sleaks_at_exit:true", options ? options : "", options ? "," : "");
 	CHECK(setenv("CPUSLAB_OPTIONS", more, 1) == 0);
+	CHECK(execv("/proc/self/exe", argv) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	begin_again(argv);
+	check_watchdog(60);
 	pthread_t starter = check_thread(use, NULL);
 	while (!__atomic_load_n(&reached, __ATOMIC_ACQUIRE))
 		usleep(100);

@@ -608,7 +608,11 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
 	}
 	void *object = cpuslab_cache_alloc(cache);
 
-	return likely(object) ? memset(object, 0, cache->size) : NULL;
+	if (unlikely(!object))
+		return NULL;
+	memset(object, 0, cache->size);
+	annotate_cleared(object, cache->size);
+	return object;
 }
 
 /* Whether the page map says that a slab of this cache, or of another without an id of its own, lies there. */

@@ -86,6 +86,12 @@ void annotate_allocated(void *object, size_t bytes, bool kept)
 		__msan_allocated_memory(object, bytes);
 }
 
+void annotate_cleared(void *object, size_t bytes)
+{
+	if (__msan_unpoison)
+		__msan_unpoison(object, bytes);
+}
+
 void annotate_freed(void *object, size_t bytes, bool readable)
 {
 	leave(object);

@@ -33,6 +33,8 @@ void annotate_made(void *object, size_t bytes, bool readable);
 /* `kept`: it holds what its constructor or its last use left. */
 void annotate_allocated(void *object, size_t bytes, bool kept);
 void annotate_freed(void *object, size_t bytes, bool readable);
+/* An allocated object that the library has filled with zeroes. */
+void annotate_cleared(void *object, size_t bytes);
 /* A free object whose memory leaves the cache. */
 void annotate_gone(void *object, size_t bytes);
 

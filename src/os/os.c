@@ -245,7 +245,8 @@ static inline __attribute__((always_inline)) size_t resident_pages(void)
 
 static __attribute__((noinline)) bool sample_costs(void)
 {
-	enum { SAMPLE = 1 << 30, COSTS = (1 << 20) / OS_PAGE_BYTES };
+	/* valgrind says so of a range of 256 MiB or more. */
+	enum { SAMPLE = 192 << 20, COSTS = (192 << 10) / OS_PAGE_BYTES };
 	size_t before = resident_pages();
 	void *sample = os_reserve(NULL, SAMPLE);
 

@@ -15,7 +15,8 @@ bool environment_quiet;
 unsigned environment_lines;
 jmp_buf *environment_abort;
 
-_Noreturn void fuzzed_abort(void);
+/* Over the library's own. */
+_Noreturn void cpuslab_libc_abort(void);
 int fuzzed_clock_gettime(clockid_t clock, struct timespec *now);
 int fuzzed_madvise(void *address, size_t bytes, int advice);
 void *fuzzed_mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
@@ -23,7 +24,7 @@ int fuzzed_mprotect(void *address, size_t bytes, int protection);
 void *fuzzed_mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...);
 ssize_t fuzzed_write(int file, const void *text, size_t length);
 
-_Noreturn void fuzzed_abort(void)
+_Noreturn void cpuslab_libc_abort(void)
 {
 	if (environment_abort)
 		longjmp(*environment_abort, 1);
