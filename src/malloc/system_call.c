@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "arch/arch.h"
@@ -48,7 +49,7 @@ long system_call_rseq(long number, long area, long bytes, long flags, long signa
 
 	if (!system_call_next)
 		find_next();
-	sigfillset(&all);
+	memset(&all, 0xff, sizeof all);
 	/* No handler may allocate with the kernel's id. */
 	os_signal_mask(&all, &mask);
 	long result = system_call_next(number, area, bytes, flags, signature, e, f);
