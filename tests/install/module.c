@@ -6,6 +6,10 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
+#ifdef __cplusplus
+#define __init /* not the headers' there, since <numeric> has variables of this name */
+#endif
+
 struct record {
 	int number;
 	char *name;
