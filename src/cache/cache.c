@@ -12,6 +12,7 @@
 #include "magazine/hardened.h"
 #include "malloc/process.h"
 #include "options/options.h"
+#include "page/sparse.h"
 #include "report/root.h"
 #include "slab/geometry.h"
 
@@ -610,7 +611,7 @@ CPUSLAB_API void *cpuslab_cache_zalloc(struct cpuslab_cache *cache)
 
 	if (unlikely(!object))
 		return NULL;
-	memset(object, 0, cache->size);
+	sparse_zero(object, 0, cache->size);
 	annotate_cleared(object, cache->size);
 	return object;
 }

@@ -39,7 +39,7 @@ static void *obtain_zeroed(size_t alignment, size_t size, gfp_t flags)
 
 	/* The object may be of a larger class. */
 	if (object)
-		memset(object + zeroed, 0, own_malloc_usable_size(object) - zeroed);
+		sparse_zero(object, zeroed, own_malloc_usable_size(object));
 	return object;
 }
 
@@ -134,7 +134,7 @@ CPUSLAB_API void *cpuslab_kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags
 							: cpuslab_cache_alloc_nowait(own);
 	while (!object && kmem_tries_again(flags, cpuslab_cache_size(own)));
 	if (object && flags & __GFP_ZERO)
-		memset(object, 0, cpuslab_cache_size(own));
+		sparse_zero(object, 0, cpuslab_cache_size(own));
 	return object;
 }
 
@@ -162,6 +162,6 @@ CPUSLAB_API int cpuslab_kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t fl
 			return 0;
 	if (flags & __GFP_ZERO)
 		for (size_t i = 0; i < count; i++)
-			memset(objects[i], 0, cpuslab_cache_size(own));
+			sparse_zero(objects[i], 0, cpuslab_cache_size(own));
 	return (int)count;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "kmem/kmem.h"
+#include "page/sparse.h"
 
 struct slab_sheaf {
 	unsigned size, capacity;
@@ -87,7 +88,7 @@ CPUSLAB_API void *cpuslab_kmem_sheaf_take(struct kmem_cache *cache, gfp_t flags,
 	void *object = sheaf->size ? sheaf->objects[--sheaf->size] : NULL;
 
 	if (object && flags & __GFP_ZERO)
-		memset(object, 0, kmem_cache_size(cache));
+		sparse_zero(object, 0, kmem_cache_size(cache));
 	return object;
 }
 

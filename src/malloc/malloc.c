@@ -25,9 +25,6 @@
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* From this size on calloc prefers pages known to be zero to clearing reused ones. */
-enum { CALLOC_FROM_PAGES = 32 << 10 };
-
 static void *malloc_large(size_t size, size_t alignment)
 {
 	bool zeroed;
@@ -327,18 +324,22 @@ bool malloc_is_special(size_t bytes)
 	return bytes <= SIZE_CLASS_MAX && size_class_is_checked(size_class_index(bytes));
 }
 
-/* Whether zeroes are to come from pages of their own: fresh ones need not be zeroed. */
-static inline bool is_zeroed_by_pages(size_t bytes)
-{
-	return unlikely(bytes >= CALLOC_FROM_PAGES) && process_enter() && !malloc_is_special(bytes);
-}
-
-static void *zeroed_pages(size_t alignment, size_t bytes)
+/*
+ * From SPARSE_ZEROES bytes on.  Pages of their own: the page room knows which ones read as zero, and these
+ * are not touched.  What a class must serve is read, and cleared where it has to be.
+ */
+static __attribute__((noinline)) void *alloc_zeroes(size_t alignment, size_t bytes)
 {
 	bool zeroed = false;
-	void *object = bytes <= PTRDIFF_MAX ? large_alloc(bytes, alignment, &zeroed) : NULL;
+	void *object = NULL;
 
-	if (!object)
+	if (unlikely(!process_enter()))
+		return malloc_failed();
+	if (unlikely(!is_large(bytes)))
+		object = malloc_aligned(alignment, bytes);
+	else if (bytes <= PTRDIFF_MAX)
+		object = large_alloc(bytes, alignment, &zeroed);
+	if (unlikely(!object))
 		return malloc_failed();
 	if (!zeroed)
 		sparse_clear(object, bytes);
@@ -351,8 +352,8 @@ REPLACEABLE void *calloc(size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return malloc_failed();
-	if (is_zeroed_by_pages(bytes))
-		return zeroed_pages(1, bytes);
+	if (unlikely(bytes >= SPARSE_ZEROES))
+		return alloc_zeroes(1, bytes);
 	void *object = own_malloc(bytes);
 
 	return likely(object) ? memset(object, 0, bytes) : NULL;
@@ -360,8 +361,8 @@ REPLACEABLE void *calloc(size_t count, size_t size)
 
 void *malloc_aligned_zeroed(size_t alignment, size_t size)
 {
-	if (is_zeroed_by_pages(size))
-		return zeroed_pages(alignment, size);
+	if (unlikely(size >= SPARSE_ZEROES))
+		return alloc_zeroes(alignment, size);
 	void *object = malloc_aligned(alignment, size);
 
 	return likely(object) ? memset(object, 0, size) : NULL;
