@@ -1,16 +1,17 @@
-# What `make install` leaves behind: both libraries, the one object file, the headers, the command, the
-# documents, and the two ways by which other builds find them (pkg-config and find_package).
+# What `make install` leaves behind: the libraries, the one object file, the headers, the command, the documents, and the
+# two ways by which other builds find them (pkg-config and find_package).  The libraries that benchmarks alone load are
+# a component of their own: `cmake --install BUILD --component bench`.
 
 include(CMakePackageConfigHelpers)
 set(CPUSLAB_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cpuslab)
 set(CPUSLAB_OBJECT_FILE ${CMAKE_INSTALL_LIBDIR}/cpuslab/cpuslab.o)
 
 install(
-	TARGETS cpuslab cpuslab_static
+	TARGETS cpuslab cpuslab_static cpuslab_caches cpuslab_locks
 	EXPORT cpuslabTargets
 	LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
 	ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${CMAKE_BINARY_DIR}/cpuslab.o DESTINATION ${CMAKE_INSTALL_LIBDIR}/cpuslab)
+install(FILES ${PROJECT_BINARY_DIR}/cpuslab.o DESTINATION ${CMAKE_INSTALL_LIBDIR}/cpuslab)
 install(DIRECTORY include/cpuslab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # linux/slab.h and its neighbours: a folder that only ported kernel sources have in their include path.
 install(DIRECTORY include/kernel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cpuslab)
@@ -30,13 +31,13 @@ install(FILES bindings/rust/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindin
 
 # Paths relative to the prefix where they can be, so that an installed tree may be moved.
 configure_package_config_file(
-	${CMAKE_CURRENT_LIST_DIR}/cpuslabConfig.cmake.in ${CMAKE_BINARY_DIR}/cmake/cpuslabConfig.cmake
+	${CMAKE_CURRENT_LIST_DIR}/cpuslabConfig.cmake.in ${PROJECT_BINARY_DIR}/cmake/cpuslabConfig.cmake
 	INSTALL_DESTINATION ${CPUSLAB_CONFIG_DIR}
 	PATH_VARS CPUSLAB_OBJECT_FILE)
 write_basic_package_version_file(
-	${CMAKE_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+	${PROJECT_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(
-	FILES ${CMAKE_BINARY_DIR}/cmake/cpuslabConfig.cmake ${CMAKE_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake
+	FILES ${PROJECT_BINARY_DIR}/cmake/cpuslabConfig.cmake ${PROJECT_BINARY_DIR}/cmake/cpuslabConfigVersion.cmake
 	DESTINATION ${CPUSLAB_CONFIG_DIR})
 
 # The prefix is known only when installing (`cmake --install --prefix`), so the file is written then.
@@ -50,8 +51,10 @@ endforeach()
 foreach(name CPUSLAB_PC_LIBDIR CPUSLAB_PC_INCLUDEDIR PROJECT_VERSION PROJECT_VERSION_MAJOR)
 	install(CODE "set(${name} [==[${${name}}]==])")
 endforeach()
-install(
-	CODE "
-	configure_file([==[${CMAKE_CURRENT_LIST_DIR}/cpuslab.pc.in]==] [==[${CMAKE_BINARY_DIR}/cpuslab.pc]==] @ONLY)
-	file(INSTALL [==[${CMAKE_BINARY_DIR}/cpuslab.pc]==] DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")
+foreach(file cpuslab cpuslab-caches cpuslab-locks)
+	install(
+		CODE "
+	configure_file([==[${CMAKE_CURRENT_LIST_DIR}/${file}.pc.in]==] [==[${PROJECT_BINARY_DIR}/${file}.pc]==] @ONLY)
+	file(INSTALL [==[${PROJECT_BINARY_DIR}/${file}.pc]==] DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")
 ")
+endforeach()

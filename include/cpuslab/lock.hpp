@@ -9,7 +9,7 @@
 #include <cpuslab/lock.h>
 
 #include <chrono>
-#include <ctime>
+#include <time.h>
 
 namespace cpuslab
 {
@@ -140,9 +140,19 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
       private:
 	using approximate = std::chrono::duration<double>;
 	// Any longer duration counts as for ever.
-	static constexpr std::chrono::hours ever{24 * 365 * 30};
+	static constexpr std::chrono::hours ever()
+	{
+		return std::chrono::hours(24 * 365 * 30);
+	}
 
-	// Returns a duration cut to `ever` and rounded up, since no wait may be shorter than was asked for.
+	// std::chrono::ceil, which C++11 and C++14 do not have.
+	template <class To, class From> static To rounded_up(const From &duration)
+	{
+		To whole = std::chrono::duration_cast<To>(duration);
+		return whole < duration ? whole + To(1) : whole;
+	}
+
+	// Returns a duration cut to ever() and rounded up, since no wait may be shorter than was asked for.
 	// Nothing overflows on the way, whatever the period: durations are compared as floating-point
 	// numbers, which hold any of them, and whole seconds are split off before the rest is multiplied.
 	template <class Rep, class Period>
@@ -153,10 +163,10 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 
 		if (!(duration > duration.zero()))
 			return nanoseconds::zero();
-		if (approximate(duration) > approximate(ever))
-			return ever;
+		if (approximate(duration) > approximate(ever()))
+			return ever();
 		seconds whole = std::chrono::duration_cast<seconds>(duration);
-		return whole + std::chrono::ceil<nanoseconds>(duration - whole);
+		return whole + rounded_up<nanoseconds>(duration - whole);
 	}
 
 	// Returns the time left until the deadline by its own clock; zero once it has passed.
@@ -168,22 +178,22 @@ class CPUSLAB_CAPABILITY("pagelock") pagelock
 		auto now = Clock::now();
 		auto then = deadline.time_since_epoch();
 		approximate left = approximate(then) - approximate(now.time_since_epoch());
-		if (left > approximate(ever))
-			return ever;
+		if (left > approximate(ever()))
+			return ever();
 		// Further in the past than a duration may be able to hold, or not a number.
-		if (!(left >= -approximate(ever)))
+		if (!(left >= -approximate(ever())))
 			return std::chrono::nanoseconds::zero();
-		return bounded(std::chrono::ceil<own>(then) - now.time_since_epoch());
+		return bounded(rounded_up<own>(then) - now.time_since_epoch());
 	}
 
 	bool lock_within(std::chrono::nanoseconds left)
 	{
 		using std::chrono::seconds;
 
-		std::timespec deadline;
+		timespec deadline;
 		clock_gettime(CLOCK_MONOTONIC, &deadline);
 		seconds whole = std::chrono::duration_cast<seconds>(left);
-		deadline.tv_sec += static_cast<std::time_t>(whole.count());
+		deadline.tv_sec += static_cast<time_t>(whole.count());
 		deadline.tv_nsec += static_cast<long>((left - whole).count());
 		if (deadline.tv_nsec >= 1000000000) {
 			deadline.tv_nsec -= 1000000000;

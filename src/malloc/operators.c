@@ -146,6 +146,7 @@ ARCH_FAST_PATH OPERATOR(void *, _Znam, size_t size)
 	return __builtin_expect(object != NULL, 1) ? object : _Znwm(size);
 }
 
+#ifndef CPUSLAB_NO_CXX
 ARCH_FAST_PATH OPERATOR(void *, _ZnwmRKSt9nothrow_t, size_t size, const void *tag UNUSED)
 {
 	void *object = forwarding_malloc_fast(size);
@@ -158,6 +159,7 @@ OPERATOR(void *, _ZnamRKSt9nothrow_t, size_t size, const void *tag)
 	return __builtin_expect(forwards_fast(), 1) ? own__ZnwmRKSt9nothrow_t(size, tag)
 						    : operators_new_nothrow(size, 0, true);
 }
+#endif
 
 OPERATOR(void *, _ZnwmSt11align_val_t, size_t size, size_t alignment)
 {
@@ -171,6 +173,7 @@ OPERATOR(void *, _ZnamSt11align_val_t, size_t size, size_t alignment)
 	return _ZnwmSt11align_val_t(size, alignment);
 }
 
+#ifndef CPUSLAB_NO_CXX
 OPERATOR(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment, const void *tag UNUSED)
 {
 	void *object = __builtin_expect(forwards_fast(), 1) ? malloc_aligned(alignment, size) : NULL;
@@ -184,6 +187,7 @@ OPERATOR(void *, _ZnamSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignme
 		       ? own__ZnwmSt11align_val_tRKSt9nothrow_t(size, alignment, tag)
 		       : operators_new_nothrow(size, alignment, true);
 }
+#endif
 
 /*
  * operator delete and delete[]: plain, nothrow, aligned, aligned nothrow; sized, sized aligned.

@@ -47,11 +47,19 @@ void *operators_new_nothrow(size_t size, size_t alignment, bool array) NOEXCEPT;
 	CPUSLAB_API result name arguments;                                                                   \
 	extern ARCH_INTERNAL result own_##name arguments
 OPERATORS_BASIC(OPERATORS_DECLARE);
-/* And those by which other forms are served where nothing is replaced. */
-#define OPERATORS_SERVING(each)                                                                              \
+/*
+ * And those by which other forms are served where nothing is replaced.  Without a C++ compiler there is
+ * nothing that catches: the nothrow forms are then those of the program's C++ runtime, which call the basic
+ * ones.
+ */
+#ifndef CPUSLAB_NO_CXX
+#define OPERATORS_NOTHROW(each)                                                                              \
 	each(_ZnwmRKSt9nothrow_t, void *, (size_t, const void *));                                           \
-	each(_ZnwmSt11align_val_tRKSt9nothrow_t, void *, (size_t, size_t, const void *));                    \
-	each(_ZdlPvm, void, (void *, size_t))
+	each(_ZnwmSt11align_val_tRKSt9nothrow_t, void *, (size_t, size_t, const void *));
+#else
+#define OPERATORS_NOTHROW(each)
+#endif
+#define OPERATORS_SERVING(each) OPERATORS_NOTHROW(each) each(_ZdlPvm, void, (void *, size_t))
 OPERATORS_SERVING(OPERATORS_DECLARE);
 
 #endif

@@ -30,12 +30,16 @@ version=$(sed -n 's/^project(cpuslab VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 library=$(find "$root" -name "libcpuslab.so.$version")
 libdir=$(dirname "$library")
 for file in "$libdir/libcpuslab.so" "$libdir/libcpuslab.so.${version%%.*}" "$libdir/libcpuslab.a" \
-	"$libdir/cpuslab/cpuslab.o" "$libdir/pkgconfig/cpuslab.pc" "$libdir/cmake/cpuslab/cpuslabConfig.cmake" \
+	"$libdir/libcpuslab-caches.a" "$libdir/libcpuslab-locks.a" "$libdir/cpuslab/cpuslab.o" "$libdir/pkgconfig/cpuslab.pc" "$libdir/cmake/cpuslab/cpuslabConfig.cmake" \
 	"$libdir/cmake/cpuslab/cpuslabConfigVersion.cmake" "$root/include/cpuslab/cpuslab.h" \
 	"$root/include/cpuslab/kmem.h" "$root/include/cpuslab/kernel/linux/slab.h" \
 	"$root/bin/cpuslab" "$root/share/doc/cpuslab/LICENSE" "$root/share/doc/cpuslab/README.md"; do
 	[ -e "$file" ] || fail "${file#"$stage"} was not installed"
 done
+others=$(find "$root" -name '*.so*' ! -name 'libcpuslab.so*')
+[ -z "$others" ] || fail "libraries of benchmarks alone: $others"
+(umask 022 && cmake --install "$build" --component bench --prefix "$work/bench") >/dev/null
+[ -n "$(find "$work/bench" -name 'libcpuslab-floor.so')" ] || fail 'the component bench has no libraries'
 ! grep -rlF "$stage" "$root" --include='*.pc' --include='*.cmake' || fail "the files above name DESTDIR"
 grep -qx "prefix=$prefix" "$libdir/pkgconfig/cpuslab.pc" || fail "cpuslab.pc has another prefix"
 
@@ -62,6 +66,8 @@ if command -v pkg-config >/dev/null 2>&1; then
 		gcc -o "$work/archive" $(pkg-config --cflags cpuslab) "$here/program.c" "$archive" -pthread
 		gcc -o "$work/object" $(pkg-config --cflags cpuslab) "$object" "$here/program.c" -pthread
 		gcc -static -o "$work/static" $(pkg-config --cflags cpuslab) "$object" "$here/program.c" -pthread
+		gcc -o "$work/caches" "$here/../packages/caches.c" $(pkg-config --cflags --libs cpuslab-caches)
+		gcc -o "$work/locks" "$here/../packages/locks.c" $(pkg-config --cflags --libs cpuslab-locks)
 		g++ -o "$work/cxx" $(pkg-config --cflags cpuslab) -x c++ "$here/program.c" -x none "$archive" -pthread
 	}
 	# Linkers that leave out what nothing refers to.
@@ -77,6 +83,7 @@ if command -v pkg-config >/dev/null 2>&1; then
 	works 'pkg-config, object file first' "$work/object"
 	works 'pkg-config, object file in a static program' "$work/static"
 	works 'pkg-config, C++ with the archive' "$work/cxx"
+	"$work/caches" libc.so && "$work/locks" || fail 'pkg-config, cpuslab-caches and cpuslab-locks'
 	kernel=$stage$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=kernel cpuslab)
 	# shellcheck disable=SC2046
 	{
