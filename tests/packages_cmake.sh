@@ -26,14 +26,9 @@ refused '64-bit Linux alone; this build is for Darwin' -DCMAKE_SYSTEM_NAME=Darwi
 	refused '64-bit Linux alone; this compiler makes code whose pointers have 4 bytes' -DCMAKE_C_FLAGS=-m32
 refused 'needs CPUSLAB_BUILD_TOOLS and a C++ compiler' -DCPUSLAB_BUILD_TESTS=ON -DCPUSLAB_BUILD_TOOLS=OFF
 
-git clone -q --depth 1 "file://$here" "$work/repository" 2>/dev/null || git init -q -b main "$work/repository"
-(
-	cd "$work/repository"
-	# The tree as it is now, committed or not.
-	find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf {} +
-	tar -C "$here" --exclude='./build*' --exclude=./.git -cf - . | tar -xf -
-	git checkout -q -B main && git add -A && git -c user.name=test -c user.email=test@localhost commit -q --allow-empty -m 'as it is now'
-)
+# shellcheck source=tests/packages/repository.sh
+. "$here/tests/packages/repository.sh"
+repository "$here" "$work/repository"
 export CXX=/no/compiler
 cmake -S "$here/tests/packages/cmake" -B "$work/build" -G Ninja "-DOUTSIDE_GIT=file://$work/repository" >"$work/log" 2>&1 &&
 	cmake --build "$work/build" >>"$work/log" 2>&1 || fail "$(tail -n 30 "$work/log")"
