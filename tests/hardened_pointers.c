@@ -252,15 +252,24 @@ static void test_mistakes(void)
 		}
 }
 
-/* ---- what is right
- * ----------------------------------------------------------------------------------------- */
+/* ---- what is right ----------------------------------------------------------------------------------- */
+
+/* Objects of no bytes, of which a guarded one has 16; debugging classes have tables of their own. */
+static void test_nothing(void)
+{
+	for (unsigned i = 0; i < 100; i++) {
+		void *nothing = malloc(0);
+
+		CHECK(nothing && malloc_usable_size(nothing) <= 16 && cpuslab_object_of(nothing) == nothing);
+		nothing = realloc(nothing, i);
+		CHECK(nothing || i == 0);
+		free(nothing);
+	}
+}
 
 static void test_queries(void)
 {
-	void *nothing = malloc(0);
-
-	CHECK(malloc_usable_size(NULL) == 0 && malloc_usable_size(nothing) == 0);
-	free(nothing);
+	CHECK(malloc_usable_size(NULL) == 0);
 	for (unsigned pointer = 0; pointer < POINTERS; pointer++) {
 		void *address = pointers[pointer](), *object = cpuslab_object_of(address);
 
@@ -268,13 +277,20 @@ static void test_queries(void)
 	}
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+	(void)arguments;
 	if (!check_hardened()) {
 		check_again("hardened:1", NULL);
+		check_again("hardened:1,guard:1,guard_second:0,guard_cost:0", "nothing");
+		setenv("CPUSLAB_DEBUG", ",malloc-*", 1);
+		check_again("hardened:1", "nothing");
 		return 0;
 	}
 	check_watchdog(60);
+	test_nothing();
+	if (count > 1)
+		return 0;
 	cache = cpuslab_cache_create(&(struct cpuslab_cache_args){.name = "pointers", .size = SMALL});
 	CHECK(cache);
 	free(malloc(SMALL));
