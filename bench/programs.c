@@ -7,10 +7,9 @@
  * must print the same under every allocator.  Workloads run twice more, in a process each: with every call to
  * malloc and free timed (latency), and on for two seconds after everything was freed (final memory).
  */
-#include "bench.h"
+#include "program.h"
 
 #include "heap.h"
-#include "launch.h"
 #include "machine.h"
 #include "statistics.h"
 #include "ticks.h"
@@ -75,16 +74,8 @@ int worker_workload(int argc, char **argv)
 
 /* ======== in the command ======== */
 
-/*
- * Each runs in a directory of its own, which `setup` (by sh, on the system's malloc) has filled; "= NAME"
- * uses another program's setup.
- */
-static const struct program {
-	const char *name, *needs, *setup;
-	const char *argv[12];
-	bool indirect;  /* starts its server itself, with BENCH_PRELOAD */
-	bool free_cpus; /* several processes or threads: not pinned */
-} programs[] = {
+/* "= NAME" uses another program's setup. */
+static const struct program programs[] = {
 	{"sqlite",
 	 "sqlite3",
 	 "cat > query.sql <<'END'\n"
@@ -226,61 +217,12 @@ static const struct program {
 
 enum { PROGRAM_COUNT = sizeof(programs) / sizeof(programs[0]) };
 
-struct run {
-	struct cell cell;
-	struct launch launch;
-	char output[PATH_MAX];
-	uint64_t expected; /* hash of its output with nothing preloaded */
-};
-
-static uint64_t hash_file(const char *path)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-	FILE *file = fopen(path, "re");
-	for (int c; file && (c = getc_unlocked(file)) != EOF;)
-		hash = mix(hash, (uint64_t)c);
-	if (file)
-		fclose(file);
-	return hash;
-}
-
 static void add_metric(struct bench *bench, struct cell *cell, const char *peer, const char *metric,
 		       const char *unit, double sample)
 {
 	cell->metric = metric;
 	cell->unit = unit;
 	results_add(&bench->results, cell, peer, ROLE_MEASURED, sample);
-}
-
-static bool measure_run(struct bench *bench, unsigned peer, bool warm_up, void *context)
-{
-	struct run *run = context;
-	/* Only the program's files need warming up, and run_rounds has run it. */
-	if (warm_up)
-		return true;
-	run->launch.peer = &bench->peers.list[peer];
-	if (!bench_measure_process(bench, peer, warm_up, &run->cell, &run->launch)) {
-		fprintf(stderr, "cpuslab bench: %s failed under %s\n", run->cell.parameter,
-			run->launch.peer->name);
-		return false;
-	}
-	if (hash_file(run->output) == run->expected)
-		return true;
-	fprintf(stderr, "cpuslab bench: %s under %s printed something else than without it\n",
-		run->cell.parameter, run->launch.peer->name);
-	return false;
-}
-
-/* Runs all rounds of a program, if it runs at all. */
-static bool run_rounds(struct bench *bench, struct run *run, unsigned rounds)
-{
-	struct usage usage;
-	run->launch.peer = NULL;
-	bool well = launch_run(&run->launch, &usage);
-	run->expected = hash_file(run->output);
-	if (well)
-		bench_rounds_of(bench, &run->cell, rounds, measure_run, run);
-	return well;
 }
 
 /* Workers at rest, while the next one already works. */
@@ -328,20 +270,6 @@ static bool finish_calls(struct bench *bench, unsigned peer, bool warm_up, void 
 	return true;
 }
 
-static bool in_path(const char *program)
-{
-	const char *path = getenv("PATH");
-	while (path && *path) {
-		char candidate[PATH_MAX];
-		int length = (int)strcspn(path, ":");
-		snprintf(candidate, sizeof(candidate), "%.*s/%s", length, path, program);
-		if (access(candidate, X_OK) == 0)
-			return true;
-		path += length + (path[length] == ':');
-	}
-	return false;
-}
-
 static const char *setup_of(const struct program *program)
 {
 	for (unsigned i = 0; strncmp(program->setup, "= ", 2) == 0 && i < PROGRAM_COUNT; i++)
@@ -350,54 +278,12 @@ static const char *setup_of(const struct program *program)
 	return program->setup;
 }
 
-static bool make_directory(const struct program *program, const char *base, char directory[static PATH_MAX])
-{
-	char *argv[] = {"sh", "-ec", (char *)setup_of(program), NULL};
-	char name[RESULTS_NAME], command[2 * PATH_MAX];
-	char *make[] = {"mkdir", command, NULL};
-	struct usage usage;
-	snprintf(name, sizeof(name), "%s", program->name);
-	for (char *c = name; *c; c++)
-		*c = *c == ' ' ? '-' : *c;
-	snprintf(directory, PATH_MAX, "%.3000s/%s", base, name);
-	snprintf(command, sizeof(command), "%s", directory);
-	struct launch launch = {.argv = make, .cpu = -1};
-	if (!launch_run(&launch, &usage))
-		return false;
-	launch = (struct launch){.argv = argv, .directory = directory, .quiet = true, .cpu = -1};
-	return launch_run(&launch, &usage);
-}
-
-/* However many allocators there are: the library is judged by these tables. */
-static unsigned rounds_of(const struct bench *bench)
-{
-	const struct settings *s = &bench->settings;
-	return s->rounds ? s->rounds : s->quick ? 4 : 7;
-}
-
 static void run_program(struct bench *bench, const struct program *program, const char *base)
 {
-	struct run run = {.cell = {"programs", "real programs", program->name, "wall", "s", BETTER_LOWER}};
-	char directory[PATH_MAX], note[RESULTS_NAME];
-	snprintf(note, sizeof(note), "program %.16s", program->name);
-	if (!in_path(program->needs)) {
-		results_note(&bench->results, note, "not found, skipped");
-		return;
-	}
-	bench_progress(bench, "preparing", program->name);
-	if (!make_directory(program, base, directory)) {
-		results_note(&bench->results, note, "its input could not be made, skipped");
-		return;
-	}
-	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
-	run.launch = (struct launch){.argv = (char *const *)program->argv,
-				     .directory = directory,
-				     .output = run.output,
-				     .quiet = true,
-				     .indirect = program->indirect,
-				     .cpu = program->free_cpus ? -1 : machine_pinned_cpu()};
-	if (!run_rounds(bench, &run, rounds_of(bench)))
-		results_note(&bench->results, note, "fails without any library preloaded, skipped");
+	struct program prepared = *program;
+
+	prepared.setup = setup_of(program);
+	program_measure(bench, "programs", "real programs", &prepared, base);
 }
 
 static void run_workload(struct bench *bench, const struct workload *workload, const char *base)
@@ -408,9 +294,9 @@ static void run_workload(struct bench *bench, const struct workload *workload, c
 	snprintf(run.output, sizeof(run.output), "%.3000s/output", base);
 	run.launch = (struct launch){
 		.argv = argv, .output = run.output, .cpu = workload->threads ? -1 : machine_pinned_cpu()};
-	unsigned rounds = rounds_of(bench);
+	unsigned rounds = program_rounds(bench);
 	bench->without_bounds = workload->threads;
-	if (!run_rounds(bench, &run, rounds))
+	if (!program_run(bench, &run, rounds))
 		return;
 	bench->without_bounds = true;
 	/* Millions of calls make a percentile: a few rounds suffice. */

@@ -400,28 +400,12 @@ REPLACEABLE void *reallocarray(void *object, size_t count, size_t size)
 	return realloc(object, bytes); /* the program's, if it has its own */
 }
 
-static void *object_of(const void *address)
-{
-	process_enter();
-	const struct cache *cache = magazine_cache(address);
-
-	if (cache)
-		return magazine_object_of(cache, address);
-	const struct linked_cache *linked = linked_cache_of(address);
-
-	if (linked)
-		return linked_object_of(linked, address);
-	if (guard_contains(address))
-		return guard_object_of(address);
-	return large_object_of(address);
-}
-
 /* In hardened mode, stops a program that asks for what is neither an object nor one of no bytes. */
 static __attribute__((noinline)) size_t usable_unusual(const void *object)
 {
 	size_t usable = malloc_usable(object);
 
-	if (unlikely(!usable) && options.hardened && object_of(object) != object)
+	if (unlikely(!usable) && options.hardened && cpuslab_object_of(object) != object)
 		corruption_abort(NULL, object, "size of a pointer that is not the start of an object");
 	return usable;
 }
@@ -457,7 +441,18 @@ size_t malloc_alignment(size_t size)
 
 EXPORT void *cpuslab_object_of(const void *address)
 {
-	return object_of(address);
+	process_enter();
+	const struct cache *cache = magazine_cache(address);
+
+	if (cache)
+		return magazine_object_of(cache, address);
+	const struct linked_cache *linked = linked_cache_of(address);
+
+	if (linked)
+		return linked_object_of(linked, address);
+	if (guard_contains(address))
+		return guard_object_of(address);
+	return large_object_of(address);
 }
 
 /* ---- alignment ---------------------------------------------------------------------------------------- */
