@@ -3,7 +3,7 @@
 # run: bash work.sh
 cat >work.sh <<'END'
 declare -A count
-for ((i = 0; i < 30000; i++)); do count[w$((i * 7919 % 5003))]+=",$i"; done
+for ((i = 0; i < 8000; i++)); do count[w$((i * 7919 % 5003))]+=",$i"; done
 for ((i = 0; i < 200; i++)); do last=$(echo "${count[w$i]}"); done
 text="${count[*]}"
 echo "${#count[@]} ${#text} ${text//[^,]/}" | wc -c

@@ -2,7 +2,7 @@
 # needs: bc
 # run: bc -lq work.bc
 cat >work.bc <<'END'
-scale = 900
+scale = 400
 define f(n) { auto r; r = 1; while (n > 1) { r = r * n; n = n - 1 }; return (r) }
 a(1) * 4
 e(1)

@@ -1,6 +1,6 @@
 # a C++ compiler, with templates
-# needs: clang++-16
-# run: clang++-16 -std=c++17 -O1 -S -o - work.cc
+# needs: clang++
+# run: clang++ -std=c++17 -O1 -S -o - work.cc
 cat >work.cc <<'END'
 #include <algorithm>
 #include <functional>

@@ -3,7 +3,7 @@
 # run: dash work.sh
 cat >work.sh <<'END'
 i=0 sum=0
-while [ $i -lt 600 ]; do
+while [ $i -lt 3000 ]; do
 	word=$(echo "w$i")
 	sum=$((sum + ${#word}))
 	i=$((i + 1))

@@ -7,11 +7,11 @@ cat >work.erl <<'END'
 -export([start/0]).
 tree(0) -> leaf;
 tree(D) -> {tree(D - 1), tree(D - 1)}.
-size(leaf) -> 1;
-size({L, R}) -> 1 + size(L) + size(R).
+count(leaf) -> 1;
+count({L, R}) -> 1 + count(L) + count(R).
 worker(Parent, I) ->
 	M = maps:from_list([{N * 7919 rem 5003, integer_to_binary(N * I)} || N <- lists:seq(1, 3000)]),
-	Parent ! {I, maps:size(M) + size(tree(10)), iolist_to_binary([maps:values(M)])}.
+	Parent ! {I, maps:size(M) + count(tree(10)), iolist_to_binary([maps:values(M)])}.
 start() ->
 	Self = self(),
 	Sums = [begin

@@ -3,7 +3,7 @@
 # run: gawk -f work.awk
 cat >work.awk <<'END'
 BEGIN {
-	for (i = 0; i < 250000; i++) {
+	for (i = 0; i < 600000; i++) {
 		word = "w" (i * 7919 % 20011)
 		count[word] = count[word] "," i
 	}

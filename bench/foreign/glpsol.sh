@@ -2,7 +2,7 @@
 # needs: glpsol
 # run: glpsol --math work.mod --tmlim 60 -w /dev/stdout
 cat >work.mod <<'END'
-param n := 45;
+param n := 90;
 set I := 1..n;
 var x{I, I}, binary;
 minimize cost: sum{i in I, j in I} ((i * 7919 + j * 104729) mod 97 + 1) * x[i, j];

@@ -4,7 +4,7 @@
 cat >work.php <<'END'
 <?php
 $count = [];
-for ($i = 0; $i < 200000; $i++) {
+for ($i = 0; $i < 500000; $i++) {
 	$word = 'w' . ($i * 7919 % 20011);
 	$count[$word][] = $i;
 }
@@ -12,7 +12,7 @@ ksort($count);
 function tree($depth) { return $depth ? [tree($depth - 1), tree($depth - 1)] : []; }
 function size($node) { $sum = 1; foreach ($node as $child) $sum += size($child); return $sum; }
 $total = 0;
-for ($i = 0; $i < 8; $i++) $total += size(tree(13));
+for ($i = 0; $i < 24; $i++) $total += size(tree(13));
 $text = '';
 foreach ($count as $word => $list) $text .= "$word:" . implode(',', $list) . "\n";
 $lines = preg_split('/[:,\n]/', $text);

@@ -4,7 +4,7 @@
 cat >work.sql <<'END'
 pragma cache_size = 4000;
 create virtual table text using fts5(title, body);
-with recursive n(i) as (select 1 union all select i + 1 from n where i < 15000)
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 50000)
   insert into text select 'title ' || (i * 7919 % 5003), printf('word%d other%d more%d and%d', i % 701, i % 97, i * 31 % 4001, i % 13) ||
     ' ' || hex(i * 104729) || ' ' || printf('w%d x%d y%d', i % 31, i % 59, i % 83) from n;
 insert into text(text) values('optimize');

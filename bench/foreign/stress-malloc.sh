@@ -1,4 +1,4 @@
 # stress-ng's random mallocs, reallocs and frees
 # needs: stress-ng
-# run: stress-ng --malloc 1 --malloc-bytes 8m --malloc-max 20000 --malloc-ops 600000 --seed 1 --quiet
+# run: stress-ng --malloc 1 --malloc-bytes 8m --malloc-max 20000 --malloc-ops 20000 --seed 1 --quiet
 :
