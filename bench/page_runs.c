@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "page_runs.h"
 
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 #include "page/run.h"
 

@@ -16,12 +16,13 @@
 #define CPUSLAB_BENCH_UNLOCK_PROBE_H
 
 #include <cpuslab/lock.h>
+#include <stdint.h>
 
 void cpuslab_unlock(struct cpuslab_pagelock *lock);
 
-static inline struct cpuslab_pagelock *probe_lock(void *lock)
+static inline struct cpuslab_pagelock *probe_lock(const void *lock)
 {
-	return (struct cpuslab_pagelock *)lock;
+	return (struct cpuslab_pagelock *)(uintptr_t)lock;
 }
 
 #define cpuslab_spin_lock(lock)       cpuslab_pagelock_lock(probe_lock(lock))

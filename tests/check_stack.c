@@ -13,7 +13,7 @@
 #include "arch/registers.h"
 #include "check/stack.h"
 #include "check/symbol.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "page/page.h"
 
 static unsigned compared;

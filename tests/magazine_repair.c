@@ -18,7 +18,7 @@
 #include "heap.h"
 #include "linked/linked.h"
 #include "magazine/magazine.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 #include "profile/profile.h"
 #include "single_step.h"

@@ -18,7 +18,7 @@
 #include "check.h"
 
 #include "heap.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "page/headroom.h"
 #include "page/pocket.h"
 

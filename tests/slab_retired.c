@@ -8,7 +8,7 @@
 
 #include "heap.h"
 #include "magazine/magazine.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "single_step.h"
 #include "still_clock.h"
 

@@ -18,7 +18,7 @@
 
 #include "linked/linked.h"
 #include "magazine/magazine.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "page/layout.h"
 
 enum { THREADS = 4, HELD = 300, SIZE = 512, MOST_CACHES = 1024 };

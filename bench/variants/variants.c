@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 #include "vcpu/vcpu.h"
 

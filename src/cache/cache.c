@@ -10,7 +10,7 @@
 #include "check/corruption.h"
 #include "guard/guard.h"
 #include "magazine/hardened.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 #include "page/sparse.h"
 #include "report/root.h"

@@ -56,6 +56,11 @@ void check_destroy(struct checks *checks)
 		metadata_free(checks, sizeof *checks);
 }
 
+bool check_is_torn(const struct checks *checks)
+{
+	return cpuslab_spin_is_locked(&checks->lock);
+}
+
 void check_repair(struct checks *checks)
 {
 	cpuslab_spin_reset(&checks->lock);

@@ -117,6 +117,7 @@ bool check_validate(struct checks *checks, const struct check_place *place);
 void check_report_live(struct checks *checks, const struct check_place *place);
 
 /* In a forked child. */
+bool check_is_torn(const struct checks *checks);
 void check_repair(struct checks *checks);
 
 #endif

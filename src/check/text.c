@@ -29,9 +29,14 @@ void text_end(void)
 	cpuslab_spin_unlock(&text_lock);
 }
 
+bool text_is_torn(void)
+{
+	return cpuslab_spin_is_locked(&text_lock);
+}
+
 void text_repair(void)
 {
-	if (!cpuslab_spin_is_locked(&text_lock))
+	if (!text_is_torn())
 		return;
 	/* The parent's thread writes it; here it would appear a second time. */
 	length = 0;

@@ -9,6 +9,7 @@
 #ifndef CPUSLAB_CHECK_TEXT_H
 #define CPUSLAB_CHECK_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ void text_add_bytes(const char *title, const unsigned char *start, size_t count)
 void text_end(void);
 
 /* In a forked child. */
+bool text_is_torn(void);
 void text_repair(void);
 
 #endif

@@ -1115,7 +1115,7 @@ void depot_repair(struct depot *depot, bool all)
 {
 	uint32_t leaving = 0;
 
-	if (!cpuslab_spin_is_locked(&depot->lock) && !all)
+	if (!depot_is_torn(depot) && !all)
 		return;
 	cpuslab_spin_reset(&depot->lock);
 	depot->filled_low = 0;

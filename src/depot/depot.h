@@ -239,6 +239,11 @@ struct depot_statistics {
 };
 void depot_statistics(struct depot *depot, struct depot_statistics *statistics);
 /* In a forked child: repairs what a dead thread left half done, or everything (`all`). */
+static inline bool depot_is_torn(const struct depot *depot)
+{
+	return cpuslab_spin_is_locked(&depot->lock);
+}
+
 void depot_repair(struct depot *depot, bool all);
 
 static inline bool depot_flows(const struct depot *depot)

@@ -5,7 +5,7 @@
 
 #include "malloc/malloc.h"
 #include "malloc/own.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "malloc/realloc.h"
 #include "os/os.h"
 #include "page/sparse.h"

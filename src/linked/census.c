@@ -332,6 +332,23 @@ void linked_show(void (*show)(const char *name, uintptr_t value, size_t size))
 
 /* ---- fork ------------------------------------------------------------------------------------------ */
 
+static bool cache_is_torn(const struct linked_cache *cache)
+{
+#if !ARCH_HAS_PAIR
+	if (cache->redo || cpuslab_spin_is_locked(&cache->pair_lock))
+		return true;
+#endif
+	return cpuslab_spin_is_locked(&cache->lock) || cache->releasing;
+}
+
+bool linked_is_torn(void)
+{
+	for (unsigned number = 0; number < cache_count; number++)
+		if (caches[number] && cache_is_torn(caches[number]))
+			return true;
+	return cpuslab_spin_is_locked(&census_lock);
+}
+
 static bool repair_begin(struct linked_cache *cache, bool all)
 {
 #if !ARCH_HAS_PAIR

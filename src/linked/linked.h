@@ -173,5 +173,6 @@ void linked_show(void (*show)(const char *name, uintptr_t value, size_t size));
  * there were pages that no slab owns; the page room must then repair its runs.
  */
 bool linked_repair(bool all);
+bool linked_is_torn(void);
 
 #endif

@@ -2,9 +2,7 @@
 #include "magazine/census.h"
 
 #include "check/corruption.h"
-#include "check/text.h"
 #include "guard/guard.h"
-#include "linked/linked.h"
 #include "magazine/words.h"
 #include "profile/profile.h"
 
@@ -291,20 +289,26 @@ static struct slab_cache *slabs_of_id(uint16_t id)
 	return cache ? &cache->depot.slabs : NULL;
 }
 
-void magazine_repair(void)
+static bool cache_is_torn(const struct cache *cache)
 {
-	/*
-	 * Set in a child forked meanwhile by a thread that this child had already: it begins all of it anew.
-	 */
-	static bool unfinished;
-	bool all = unfinished, any = false, orphans;
+	return depot_is_torn(&cache->depot) || slab_is_torn(&cache->depot.slabs) ||
+	       (magazine_is_checked(cache) && check_is_torn(cache->depot.slabs.traits.checks));
+}
 
-	__atomic_store_n(&unfinished, true, __ATOMIC_RELEASE);
-	vcpu_repair();
+bool magazine_is_torn(void)
+{
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number] && cache_is_torn(census_caches[number]))
+			return true;
+	return cpuslab_spin_is_locked(&census_lock) || cpuslab_spin_is_locked(&keeping_lock);
+}
+
+bool magazine_repair(bool all)
+{
+	bool any = false;
+
 	cpuslab_spin_reset(&census_lock);
 	cpuslab_spin_reset(&keeping_lock);
-	text_repair();
-	profile_repair();
 	for (unsigned number = CENSUS_FIRST; number < magazine_caches(); number++)
 		if (census_caches[number]) {
 			if (magazine_is_checked(census_caches[number]))
@@ -312,9 +316,5 @@ void magazine_repair(void)
 			depot_repair(&census_caches[number]->depot, all);
 			any |= slab_repair_begin(&census_caches[number]->depot.slabs, all);
 		}
-	orphans = linked_repair(all);
-	if (any)
-		orphans |= slab_repair_pages(slabs_of_id);
-	page_repair(orphans || all);
-	__atomic_store_n(&unfinished, false, __ATOMIC_RELEASE);
+	return any && slab_repair_pages(slabs_of_id);
 }

@@ -272,7 +272,11 @@ uint64_t magazine_objects_loaded(const struct cache *cache);
 /* Names what a reader of this process's memory needs in order to find every cache (see report/root.h). */
 void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
-/* In a forked child. */
-void magazine_repair(void);
+/*
+ * In a forked child: repairs what a dead thread left half done, or with `all` everything.  Returns whether
+ * there were pages that no slab owns; the page room must then repair its runs.
+ */
+bool magazine_is_torn(void);
+bool magazine_repair(bool all);
 
 #endif

@@ -25,7 +25,7 @@
 #include <sys/types.h>
 
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "os/os.h"
 #include "vcpu/vcpu.h"
 

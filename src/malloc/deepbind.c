@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 
 #ifdef RTLD_DEEPBIND

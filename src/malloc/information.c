@@ -11,7 +11,7 @@
 
 #include "arch/arch.h"
 #include "malloc/large.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "report/statistics.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "os/os.h"
 #include "report/letter.h"
 #include "report/statistics.h"

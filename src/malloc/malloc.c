@@ -15,7 +15,7 @@
 #include "malloc/large_checks.h"
 #include "malloc/operators.h"
 #include "malloc/own.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "malloc/realloc.h"
 #include "malloc/replaced.h"
 #include "malloc/size_class.h"
@@ -384,6 +384,10 @@ size_t malloc_usable(const void *object)
 
 REPLACEABLE void *realloc(void *object, size_t size)
 {
+	/* Asks neither the map for NULL nor code that other objects need: each costs a forked child a fault.
+	 */
+	if (!object)
+		return own_malloc(size);
 	size_t usable = magazine_usual(object);
 
 	if (unlikely(!size || usable - 1 >= REALLOC_LARGE - 1))

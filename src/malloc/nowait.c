@@ -5,7 +5,7 @@
 
 #include "malloc/large.h"
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "malloc/size_class.h"
 #include "options/options.h"
 

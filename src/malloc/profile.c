@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "magazine/magazine.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "profile/dump.h"
 #include "profile/profile.h"
 

@@ -12,7 +12,7 @@
 #include "malloc/large_checks.h"
 #include "malloc/malloc.h"
 #include "malloc/own.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "malloc/size_class.h"
 #include "page/sparse.h"
 
@@ -123,8 +123,6 @@ void *realloc_in_pages(void *object, size_t size)
 
 void *realloc_special(void *object, size_t size)
 {
-	if (!object)
-		return own_malloc(size);
 	if (size == 0) {
 		/* As glibc does; C23 leaves it undefined. */
 		own_free(object);

@@ -27,7 +27,7 @@ static inline bool realloc_stays(size_t size, size_t usable)
  */
 void *realloc_usual(void *object, size_t size, size_t usable);
 /*
- * Everything else: NULL, size zero, and objects that are debugged, hardened, guarded, large, or of more
+ * Everything else but NULL: size zero, and objects that are debugged, hardened, guarded, large, or of more
  * than REALLOC_LARGE bytes.
  */
 void *realloc_special(void *object, size_t size);

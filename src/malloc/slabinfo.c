@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 #include "malloc/size_class.h"
 #include "os/os.h"
 #include "report/statistics.h"

@@ -5,7 +5,7 @@
 #include "magazine/magazine.h"
 #include "malloc/large_checks.h"
 #include "malloc/malloc.h"
-#include "malloc/process.h"
+#include "process/process.h"
 
 EXPORT long cpuslab_validate(const char *name)
 {

@@ -636,9 +636,14 @@ size_t huge_waiting(void)
 	return __atomic_load_n(&cached_bytes, __ATOMIC_RELAXED) >> PAGE_SHIFT;
 }
 
+bool huge_is_torn(void)
+{
+	return cpuslab_spin_is_locked(&huge_lock);
+}
+
 void huge_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&huge_lock) && !all)
+	if (!huge_is_torn() && !all)
 		return;
 	cpuslab_spin_reset(&huge_lock);
 	filled = live = mapped = stranded = 0;

@@ -604,6 +604,11 @@ void metadata_tick(void)
 
 /* ---- fork ---------------------------------------------------------------------------------------------- */
 
+bool metadata_is_torn(void)
+{
+	return cpuslab_spin_is_locked(&metadata_lock) || giving.count;
+}
+
 /*
  * Rebuilds lists and counts from which units are free.  Pages on their way to the system count as idle, for
  * all that is known; a range that was just being taken for that is lost to the child.
@@ -612,7 +617,7 @@ void metadata_repair(bool all)
 {
 	size_t given = 0;
 
-	if (!cpuslab_spin_is_locked(&metadata_lock) && !giving.count && !all)
+	if (!metadata_is_torn() && !all)
 		return;
 	cpuslab_spin_reset(&metadata_lock);
 	lasting_bytes = 0; /* the stretch may be free already */

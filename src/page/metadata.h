@@ -22,6 +22,7 @@ struct metadata_page {
 enum { METADATA_NEAR_PAGES = 96, METADATA_PAGE_UNITS = 64 };
 
 /* In a forked child; `all` as in page_repair(). */
+bool metadata_is_torn(void);
 void metadata_repair(bool all);
 /* Returns the bytes in pages of metadata that have been used and not been given back since. */
 size_t metadata_bytes(void);

@@ -38,6 +38,11 @@ void page_show(void (*show)(const char *name, uintptr_t value, size_t size))
 	huge_show(show);
 }
 
+bool page_is_torn(void)
+{
+	return metadata_is_torn() || run_is_torn() || huge_is_torn();
+}
+
 void page_repair(bool all)
 {
 	metadata_repair(all);

@@ -91,6 +91,8 @@ bool page_init(void);
  * exist.
  */
 void page_open(bool all_ours);
+/* In a forked child: whether a thread of the parent's left anything half done. */
+bool page_is_torn(void);
 /*
  * In a forked child: releases the locks and repairs what a dead thread left half done.  With `all` it
  * rebuilds everything: for when the rooms above have marked pages free behind this room's back, or the dead
@@ -336,6 +338,7 @@ void huge_purge(bool all);
 bool huge_is_behind(void);
 /* Returns how many pages the cached mappings have.  Takes no lock. */
 size_t huge_waiting(void);
+bool huge_is_torn(void);
 void huge_repair(bool all);
 void huge_statistics(struct page_statistics *statistics);
 void huge_show(void (*show)(const char *name, uintptr_t value, size_t size));

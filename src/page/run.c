@@ -950,14 +950,19 @@ void run_init(void)
 			bins[state].head[bin] = RUN_NONE;
 }
 
+bool run_is_torn(void)
+{
+	return cpuslab_spin_is_locked(&page_lock) || run_pages.in_transit || headroom_is_in_hand() ||
+	       pocket_is_in_hand();
+}
+
 /*
  * Rebuilds bins, lists and counts from the page map.  Pages not marked as used are free, and presumed dirty;
  * a run whose owner died between taking and using it keeps its marks and is lost.
  */
 void run_repair(bool all)
 {
-	if (!cpuslab_spin_is_locked(&page_lock) && !all && !run_pages.in_transit && !headroom_is_in_hand() &&
-	    !pocket_is_in_hand())
+	if (!run_is_torn() && !all)
 		return;
 	cpuslab_spin_reset(&page_lock);
 	run_pages.in_transit = 0;

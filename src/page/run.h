@@ -59,6 +59,7 @@ extern ARCH_INTERNAL struct run_pages run_pages;
 extern ARCH_INTERNAL uint32_t run_oldest; /* the oldest dirty run */
 
 void run_init(void);
+bool run_is_torn(void);
 void run_repair(bool all);
 void run_show(void (*show)(const char *name, uintptr_t value, size_t size));
 

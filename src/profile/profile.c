@@ -129,13 +129,18 @@ static void end_change(void)
 	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 }
 
+bool profile_is_torn(void)
+{
+	return __atomic_load_n(&busy, __ATOMIC_RELAXED);
+}
+
 void profile_repair(void)
 {
 	/*
 	 * The thread that held it is not in the child.  A choice's number, stored last, is either new and
 	 * complete or old.
 	 */
-	if (__atomic_load_n(&busy, __ATOMIC_RELAXED))
+	if (profile_is_torn())
 		end_change();
 }
 

@@ -147,6 +147,7 @@ uint64_t profile_refused(void);
 /* Makes a new choice, which watches as many objects as the pace of samples allows. */
 void profile_turn(void);
 /* In a forked child. */
+bool profile_is_torn(void);
 void profile_repair(void);
 
 /*

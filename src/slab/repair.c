@@ -11,7 +11,7 @@
 
 bool slab_repair_begin(struct slab_cache *cache, bool all)
 {
-	bool broken = cpuslab_spin_is_locked(&cache->lock) || cache->unlocked || all;
+	bool broken = slab_is_torn(cache) || all;
 
 	/* Most caches are intact; unless they are written to their pages stay shared with the parent. */
 	if (cache->under_repair != broken)

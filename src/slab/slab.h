@@ -240,11 +240,17 @@ void slab_statistics(struct slab_cache *cache, struct slab_statistics *statistic
 void slab_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
 /*
- * In a forked child, where only the caller's thread is left.  First call slab_repair_begin for each cache: it
- * returns whether the cache needs repair, always true with `all`, and if so forgets its lists.  If any does,
- * then call slab_repair_pages with a function that maps a page id to its cache (NULL for none).  It returns
- * whether there were pages that no slab owns; the page room must then repair its runs.
+ * In a forked child, where only the caller's thread is left: whether another one left a cache half changed,
+ * and the repair.  First call slab_repair_begin for each cache: it returns whether the cache needs repair,
+ * always true with `all`, and if so forgets its lists.  If any does, then call slab_repair_pages with a
+ * function that maps a page id to its cache (NULL for none).  It returns whether there were pages that no
+ * slab owns; the page room must then repair its runs.
  */
+static inline bool slab_is_torn(const struct slab_cache *cache)
+{
+	return cpuslab_spin_is_locked(&cache->lock) || cache->unlocked;
+}
+
 bool slab_repair_begin(struct slab_cache *cache, bool all);
 bool slab_repair_pages(struct slab_cache *(*cache_of_id)(uint16_t id));
 

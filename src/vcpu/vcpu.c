@@ -24,10 +24,16 @@ extern const ptrdiff_t __rseq_offset __attribute__((weak));
  * The two special words.  Each points at a slot that holds NULL, with an end mark above it: a pop takes it
  * for an empty magazine, a push for a full one, and free(NULL) for a pointer that is already on top.  Both
  * are odd, as the end of a list is, and not heap addresses, so that both engines miss on them.
+ *
+ * The linker puts what holds an address among the pages that are written before the program starts: a forked
+ * child has these from its parent, where reading a page of the file would cost it a fault.
  */
-static const char void_slots[32] __attribute__((aligned(32))) = {[9] = 1},
-				 closed_slots[32] __attribute__((aligned(32))) = {[9] = 1};
-const uintptr_t vcpu_void = (uintptr_t)&void_slots[1], vcpu_closed = (uintptr_t)&closed_slots[1];
+static const struct special {
+	char slots[32];
+	const void *address;
+} void_slots __attribute__((aligned(32))) = {.slots = {[9] = 1}, .address = &void_slots},
+	     closed_slots __attribute__((aligned(32))) = {.slots = {[9] = 1}, .address = &closed_slots};
+const uintptr_t vcpu_void = (uintptr_t)&void_slots.slots[1], vcpu_closed = (uintptr_t)&closed_slots.slots[1];
 
 /* The id of threads that have none (yet, or any more); the kernel uses it for the same (see arch.h). */
 static const uint32_t NOBODY = UINT32_MAX;
@@ -925,16 +931,30 @@ static void bury_slots(void)
 	__atomic_store_n(&buried, generation, __ATOMIC_RELAXED);
 }
 
+bool vcpu_is_torn(void)
+{
+	/* Only areas can be closed; most possible ids never get one. */
+	for (unsigned id = 0; id < areas_end; id++)
+		if (!is_open(id))
+			return true;
+	return cpuslab_spin_is_locked(&vcpu_lock);
+}
+
 void vcpu_repair(void)
 {
 	if (cpuslab_spin_is_locked(&vcpu_lock))
 		lowest_free = 0;
 	cpuslab_spin_reset(&vcpu_lock);
-	counted = 0;
 	/* The thread that was draining an area is gone; what it had taken out is lost. */
-	for (unsigned id = 0; id < ids; id++)
+	for (unsigned id = 0; id < areas_end; id++)
 		if (!is_open(id))
 			set_entries(id, true);
+}
+
+void vcpu_begin_child(void)
+{
+	if (counted)
+		counted = 0;
 	if (mode != CPUSLAB_VCPU_THREAD_SLOT)
 		return;
 	for (unsigned id = 0; id < ids; id++)

@@ -153,7 +153,10 @@ uint64_t vcpu_fences(void);
 /* Names what an outside reader of this process's memory needs to find every word (see report/root.h). */
 void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size));
 
-/* Repairs the room's state in a forked child. */
+/* In a forked child: threads of the parent are no longer counted, nor have they slots. */
+void vcpu_begin_child(void);
+/* In a forked child. */
+bool vcpu_is_torn(void);
 void vcpu_repair(void);
 
 /*

@@ -2,11 +2,11 @@
 /*
  * A model of fork at any instant, for spin.  It mirrors
  *
- *   src/malloc/process.c        process_settle, process_enter: the word that the kernel wipes
+ *   src/process/process.c       process_settle, process_enter: the word that the kernel wipes
  *   src/slab/slab.c, state.h    take, mark_free, settle; slab_link_free, slab_begin_unlocked
  *   src/slab/repair.c           slab_repair_begin, slab_repair_pages, repair_slab
  *   src/magazine/words.c        words_take, words_install (words.h), words_empty
- *   src/magazine/census.c       magazine_repair
+ *   src/malloc/rooms.c          the order of repairs
  *   src/depot/depot.c           stack_push, stack_pop, depot_repair
  *
  * A thread of the parent takes objects from a slab and gives them back, by way of a magazine, and each of its

@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "malloc/process.h"
+#include "process/process.h"
 
-#include <malloc.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <sys/auxv.h>
 #include <sys/single_threaded.h>
 
 #include "check/corruption.h"
-#include "check/request.h"
-#include "guard/guard.h"
-#include "magazine/magazine.h"
-#include "malloc/large.h"
-#include "malloc/large_checks.h"
-#include "malloc/leaks.h"
-#include "malloc/own.h"
-#include "malloc/replaced.h"
-#include "malloc/size_class.h"
-#include "malloc/slabinfo.h"
-#include "options/options.h"
 #include "os/os.h"
-#include "page/page.h"
-#include "profile/dump.h"
-#include "report/root.h"
-#include "vcpu/vcpu.h"
 
 /*
  * The values of the word: 0 before the start and in a child just forked, SETTLING while one thread starts
@@ -47,36 +29,6 @@ static void in_child(void)
 	__atomic_store_n(alive_word, 0, __ATOMIC_RELEASE);
 }
 
-static void print_statistics(void)
-{
-	os_return_to_kept_error();
-	if (options.stats_at_exit)
-		own_malloc_stats();
-	if (options.slabinfo_at_exit)
-		slabinfo_write_error();
-	if (options.leaks_at_exit)
-		leaks_report();
-}
-
-/*
- * A kernel with larger pages, as some of arm64 have, would refuse every map and purge: better one line than
- * no memory for ever.  A kernel that does not tell its page size is assumed to have the usual one.
- */
-static void check_pages(void)
-{
-	unsigned long bytes = os_auxiliary(AT_PAGESZ);
-
-	if (bytes && bytes != PAGE_BYTES)
-		corruption_abort(NULL, NULL, "the library needs a kernel with pages of 4 KiB");
-}
-
-/* Runs as a thread ends, maybe in a forked child that has not yet reached a slow path. */
-static void left_alone(void)
-{
-	if (process_enter())
-		magazine_left_alone();
-}
-
 /*
  * Called before other threads may use the library: one of them could fork, and its child would not be told.
  * A child forked in the middle finds an unfinished start.
@@ -89,8 +41,7 @@ static __attribute__((noinline, cold)) void ask_for_handler(void)
 }
 
 /*
- * Reads the options, and makes those system calls of the start that libc's own malloc would not make:
- * programs that put a sandbox around themselves may be killed for them afterwards.  So it comes before
+ * Programs that put a sandbox around themselves may be killed for such calls afterwards.  So it comes before
  * `main`, or with the first allocation where that is earlier.
  */
 __attribute__((constructor(FIRST_PRIORITY))) static void prepare(void)
@@ -100,38 +51,33 @@ __attribute__((constructor(FIRST_PRIORITY))) static void prepare(void)
 	if (prepared)
 		return;
 	prepared = true;
-	options_init();
-	if (options.hardened || options.guard || options.shuffle)
-		os_random_begin(true);
-	vcpu_prepare();
-	(void)os_reserving_costs();
+	rooms_prepare();
+}
+
+/* A word that forked children find zeroed: a whole page, because the kernel wipes by pages.  NULL for none.
+ */
+static uint32_t *make_word(void)
+{
+	uint32_t *word = os_map(NULL, OS_PAGE_BYTES);
+
+	if (word && os_wipe_on_fork(word, OS_PAGE_BYTES) != 0) {
+		/* An old kernel or a sandbox: a handler does as well, except after a bare _Fork. */
+		os_unmap(word, OS_PAGE_BYTES);
+		word = NULL;
+	}
+	return word;
 }
 
 /* False, with everything as before, when the system has no memory. */
 static bool start(void)
 {
 	prepare();
-	check_pages();
-	if (!page_init() || !vcpu_init())
+	if (!rooms_begin())
 		return false;
-	page_open(!replaced_any());
-	check_request_init();
-	size_class_init();
-	large_checks_init();
-	guard_begin();
-	guard_show(root_show);
-	large_show(root_show);
-	root_publish();
-	vcpu_when_alone(left_alone);
+	rooms_open();
 
-	/* A word that forked children find zeroed: a whole page, because the kernel wipes by pages. */
-	uint32_t *word = os_map(NULL, PAGE_BYTES);
+	uint32_t *word = make_word();
 
-	if (word && os_wipe_on_fork(word, PAGE_BYTES) != 0) {
-		/* An old kernel or a sandbox: a handler does as well, except after a bare _Fork. */
-		os_unmap(word, PAGE_BYTES);
-		word = NULL;
-	}
 	/* From here on other threads may use the library, and end: they need nothing of what follows. */
 	started = true;
 	if (word) {
@@ -142,24 +88,32 @@ static bool start(void)
 		ask_for_handler();
 	}
 	__atomic_store_n(&before_start, ALIVE, __ATOMIC_RELEASE);
-	size_class_open(!replaced_any());
-	profile_begin();
-	if (options.profile_at_exit)
-		atexit(profile_dump_by_option);
-	if (options.stats_at_exit || options.slabinfo_at_exit || options.leaks_at_exit) {
-		os_keep_standard_error();
-		atexit(print_statistics);
-	}
+	rooms_serve();
 	return true;
+}
+
+/* In a forked child.  Most parents left nothing to repair: then nothing is written. */
+static void repair(void)
+{
+	/*
+	 * Set in a child forked meanwhile by a thread that this child had already: it begins all of it anew.
+	 */
+	static bool unfinished;
+	bool all = unfinished;
+
+	rooms_begin_child();
+	if (!all && !rooms_are_torn())
+		return;
+	__atomic_store_n(&unfinished, true, __ATOMIC_RELEASE);
+	rooms_repair(all);
+	__atomic_store_n(&unfinished, false, __ATOMIC_RELEASE);
 }
 
 /* Starts or repairs the library, in the one thread that has made the word SETTLING. */
 static bool settle(uint32_t *word)
 {
 	if (started) {
-		guard_repair();
-		magazine_repair();
-		large_checks_repair();
+		repair();
 		__atomic_store_n(word, ALIVE, __ATOMIC_RELEASE);
 		return true;
 	}

@@ -18,6 +18,9 @@
  * dlopen returns; but then every program that opens a plugin it has no use for would pay for the start, and
  * limits that it sets before its first call would come too late.  Such a program can make a first call itself
  * (docs/linking.md).
+ *
+ * Which rooms there are, and in which order they start and are repaired, is known above, in one place:
+ * malloc/rooms.c.
  */
 #ifndef CPUSLAB_PROCESS_H
 #define CPUSLAB_PROCESS_H
@@ -30,6 +33,27 @@
 extern ARCH_INTERNAL const uint32_t *process_alive;
 
 bool process_settle(void);
+
+/*
+ * Supplied by malloc/rooms.c.
+ *
+ * rooms_prepare  makes those system calls that libc's own malloc would not make; at most once
+ * rooms_begin    obtains what the library cannot do without; false, with everything as before, without memory
+ * rooms_open     whatever else each room needs before the first call is served
+ * rooms_serve    admits calls to the fast paths; what the program sees of the library before and after `main`
+ * rooms_are_torn in a forked child: whether another thread of the parent left any room half changed.  Writes
+ *                nothing, and runs only code that lies beside what a slow path needs: each page that a child
+ *                is the first to touch costs it a fault
+ * rooms_repair   if they are; `all`: whatever the locks say
+ * rooms_begin_child  in each forked child: what was true of its parent alone changes
+ */
+void rooms_prepare(void);
+bool rooms_begin(void);
+void rooms_open(void);
+void rooms_serve(void);
+bool rooms_are_torn(void);
+void rooms_repair(bool all);
+void rooms_begin_child(void);
 
 /*
  * The first thing in every slow path.  False when the library could not start: an allocation must then
