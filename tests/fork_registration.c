@@ -10,6 +10,8 @@
 
 #include "counted_calls.h"
 
+#include <sys/auxv.h>
+
 enum { FIRST_VERSION = 32, FEATURES = 40, UNREGISTER = 1, WITH_SLICES = 2, ROUNDS = 10, NESTED = 5 };
 /* Of the area's fields `flags`, and of what the kernel shows there. */
 enum { FLAGS_AT = 16, SLICES_ON = 1 << 5 };
@@ -30,10 +32,18 @@ __attribute__((constructor(101))) static void ask_libc(void)
 		__rseq_size = 0;
 }
 
+/* What the library registers itself: more than the first version wherever the kernel takes more. */
+static unsigned own_bytes(void)
+{
+	unsigned long fields = getauxval(27 /* AT_RSEQ_FEATURE_SIZE */);
+
+	return !fields ? FIRST_VERSION : fields > FIRST_VERSION ? (unsigned)fields : FIRST_VERSION + 1;
+}
+
 static long on_syscall(long number, const long argument[static 6])
 {
 	long as_made[6];
-	unsigned bytes = __rseq_size ? __rseq_size : FIRST_VERSION;
+	unsigned bytes = __rseq_size ? __rseq_size : own_bytes();
 	memcpy(as_made, argument, sizeof as_made);
 	if (number == SYS_rseq) {
 		CHECK(argument[1] == bytes, "a registration of %u bytes as if of %ld", bytes, argument[1]);

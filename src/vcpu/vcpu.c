@@ -15,6 +15,7 @@
 
 #ifndef AT_RSEQ_FEATURE_SIZE
 #define AT_RSEQ_FEATURE_SIZE 27
+#define AT_RSEQ_ALIGN        28
 #endif
 
 /* Older C libraries define neither this nor __rseq_size; the library then registers threads itself. */
@@ -42,7 +43,11 @@ static const uint32_t NOBODY = UINT32_MAX;
 enum { CLOSED_MOST = 8 };
 
 struct arch_self vcpu_self;
-static __thread struct arch_rseq own = {.cpu_id = UINT32_MAX, .mm_cid = UINT32_MAX};
+/* The thread's area where libc has none, with room for what later kernels add to it. */
+static __thread struct {
+	struct arch_rseq rseq;
+	uint8_t later[32];
+} __attribute__((aligned(64))) own = {{.cpu_id = UINT32_MAX, .mm_cid = UINT32_MAX}, {0}};
 static __thread enum { OUTSIDE, ENTERING, INSIDE, ENDED } standing;
 
 static enum cpuslab_vcpu_mode mode;
@@ -114,6 +119,28 @@ static intptr_t distance(const void *address)
 
 /* ---- own vCPU --------------------------------------------------------------------------------------- */
 
+/*
+ * How much of `own` to register.  The first version's 32 bytes are all that kernels before 6.3 take, which
+ * name no size.  Later ones take any length that has all their fields, and from 7.1 on treat one of 32 bytes
+ * as of an old program, with a slower way and without what is new.
+ */
+static __attribute__((noinline, cold)) uint32_t own_bytes(void)
+{
+	size_t fields = os_auxiliary(AT_RSEQ_FEATURE_SIZE);
+	size_t wanted = fields > sizeof own.rseq ? fields : sizeof own.rseq + 1;
+	bool fits = wanted <= sizeof own && os_auxiliary(AT_RSEQ_ALIGN) <= _Alignof(__typeof__(own));
+
+	return fields && fits ? (uint32_t)wanted : sizeof own.rseq;
+}
+
+/* libc registers as many bytes as it uses, but no fewer than the structure's first version has. */
+static uint32_t rseq_bytes(void)
+{
+	if (registers_itself)
+		return own_bytes();
+	return __rseq_size > sizeof own.rseq ? __rseq_size : sizeof own.rseq;
+}
+
 static void leave(void *unused)
 {
 	(void)unused;
@@ -121,24 +148,19 @@ static void leave(void *unused)
 	standing = ENDED;
 	if (registers_itself) {
 		/* The kernel must forget the area before the thread's memory is reused. */
-		os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
+		os_rseq_unregister(&own, own_bytes(), ARCH_RSEQ_SIGNATURE);
 	} else {
 		/* The slot's magazines stay for the next owner, or are drained as idle. */
-		__atomic_store_n(&slot_taken[sharing.on ? sharing.slot : own.mm_cid], 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&slot_taken[sharing.on ? sharing.slot : own.rseq.mm_cid], 0,
+				 __ATOMIC_RELEASE);
 	}
-	own.cpu_id = own.mm_cid = NOBODY;
+	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	cpuslab_spin_unlock(&vcpu_lock);
 }
 
 static struct arch_rseq *rseq_in_use(void)
 {
 	return (struct arch_rseq *)((char *)__builtin_thread_pointer() + vcpu_self.rseq);
-}
-
-/* libc registers as many bytes as it uses, but no fewer than the structure's first version has. */
-static uint32_t rseq_bytes(void)
-{
-	return !registers_itself && __rseq_size > sizeof own ? __rseq_size : sizeof own;
 }
 
 int vcpu_unregister(void)
@@ -194,12 +216,12 @@ __attribute__((cold)) void vcpu_lost(void)
  */
 static __attribute__((noinline, cold)) bool can_register(void)
 {
-	refusal = os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE);
+	refusal = os_rseq_register(&own, own_bytes(), 0, ARCH_RSEQ_SIGNATURE);
 	if (refusal)
 		return false;
-	os_rseq_unregister(&own, sizeof own, ARCH_RSEQ_SIGNATURE);
+	os_rseq_unregister(&own, own_bytes(), ARCH_RSEQ_SIGNATURE);
 	/* The kernel has left an id there that may be another thread's by now. */
-	own.cpu_id = own.mm_cid = NOBODY;
+	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	has_key = pthread_key_create(&end_of_thread, leave) == 0;
 	return has_key;
 }
@@ -238,7 +260,7 @@ static __attribute__((noinline, cold)) void choose_slots(void)
 	mode = CPUSLAB_VCPU_THREAD_SLOT;
 	ids = 0;
 	vcpu_self.rseq = distance(&own);
-	vcpu_self.id = distance(&own.mm_cid);
+	vcpu_self.id = distance(&own.rseq.mm_cid);
 }
 
 /*
@@ -598,8 +620,8 @@ static bool take_slot(void)
 	slot_generation[id] = own_generation = generation;
 	if (several)
 		slot_owner[id] = (uintptr_t)&own;
-	own.cpu_id = id;
-	__atomic_store_n(&own.mm_cid, id, __ATOMIC_RELEASE);
+	own.rseq.cpu_id = id;
+	__atomic_store_n(&own.rseq.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -609,8 +631,8 @@ static bool take_slot(void)
 static void set_aside(void)
 {
 	if (mode == CPUSLAB_VCPU_THREAD_SLOT) {
-		sharing.slot = own.mm_cid;
-		own.cpu_id = own.mm_cid = NOBODY;
+		sharing.slot = own.rseq.mm_cid;
+		own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	} else {
 		sharing.flags = vcpu_unregister();
 	}
@@ -646,7 +668,7 @@ static __attribute__((noinline)) bool end_sharing(void)
 	else if (own_generation != generation)
 		standing = OUTSIDE; /* a forked child, in which the slot may be another thread's */
 	else
-		own.cpu_id = own.mm_cid = sharing.slot;
+		own.rseq.cpu_id = own.rseq.mm_cid = sharing.slot;
 	return true;
 }
 
@@ -660,7 +682,7 @@ void vcpu_begin_thread(void)
 	is_counted = false;
 	standing = OUTSIDE;
 	memset(&sharing, 0, sizeof sharing);
-	own.cpu_id = own.mm_cid = NOBODY;
+	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	own_generation = generation;
 	if (mode == CPUSLAB_VCPU_THREAD_SLOT || registers_itself)
 		return;
@@ -708,7 +730,7 @@ bool vcpu_enter(void)
 		bool placed = false, later = !noted;
 
 		if (noted && registers_itself)
-			placed = os_rseq_register(&own, sizeof own, 0, ARCH_RSEQ_SIGNATURE) == 0;
+			placed = os_rseq_register(&own, own_bytes(), 0, ARCH_RSEQ_SIGNATURE) == 0;
 		else if (noted) {
 			cpuslab_spin_lock(&vcpu_lock);
 			placed = take_slot();
@@ -920,7 +942,7 @@ static bool is_open(unsigned id)
 /* In the thread that forked; with the lock, or before other threads may take it. */
 static void bury_slots(void)
 {
-	unsigned mine = sharing.on ? sharing.slot : own.mm_cid;
+	unsigned mine = sharing.on ? sharing.slot : own.rseq.mm_cid;
 
 	for (unsigned id = 0; id < ids; id++)
 		if (slot_generation[id] != generation && id != mine)
