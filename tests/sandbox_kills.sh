@@ -176,7 +176,7 @@ while read -r name kind default; do
 	guard_*) with_option "$name" "CPUSLAB_OPTIONS=guard:50,$name:$value" guard "$name" ;;
 	*) with_option "$name" "CPUSLAB_OPTIONS=$name:$value" "$name" ;;
 	esac
-done < <(sed -nE 's/^OPTION\(([a-z_]+), ([A-Z_]+), ([^,]*),.*/\1 \2 \3/p' "$source/src/options/options.def")
+done < <(sed -nE 's/^(OPTION|SETTING)\(([a-z_]+), ([A-Z_]+), ([^,]*),.*/\2 \3 \4/p' "$source/src/options/options.def")
 [ $options -ge 25 ]
 
 # The exceptions are true, and the option that avoids them does.

@@ -2,6 +2,7 @@
 /* cpuslab info: the caches of a running process, also in the formats of the kernel's slabinfo tool. */
 #include "commands.h"
 #include "inspect/bounds.h"
+#include "inspect/settings.h"
 #include "inspect/view.h"
 #include "numbers.h"
 
@@ -10,30 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum form { TABLE, ACTIVITY, ALIASES, TOTALS, REPORT, NUMA, SLABINFO, JSON, PROMETHEUS };
+enum form { TABLE, ACTIVITY, ALIASES, TOTALS, REPORT, NUMA, SLABINFO, JSON, PROMETHEUS, OPTIONS };
 
 static const struct option options[] = {
-	{"aliases", no_argument, NULL, 'a'},
-	{"activity", no_argument, NULL, 'A'},
-	{"bytes", no_argument, NULL, 'B'},
-	{"display-activity", no_argument, NULL, 'D'},
-	{"empty", no_argument, NULL, 'e'},
-	{"help", no_argument, NULL, 'h'},
-	{"inverted", no_argument, NULL, 'i'},
-	{"Loss", no_argument, NULL, 'L'},
-	{"loss", no_argument, NULL, 'L'},
-	{"numa", no_argument, NULL, 'n'},
-	{"lines", required_argument, NULL, 'N'},
-	{"partial", no_argument, NULL, 'P'},
-	{"report", no_argument, NULL, 'r'},
-	{"Size", no_argument, NULL, 'S'},
-	{"size", no_argument, NULL, 'S'},
-	{"Totals", no_argument, NULL, 'T'},
-	{"totals", no_argument, NULL, 'T'},
-	{"json", no_argument, NULL, 'j'},
-	{"prometheus", no_argument, NULL, 'p'},
-	{"slabinfo", no_argument, NULL, 's'},
-	{NULL, 0, NULL, 0},
+	{"aliases", no_argument, NULL, 'a'},     {"activity", no_argument, NULL, 'A'},
+	{"bytes", no_argument, NULL, 'B'},       {"display-activity", no_argument, NULL, 'D'},
+	{"empty", no_argument, NULL, 'e'},       {"help", no_argument, NULL, 'h'},
+	{"inverted", no_argument, NULL, 'i'},    {"Loss", no_argument, NULL, 'L'},
+	{"loss", no_argument, NULL, 'L'},        {"numa", no_argument, NULL, 'n'},
+	{"lines", required_argument, NULL, 'N'}, {"options", no_argument, NULL, 'o'},
+	{"partial", no_argument, NULL, 'P'},     {"report", no_argument, NULL, 'r'},
+	{"Size", no_argument, NULL, 'S'},        {"size", no_argument, NULL, 'S'},
+	{"Totals", no_argument, NULL, 'T'},      {"totals", no_argument, NULL, 'T'},
+	{"json", no_argument, NULL, 'j'},        {"prometheus", no_argument, NULL, 'p'},
+	{"slabinfo", no_argument, NULL, 's'},    {NULL, 0, NULL, 0},
 };
 
 static int usage(FILE *to)
@@ -50,6 +41,7 @@ static int usage(FILE *to)
 	      "  -L, --loss              most memory lost first\n"
 	      "  -n, --numa              resident pages by node\n"
 	      "  -N, --lines=K           the first K lines\n"
+	      "  -o, --options           the options in force, and which of them cpuslab set can change\n"
 	      "  -P, --partial           most partial slabs first\n"
 	      "  -r, --report            all about each cache\n"
 	      "  -S, --size              most memory first\n"
@@ -63,6 +55,8 @@ static int usage(FILE *to)
 
 static bool print(const struct view *view, enum form form, size_t lines, bool bytes)
 {
+	struct settings settings;
+
 	switch (form) {
 	case TABLE:
 		view_print_table(stdout, view, lines, bytes);
@@ -90,6 +84,14 @@ static bool print(const struct view *view, enum form form, size_t lines, bool by
 	case JSON:
 		view_print_json(stdout, view);
 		return true;
+	case OPTIONS:
+		if (!settings_read(view->target, &settings)) {
+			fprintf(stderr, "cpuslab info: the options of process %d cannot be read\n",
+				(int)view->target->pid);
+			return false;
+		}
+		settings_print(stdout, &settings);
+		return true;
 	case PROMETHEUS:
 		view_print_prometheus(stdout, view, 1);
 		return true;
@@ -108,7 +110,7 @@ int command_info(int argc, char **argv)
 	struct census census;
 	struct view view = {.order = NULL};
 
-	for (int option; (option = getopt_long(argc, argv, "aABDehiLnN:PrST", options, NULL)) != -1;)
+	for (int option; (option = getopt_long(argc, argv, "aABDehiLnN:oPrST", options, NULL)) != -1;)
 		switch (option) {
 		case 'a':
 			form = ALIASES;
@@ -142,6 +144,9 @@ int command_info(int argc, char **argv)
 		case 'N':
 			if (!parse_count(optarg, &lines, &end) || *end)
 				return wrong_value(argv[0], "--lines", optarg, "a whole number");
+			break;
+		case 'o':
+			form = OPTIONS;
 			break;
 		case 'p':
 			form = PROMETHEUS;

@@ -14,7 +14,8 @@ int command_options(int argc, char **argv)
 	puts("CPUSLAB_OPTIONS=key:value,key:value   sizes take K, M and G\n");
 	struct option_description option;
 	for (unsigned i = 0; options_describe(i, &option); i++) {
-		printf("%s:%s  (%s)\n", option.name, option.initial, option.kind);
+		printf("%s:%s  (%s%s)\n", option.name, option.initial, option.kind,
+		       option.changes ? "; can change while a program runs" : "");
 		printf("    %s\n", option.text);
 		if (strcmp(option.initial, option.value) != 0)
 			printf("    now %s, from the environment\n", option.value);

@@ -70,7 +70,7 @@ static bool read_member(const struct target *target, const struct root_field *fi
 	return target_read(target, target->at.profile.value + field->value, value, sizeof(*value));
 }
 
-/* Writes the only word that the command ever writes into another process; its slow paths read it. */
+/* Writes the word that the process's slow paths read. */
 static bool wish(const struct target *target, uint64_t interval)
 {
 	uint64_t address = target->at.profile.value + target->at.profile_wanted.value;

@@ -101,6 +101,23 @@ CPUSLAB_API int cpuslab_slabinfo(int file);
 CPUSLAB_API int cpuslab_slabinfo_tune(const char *text);
 
 /*
+ * Changes an option of CPUSLAB_OPTIONS while the program runs, for all its threads: `name` and `value` as
+ * docs/options.md has them, whose table says which can change ("decay", "100": milliseconds; "dirty", "4M":
+ * bytes, with K, M or G or without).  Takes effect at once: what is overdue by a new `decay` or `dirty`
+ * begins to go back in this call, a batch at a time, and "profile" starts a heap profile, or with "0" ends
+ * it.  Of several threads that change one option, the last one wins; a forked child begins with its parent's
+ * values.  Returns 0; or -1 with errno EINVAL if there is no such option or it does not take that value,
+ * EPERM if it is fixed at start, or ENOMEM if the library cannot start.
+ */
+CPUSLAB_API int cpuslab_ctl(const char *name, const char *value);
+
+/*
+ * Writes the value in force of any option, in the form that cpuslab_ctl() takes, to `value` of `bytes` bytes;
+ * 32 suffice.  Returns 0; or -1 with errno EINVAL if there is no such option, ERANGE if the value is longer.
+ */
+CPUSLAB_API int cpuslab_ctl_get(const char *name, char *value, size_t bytes);
+
+/*
  * Allocates without waiting for another thread: locks are tried, never waited for, and no lock that others
  * may wait for is held across more than a few instructions or, where the heap must grow, a system call.  Only
  * the system itself can still make the thread wait: in that call, and in the page fault when memory is first

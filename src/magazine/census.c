@@ -3,6 +3,7 @@
 
 #include "check/corruption.h"
 #include "guard/guard.h"
+#include "magazine/control.h"
 #include "magazine/words.h"
 #include "profile/profile.h"
 
@@ -274,6 +275,7 @@ void magazine_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("magazine.caches", (uintptr_t)census_caches, sizeof census_caches);
 	show("magazine.cache_count", (uintptr_t)&census_count, sizeof census_count);
+	control_show(show);
 	profile_show(show);
 	vcpu_show(show);
 	slab_show(show);

@@ -4,6 +4,7 @@
 #include "check/corruption.h"
 #include "depot/ebb.h"
 #include "guard/guard.h"
+#include "magazine/control.h"
 #include "magazine/hardened.h"
 #include "magazine/lull.h"
 #include "magazine/reclaim.h"
@@ -272,6 +273,8 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 __attribute__((noinline)) void *magazine_alloc_requested(struct cache *cache, struct request request)
 {
 	vcpu_check_registration();
+	if (control_is_due())
+		magazine_tick();
 	if (profile_is_due())
 		watch_settle_profile();
 

@@ -8,6 +8,7 @@
 #include "guard/guard.h"
 #include "linked/linked.h"
 #include "magazine/census.h"
+#include "magazine/control.h"
 #include "magazine/lull.h"
 #include "magazine/watch.h"
 #include "magazine/words.h"
@@ -296,6 +297,18 @@ static void reclaim(bool by_tick)
 	linked_reclaim(false);
 }
 
+/* A request from outside (options/mailbox.h). */
+static __attribute__((noinline, cold)) void obey(void)
+{
+	struct control_request request;
+
+	if (!control_take(&request))
+		return;
+	if (request.trims)
+		magazine_trim();
+	control_answer(&request);
+}
+
 void magazine_tick(void)
 {
 	static uint64_t last_tick;
@@ -303,6 +316,8 @@ void magazine_tick(void)
 
 	if (!__libc_single_threaded)
 		vcpu_count_thread();
+	if (control_is_due())
+		obey();
 	if (guard_is_due(now))
 		watch_turn_guards(now);
 	if (ebb_is_due())

@@ -159,7 +159,7 @@ static struct {
 	struct profile_choice choice;
 	uint64_t bound;
 	uint32_t size;
-} walk;
+} walk __attribute__((aligned(8))); /* no more: variables fill their page */
 
 static bool watched_in_walk(const char *first, unsigned count, bool before)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "arch/arch.h"
+#include "magazine/control.h"
 #include "malloc/large.h"
 #include "process/process.h"
 #include "options/options.h"
@@ -178,15 +179,70 @@ REPLACEABLE void malloc_stats(void)
 	os_write_error(line, (size_t)length);
 }
 
+/* Changes an option, and does what follows from it; returns 0 or a positive errno. */
+static int change(const char *name, const char *value)
+{
+	int error = process_enter() ? magazine_control(name, value) : ENOMEM;
+
+	if (!error) {
+		magazine_settle_profile();
+		magazine_tick();
+	}
+	return error;
+}
+
+/* M_TRIM_THRESHOLD: how much may lie free before it goes back, which is the option `dirty`; -1: any amount.
+ */
+static int set_dirty(int value)
+{
+	char text[OPTION_TEXT];
+
+	if (value < 0)
+		snprintf(text, sizeof text, "%zu", SIZE_MAX);
+	else
+		snprintf(text, sizeof text, "%d", value);
+	return !change("dirty", text);
+}
+
 /*
- * Like glibc, accepts every parameter, known or not; none of them has an effect here.  Returns 0 for a
- * value that mallopt(3) does not allow.
+ * Like glibc, accepts every parameter, known or not.  M_TRIM_THRESHOLD alone has a meaning here: the others
+ * are about arenas, bins, mappings by size and padding at the top of a heap, none of which there is.  Returns
+ * 0 for a value that mallopt(3) does not allow.
  */
 REPLACEABLE int mallopt(int parameter, int value)
 {
 	enum { FAST_BIN_MOST = 80 * sizeof(size_t) / 4 };
 
+	if (parameter == M_TRIM_THRESHOLD)
+		return set_dirty(value);
 	return parameter != M_MXFAST || (value >= 0 && value <= FAST_BIN_MOST);
+}
+
+EXPORT int cpuslab_ctl(const char *name, const char *value)
+{
+	int error = change(name, value);
+
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+
+EXPORT int cpuslab_ctl_get(const char *name, char *value, size_t bytes)
+{
+	char text[OPTION_TEXT];
+
+	process_enter();
+	if (!options_value(name, text)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (strlen(text) >= bytes) {
+		errno = ERANGE;
+		return -1;
+	}
+	strcpy(value, text);
+	return 0;
 }
 
 /* `keep` is ignored: it is a hint for a heap with a top.  Returns 1 when memory went back to the system. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "options/options.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,43 +15,34 @@ struct options options = {
 #undef OPTION
 };
 
-enum kind {
-	KIND_FLAG,
-	KIND_COUNT,
-	KIND_BYTES,
-	KIND_MILLISECONDS,
-	KIND_SIGNAL,
-	KIND_VCPU_MODE,
-	KIND_HUGE_PAGES
-};
-
 /*
  * The tables hold text, not pointers to text: a pointer in a shared library is a relocation, which every
  * program would pay for at start, even one that sets no option.
  */
 static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds",
 				      "signal",        "mode",   "mode"};
-/* From KIND_VCPU_MODE on, in the order of the kinds' enumerations. */
-static const char mode_names[][4][8] = {{"auto", "mm_cid", "cpu_id", "slot"}, {"auto", "always", "never"}};
+/* From OPTION_KIND_VCPU_MODE on, in the order of the kinds' enumerations. */
+enum { MODES = 4 };
+static const char mode_names[][MODES][8] = {{"auto", "mm_cid", "cpu_id", "slot"},
+					    {"auto", "always", "never"}};
 static const char mode_needs[][40] = {"needs auto, mm_cid, cpu_id or slot", "needs auto, always or never"};
 _Static_assert(sizeof(enum option_vcpu) == sizeof(unsigned) &&
 		       sizeof(enum option_huge_pages) == sizeof(unsigned),
 	       "modes are stored as plain numbers");
 
-static const struct entry {
-	char name[22];
-	uint8_t kind;
-	uint8_t offset; /* of the field in struct options */
-} entries[] = {
-#define OPTION(option, type, initial, description) {#option, KIND_##type, offsetof(struct options, option)},
+const struct option_entry option_table[OPTION_COUNT] = {
+#define OPTION(option, type, initial, description)                                                           \
+	{#option, OPTION_KIND_##type, offsetof(struct options, option), false},
+#define SETTING(option, type, initial, description)                                                          \
+	{#option, OPTION_KIND_##type, offsetof(struct options, option), true},
 #include "options/options.def"
 #undef OPTION
 };
 
-enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
 _Static_assert(sizeof(struct options) <= UINT8_MAX, "an entry's offset is one byte");
+_Static_assert(OPTION_COUNT <= 64, "a set of options is one word");
 #define OPTION(option, type, initial, description)                                                           \
-	_Static_assert(sizeof(#option) <= sizeof(entries[0].name), "a name is stored whole, with its end");
+	_Static_assert(sizeof(#option) <= OPTION_NAME, "a name is stored whole, with its end");
 #include "options/options.def"
 #undef OPTION
 
@@ -150,7 +142,7 @@ static bool parse_flag(struct span span, bool *result)
 
 static bool parse_mode(struct span span, const char (*names)[8], unsigned *result)
 {
-	for (unsigned mode = 0; mode < sizeof(mode_names[0]) / sizeof(mode_names[0][0]); mode++)
+	for (unsigned mode = 0; mode < MODES; mode++)
 		if (names[mode][0] && span_is(span, names[mode])) {
 			*result = mode;
 			return true;
@@ -173,35 +165,35 @@ static bool may_handle(size_t number)
 	return !(never >> number & 1);
 }
 
-/* Stores the value; on failure returns what the entry needs instead. */
-static const char *parse_value(const struct entry *entry, struct span value)
+/* Stores the value into a set of options; on failure returns what the entry needs instead. */
+static const char *parse_value(const struct option_entry *entry, struct span value, struct options *into)
 {
-	char *field = (char *)&options + entry->offset;
-	switch ((enum kind)entry->kind) {
-	case KIND_FLAG: {
+	char *field = (char *)into + entry->offset;
+	switch ((enum option_kind)entry->kind) {
+	case OPTION_KIND_FLAG: {
 		bool flag;
 		if (!parse_flag(value, &flag))
 			return "needs true or false";
 		memcpy(field, &flag, sizeof(flag));
 		return NULL;
 	}
-	case KIND_VCPU_MODE:
-	case KIND_HUGE_PAGES: {
+	case OPTION_KIND_VCPU_MODE:
+	case OPTION_KIND_HUGE_PAGES: {
 		unsigned mode;
-		if (!parse_mode(value, mode_names[entry->kind - KIND_VCPU_MODE], &mode))
-			return mode_needs[entry->kind - KIND_VCPU_MODE];
+		if (!parse_mode(value, mode_names[entry->kind - OPTION_KIND_VCPU_MODE], &mode))
+			return mode_needs[entry->kind - OPTION_KIND_VCPU_MODE];
 		memcpy(field, &mode, sizeof(mode));
 		return NULL;
 	}
-	case KIND_BYTES:
-	case KIND_COUNT:
-	case KIND_MILLISECONDS:
-	case KIND_SIGNAL: {
+	case OPTION_KIND_BYTES:
+	case OPTION_KIND_COUNT:
+	case OPTION_KIND_MILLISECONDS:
+	case OPTION_KIND_SIGNAL: {
 		size_t number;
-		if (!parse_number(value, entry->kind == KIND_BYTES, &number))
-			return entry->kind == KIND_BYTES ? "needs a size in bytes, or with K, M or G"
-							 : "needs a whole number";
-		if (entry->kind == KIND_SIGNAL && !may_handle(number))
+		if (!parse_number(value, entry->kind == OPTION_KIND_BYTES, &number))
+			return entry->kind == OPTION_KIND_BYTES ? "needs a size in bytes, or with K, M or G"
+								: "needs a whole number";
+		if (entry->kind == OPTION_KIND_SIGNAL && !may_handle(number))
 			return "needs a signal that can be caught, and is none of a fault";
 		memcpy(field, &number, sizeof(number));
 		return NULL;
@@ -210,11 +202,11 @@ static const char *parse_value(const struct entry *entry, struct span value)
 	__builtin_unreachable();
 }
 
-static const struct entry *find_entry(struct span name)
+static const struct option_entry *find_entry(struct span name)
 {
-	for (unsigned i = 0; i < ENTRY_COUNT; i++)
-		if (span_is(name, entries[i].name))
-			return &entries[i];
+	for (unsigned i = 0; i < OPTION_COUNT; i++)
+		if (span_is(name, option_table[i].name))
+			return &option_table[i];
 	return NULL;
 }
 
@@ -237,9 +229,9 @@ static void parse_token(struct span token, bool stops)
 	}
 	struct span name = {token.start, (size_t)(colon - token.start)};
 	struct span value = {colon + 1, token.length - name.length - 1};
-	const struct entry *entry = find_entry(name);
+	const struct option_entry *entry = find_entry(name);
 	const char *complaint =
-		entry ? parse_value(entry, value) : "names no option (cpuslab options lists them)";
+		entry ? parse_value(entry, value, &options) : "names no option (cpuslab options lists them)";
 	if (complaint)
 		report(token, complaint, stops);
 }
@@ -296,27 +288,29 @@ static void print_number(char text[static 32], size_t number, bool suffixes)
 	strcpy(text, digit);
 }
 
-static void print_value(char text[static 32], const struct entry *entry, const struct options *from)
+void options_print(char text[static OPTION_TEXT], const struct option_entry *entry, const void *from)
 {
 	const char *field = (const char *)from + entry->offset;
-	switch ((enum kind)entry->kind) {
-	case KIND_FLAG:
-		strcpy(text, *(const bool *)field ? "true" : "false");
+	strcpy(text, "?");
+	switch ((enum option_kind)entry->kind) {
+	case OPTION_KIND_FLAG:
+		strcpy(text, *field ? "true" : "false");
 		return;
-	case KIND_VCPU_MODE:
-	case KIND_HUGE_PAGES: {
+	case OPTION_KIND_VCPU_MODE:
+	case OPTION_KIND_HUGE_PAGES: {
 		unsigned mode;
 		memcpy(&mode, field, sizeof(mode));
-		strcpy(text, mode_names[entry->kind - KIND_VCPU_MODE][mode]);
+		if (mode < MODES)
+			strcpy(text, mode_names[entry->kind - OPTION_KIND_VCPU_MODE][mode]);
 		return;
 	}
-	case KIND_BYTES:
-	case KIND_COUNT:
-	case KIND_MILLISECONDS:
-	case KIND_SIGNAL: {
+	case OPTION_KIND_BYTES:
+	case OPTION_KIND_COUNT:
+	case OPTION_KIND_MILLISECONDS:
+	case OPTION_KIND_SIGNAL: {
 		size_t number;
 		memcpy(&number, field, sizeof(number));
-		print_number(text, number, entry->kind == KIND_BYTES);
+		print_number(text, number, entry->kind == OPTION_KIND_BYTES);
 		return;
 	}
 	}
@@ -329,16 +323,98 @@ bool options_describe(unsigned index, struct option_description *description)
 #include "options/options.def"
 #undef OPTION
 	};
-	if (index >= ENTRY_COUNT)
+	if (index >= OPTION_COUNT)
 		return false;
-	const struct entry *entry = &entries[index];
+	const struct option_entry *entry = &option_table[index];
 	const char *text = texts;
 	for (unsigned i = 0; i < index; i++)
 		text += strlen(text) + 1;
 	description->name = entry->name;
 	description->kind = kind_names[entry->kind];
 	description->text = text;
-	print_value(description->initial, entry, &initial);
-	print_value(description->value, entry, &options);
+	description->changes = entry->changes;
+	options_print(description->initial, entry, &initial);
+	options_print(description->value, entry, &options);
 	return true;
+}
+
+bool options_value(const char *name, char text[static OPTION_TEXT])
+{
+	const struct option_entry *entry = find_entry((struct span){name, strlen(name)});
+	if (entry)
+		options_print(text, entry, &options);
+	return entry;
+}
+
+/* ---- while the program runs ---------------------------------------------------------------------------- */
+
+/* Puts a value into `next`, where nobody sees it yet. */
+static int propose(struct span name, struct span value, struct options *next, uint64_t *changed)
+{
+	const struct option_entry *entry = find_entry(name);
+	if (!entry)
+		return EINVAL;
+	if (!entry->changes)
+		return EPERM;
+	if (parse_value(entry, value, next))
+		return EINVAL;
+	*changed |= UINT64_C(1) << (entry - option_table);
+	return 0;
+}
+
+/* Each value by one store: readers take no lock, and of several writers the last one wins. */
+static void adopt(const struct options *next, uint64_t changed)
+{
+	for (unsigned i = 0; i < OPTION_COUNT; i++) {
+		const size_t offset = option_table[i].offset;
+		const void *from = (const char *)next + offset;
+		void *to = (char *)&options + offset;
+		if (!(changed >> i & 1))
+			continue;
+		if (option_table[i].kind == OPTION_KIND_FLAG)
+			__atomic_store_n((bool *)to, *(const bool *)from, __ATOMIC_RELAXED);
+		else
+			__atomic_store_n((size_t *)to, *(const size_t *)from, __ATOMIC_RELAXED);
+	}
+}
+
+/* A mode is no word: adopt() would overwrite what follows it. */
+#define OPTION(option, type, initial, description)
+#define SETTING(option, type, initial, description)                                                          \
+	_Static_assert(sizeof(OPTION_TYPE_##type) == sizeof(size_t) ||                                       \
+			       OPTION_KIND_##type == OPTION_KIND_FLAG,                                       \
+		       "a setting is a word or a flag");
+#include "options/options.def"
+#undef OPTION
+
+int options_change(const char *name, const char *value, uint64_t *changed)
+{
+	struct options next;
+	*changed = 0;
+	int error = propose((struct span){name, strlen(name)}, (struct span){value, strlen(value)}, &next,
+			    changed);
+	if (!error)
+		adopt(&next, *changed);
+	return error;
+}
+
+int options_change_all(const char *text, size_t length, uint64_t *changed, unsigned *token)
+{
+	struct options next;
+	const char *end = text + length;
+	*changed = 0;
+	for (*token = 0; text < end; ++*token) {
+		const char *comma = memchr(text, ',', (size_t)(end - text));
+		const char *stop = comma ? comma : end;
+		const char *colon = memchr(text, ':', (size_t)(stop - text));
+		if (!colon)
+			return EINVAL;
+		int error = propose((struct span){text, (size_t)(colon - text)},
+				    (struct span){colon + 1, (size_t)(stop - colon - 1)}, &next, changed);
+		if (error)
+			return error;
+		text = stop + 1;
+	}
+	adopt(&next, *changed);
+	return 0;
 }

@@ -214,6 +214,8 @@ enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
 void page_purge(bool all);
 /* The same at a tick, at which the allowance shrinks as well. */
 void page_tick(void);
+/* After `decay` or `dirty` has changed: page_purge(false) looks what is overdue now. */
+void page_options_changed(void);
 /* Whether the last purge reached its bound before its end; page_purge(false) continues it.  Takes no lock. */
 bool page_is_behind(void);
 /*

@@ -255,7 +255,7 @@ static void set_open(bool open)
 	__atomic_store_n(&pocket_open, open, __ATOMIC_RELAXED);
 }
 
-static void close_all(void)
+void pocket_close(void)
 {
 	set_open(false);
 	__atomic_store_n(&most, 0, __ATOMIC_RELAXED);
@@ -275,7 +275,7 @@ void pocket_bound(size_t live, size_t dirty)
 	if (!is_open())
 		return;
 	if (live < pages / 2 || !options.decay) {
-		close_all();
+		pocket_close();
 		return;
 	}
 	size_t bound = min_t(size_t, live + live / 2, dirty) / max_t(unsigned, pocket_count, 2) / STEP * STEP;
@@ -339,7 +339,7 @@ void pocket_forget(void)
 	static uint64_t last_tick;
 
 	if (!served_since(&last_tick))
-		close_all();
+		pocket_close();
 }
 
 bool pocket_is_in_hand(void)

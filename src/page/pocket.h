@@ -71,6 +71,8 @@ bool pocket_served(void);
 uint32_t pocket_recall(uint32_t *first);
 /* At a tick: closes pockets that served nobody since the last one; forgets what closed ones have earned. */
 void pocket_forget(void);
+/* Closes them all: what they have is for pocket_recall(). */
+void pocket_close(void);
 /* In a forked child: whether another thread was in a pocket; and empties them for the lists made anew. */
 bool pocket_is_in_hand(void);
 void pocket_repair(void);

@@ -233,6 +233,17 @@ void page_ebb(bool low)
 		metadata_ebb();
 }
 
+/* What pages stand by for was decided by the options as they were. */
+void page_options_changed(void)
+{
+	run_lock();
+	standby_forget_all();
+	pocket_close();
+	run_recall();
+	purge_later();
+	run_unlock();
+}
+
 bool page_is_behind(void)
 {
 	return __atomic_load_n(&purge_behind, __ATOMIC_RELAXED) || huge_is_behind() || metadata_is_behind() ||

@@ -20,7 +20,7 @@ enum {
 /* One per vCPU and place.  From bit 0: puts since it was cleared; the run's pages; its first page. */
 static uint64_t words[VCPUS][WORDS] __attribute__((aligned(64)));
 /* The one length that the words of a place are for; 0 for none. */
-static uint32_t expected[WORDS];
+static uint32_t expected[WORDS] __attribute__((aligned(8))); /* no more: variables fill their page */
 /* Whether any length ever was expected: until then all words are empty. */
 static bool used;
 
@@ -117,7 +117,7 @@ static struct lesson {
 	uint32_t turns; /* frees in succession that were followed by an allocation of this length */
 	bool freed;
 	bool asked; /* this length was asked for since the last tick */
-} lessons[WORDS];
+} lessons[WORDS] __attribute__((aligned(8)));
 
 /* Counts of words that were cleared. */
 static struct {
@@ -218,6 +218,14 @@ void standby_forget(void)
 			expect(place, 0);
 		}
 		lesson->asked = false;
+	}
+}
+
+void standby_forget_all(void)
+{
+	for (unsigned place = 0; place < WORDS; place++) {
+		lessons[place] = (struct lesson){0};
+		expect(place, 0);
 	}
 }
 

@@ -38,6 +38,8 @@ size_t standby_pages(size_t *runs);
  * At a tick, when none is left: lengths that nobody asked for since the last one must earn their places anew.
  */
 void standby_forget(void);
+/* The same for all lengths, at once. */
+void standby_forget_all(void);
 /* In a forked child, when everything not marked as used has become free. */
 void standby_repair(void);
 void standby_show(void (*show)(const char *name, uintptr_t value, size_t size));

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strings of CPUSLAB_OPTIONS and CPUSLAB_DEBUG: the first byte of an input chooses which, the rest is the
- * string.  Each result is compared with that of a second parser, written from docs/options.md and
- * docs/debugging.md, which cuts the string into pieces, one after the other.
+ * The strings of CPUSLAB_OPTIONS and CPUSLAB_DEBUG, and letters from other processes: the first byte of an
+ * input chooses which, the rest is the string.  Each result is compared with that of a second parser, written
+ * from docs/options.md and docs/debugging.md, which cuts the string into pieces, one after the other.
  */
 #include "check.h"
 
 #include "check/request.h"
 #include "environment.h"
+#include "magazine/control.h"
+#include "magazine/magazine.h"
 #include "options/options.h"
+#include "profile/profile.h"
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-enum { OPTIONS_MOST = 200, VALUE_MOST = 32 };
+enum { OPTIONS_MOST = 200, VALUE_MOST = 32, MAILBOXES = 0xf0 };
 static char expected[OPTIONS_MOST][VALUE_MOST];
 static struct options initial;
 
@@ -229,15 +232,99 @@ static void fuzz_debug(const char *string)
 	check_request_parse("");
 }
 
+/* ---- the mailbox -----------------------------------------------------------------------------------------
+ */
+
+/* What a whole letter is answered with; `expected` gets the values that are in force afterwards. */
+static enum mailbox_result expected_result(const struct mailbox_letter *letter)
+{
+	static char values[OPTIONS_MOST][VALUE_MOST];
+	char text[MAILBOX_TEXT + 1] = {0}, *token, *rest = text;
+	enum mailbox_result result = MAILBOX_DONE;
+
+	memcpy(text, letter->text, letter->length);
+	if (strcmp(text, "trim") == 0 && letter->length == 4)
+		return MAILBOX_DONE;
+	bool cut = strlen(text) != letter->length;
+
+	memcpy(values, expected, sizeof values);
+	while (result == MAILBOX_DONE && rest && *rest && (token = strsep(&rest, ","))) {
+		char *colon = strchr(token, ':');
+		struct option_description option;
+
+		if (colon)
+			*colon = 0;
+		if (!colon || !options_describe(find_option(token), &option))
+			result = MAILBOX_INVALID;
+		else if (!option.changes)
+			result = MAILBOX_FIXED;
+		else if (!set_expected(find_option(token), colon + 1) || (cut && (!rest || !*rest)))
+			result = MAILBOX_INVALID;
+	}
+	if (cut && result == MAILBOX_DONE)
+		result = MAILBOX_INVALID;
+	if (result != MAILBOX_DONE)
+		memcpy(expected, values, sizeof values);
+	return result;
+}
+
+/*
+ * Bytes go over the mailbox as they are: the first chooses whether length and check are made right; a letter
+ * that is not whole changes nothing, and of one that is all or nothing is done.
+ */
+static void fuzz_mailbox(const uint8_t *data, size_t size)
+{
+	static uint32_t ticket;
+	struct option_description option;
+	struct mailbox_letter letter = {.length = 0};
+	bool right = size && data[0] % 2;
+	size_t head = right ? offsetof(struct mailbox_letter, text) : 0;
+	size_t count = size ? size - 1 : 0;
+
+	options = initial;
+	for (unsigned i = 0; options_describe(i, &option); i++)
+		snprintf(expected[i], VALUE_MOST, "%s", option.initial);
+	if (count > sizeof letter - head)
+		count = sizeof letter - head;
+	if (size)
+		memcpy((char *)&letter + head, data + 1, count);
+	ticket += ticket == UINT32_MAX ? 2 : 1;
+	if (right) {
+		letter.length = (uint32_t)count;
+		letter.check = mailbox_check(ticket, &letter);
+	}
+	bool whole = letter.length <= MAILBOX_TEXT && letter.check == mailbox_check(ticket, &letter);
+	enum mailbox_result result = whole ? expected_result(&letter) : MAILBOX_GARBLED;
+
+	control_letter = letter;
+	control_mailbox.wanted = ticket;
+	magazine_tick();
+	CHECK(control_mailbox.seen == ticket && control_letter.answer >> 32 == ticket);
+	CHECK((control_letter.answer & 0xff) == result, "%lu, and not %d", control_letter.answer & 0xff,
+	      (int)result);
+	for (unsigned i = 0; options_describe(i, &option); i++)
+		CHECK(strcmp(option.value, expected[i]) == 0, "%s is %s, and not %s", option.name,
+		      option.value, expected[i]);
+	profile.wanted = 0;
+	options = initial;
+}
+
+void *fuzzed_malloc(size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool begun;
 
-	if (!begun)
+	/* The library must have started for the mailbox. */
+	if (!begun && fuzzed_malloc(1))
 		initial = options;
 	begun = true;
 	if (!size)
 		return 0;
+	if (data[0] >= MAILBOXES) {
+		fuzz_mailbox(data + 1, size - 1);
+		return 0;
+	}
 	/* Of the exact length, so that a sanitizer sees a read behind its end. */
 	char *string = malloc(size);
 

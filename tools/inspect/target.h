@@ -4,10 +4,10 @@
  *
  * Attaching finds the library's root record (src/report/root.h) through /proc/PID/maps and the ELF headers in
  * memory; from then on everything is read with process_vm_readv (or /proc/PID/mem where that call is
- * missing).  Nothing is written to the target, nothing runs in it, and it is never stopped.  So it may
- * change, fork, execute another program or die at any instant: every read can fail, and each user checks what
- * it has read.  A stray write of the program may have hit the record itself: attaching checks that members
- * lie inside their structures.
+ * missing).  Nothing runs in the target, it is never stopped, and nothing is written to it but what
+ * inspect/ask.h and tools/profile.c say.  So it may change, fork, execute another program or die at any
+ * instant: every read can fail, and each user checks what it has read.  A stray write of the program may have
+ * hit the record itself: attaching checks that members lie inside their structures.
  */
 #ifndef CPUSLAB_TOOLS_TARGET_H
 #define CPUSLAB_TOOLS_TARGET_H
