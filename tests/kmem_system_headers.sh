@@ -19,7 +19,8 @@ import concurrent.futures, os, re, subprocess, sys
 source, work, *compilers = sys.argv[1:]
 kernel = f'{source}/include/kernel'
 ours = sorted(os.path.relpath(os.path.join(folder, name), kernel)
-              for folder, _, names in os.walk(kernel) for name in names)
+              for folder, _, names in os.walk(kernel) for name in names
+              if '#error "cpuslab has no' not in open(os.path.join(folder, name)).read())
 if subprocess.run(['gcc', '-E', '-'], input='#include <urcu.h>\n', text=True, capture_output=True).returncode:
     ours.remove('linux/rcupdate.h')
     liburcu = []
@@ -49,7 +50,7 @@ def cxx(compiler):
 def compile(compiler, text, *words, with_ours=True):
     """What the compiler has to say of a text."""
     language = ['-x', 'c++', '-std=gnu++17'] if cxx(compiler) else ['-x', 'c', '-std=gnu11']
-    folders = [f'-I{source}/include', f'-I{kernel}'] if with_ours else []
+    folders = ['-DCPUSLAB_UAPI', f'-I{source}/include', f'-I{kernel}'] if with_ours else []
     run = subprocess.run([compiler, *language, '-D_GNU_SOURCE', *liburcu, *folders, *words,
                           *(word for folder in headers for word in ('-isystem', folder)),
                           '-Wall', '-Wextra', '-Wundef', '-Werror', '-fsyntax-only', '-'],

@@ -53,6 +53,8 @@ typedef unsigned int gfp_t;
 #define __GFP_THISNODE       0x200000u
 #define __GFP_ACCOUNT        0x400000u
 #define __GFP_NOLOCKDEP      0x800000u
+#define __GFP_BITS_SHIFT     24 /* from here on up flags are free */
+#define __GFP_BITS_MASK      ((gfp_t)((1 << __GFP_BITS_SHIFT) - 1))
 #define __GFP_RECLAIM        (__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
 
 #define GFP_ATOMIC           (__GFP_HIGH | __GFP_KSWAPD_RECLAIM)
@@ -66,6 +68,9 @@ typedef unsigned int gfp_t;
 #define GFP_DMA32            __GFP_DMA32
 #define GFP_HIGHUSER         (GFP_USER | __GFP_HIGHMEM)
 #define GFP_HIGHUSER_MOVABLE (GFP_HIGHUSER | __GFP_MOVABLE)
+
+/* The bits that choose a zone. */
+#define GFP_ZONEMASK (__GFP_DMA | __GFP_HIGHMEM | __GFP_DMA32 | __GFP_MOVABLE)
 
 #ifndef NUMA_NO_NODE
 #define NUMA_NO_NODE (-1)
@@ -102,6 +107,12 @@ struct page;
 #endif
 #ifndef MAX_PAGE_ORDER
 #define MAX_PAGE_ORDER 10
+#endif
+#ifndef NR_PAGE_ORDERS
+#define NR_PAGE_ORDERS (MAX_PAGE_ORDER + 1)
+#endif
+#ifndef MAX_ORDER
+#define MAX_ORDER NR_PAGE_ORDERS /* as up to Linux 6.3 */
 #endif
 
 static inline void *page_address(const struct page *page)

@@ -20,6 +20,8 @@
 #define pr_warn(format, ...)   printk(pr_fmt(format), ##__VA_ARGS__)
 #define pr_notice(format, ...) printk(pr_fmt(format), ##__VA_ARGS__)
 #define pr_info(format, ...)   printk(pr_fmt(format), ##__VA_ARGS__)
+#define pr_cont(format, ...)   printk(format, ##__VA_ARGS__)
 #define pr_debug(...)          ((void)0)
+#define pr_devel(...)          ((void)0)
 
 #endif

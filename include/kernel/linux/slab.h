@@ -5,11 +5,15 @@
 #define CPUSLAB_LINUX_SLAB_H
 
 #include <cpuslab/kmem.h>
+#include <linux/bitops.h>
+#include <linux/bug.h>
 #include <linux/cache.h>
 #include <linux/cleanup.h>
 #include <linux/err.h>
 #include <linux/gfp.h>
+#include <linux/kernel.h>
 #include <linux/overflow.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 
 DEFINE_FREE(kfree, void *, if (!IS_ERR_OR_NULL(_T)) kfree(_T))

@@ -34,7 +34,7 @@ struct hlist_head {
 };
 
 #define BITS_PER_BYTE       8
-#define BITS_PER_LONG       (BITS_PER_BYTE * (int)sizeof(long))
+#define BITS_PER_LONG       64 /* a number, for #if; the library is for 64-bit machines */
 #define BITS_TO_LONGS(bits) (((bits) + BITS_PER_LONG - 1) / BITS_PER_LONG)
 
 #endif
