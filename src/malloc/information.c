@@ -13,7 +13,6 @@
 #include "magazine/control.h"
 #include "malloc/large.h"
 #include "process/process.h"
-#include "options/options.h"
 #include "os/os.h"
 #include "report/statistics.h"
 
@@ -122,19 +121,6 @@ REPLACEABLE int malloc_info(int flags, FILE *stream)
 	return ferror(stream) ? -1 : 0;
 }
 
-/* Why each thread has a slot of its own; empty in other modes. */
-static const char *why_slots(void)
-{
-	if (vcpu_mode() != CPUSLAB_VCPU_THREAD_SLOT)
-		return "";
-	if (options.vcpu == OPTION_VCPU_SLOT)
-		return " (by the option vcpu)";
-	/* The kernel's word for another area than the thread has already. */
-	if (vcpu_refusal() == EINVAL)
-		return " (libc has restartable sequences, but does not say where)";
-	return " (no restartable sequences here)";
-}
-
 /*
  * Writes to standard error by write(2), so that exit handlers and programs that have closed stdio can use
  * it.
@@ -150,7 +136,7 @@ REPLACEABLE void malloc_stats(void)
 	report_all(&report);
 	length = snprintf(line, sizeof line,
 			  "cpuslab %s, vCPU mode %s%s\n%-16s %10s %10s %10s %8s %12s %12s\n",
-			  cpuslab_version(), cpuslab_vcpu_mode_name(), why_slots(), "cache", "live",
+			  cpuslab_version(), cpuslab_vcpu_mode_name(), vcpu_why_slots(), "cache", "live",
 			  "hoarded", "total", "slabs", "alloc misses", "free misses");
 	os_write_error(line, (size_t)length);
 	for (unsigned next = 0; report_cache(&next, &cache);) {

@@ -292,9 +292,16 @@ enum cpuslab_vcpu_mode vcpu_mode(void)
 	return mode;
 }
 
-int vcpu_refusal(void)
+const char *vcpu_why_slots(void)
 {
-	return refusal;
+	if (mode != CPUSLAB_VCPU_THREAD_SLOT)
+		return "";
+	if (options.vcpu == OPTION_VCPU_SLOT)
+		return " (by the option vcpu)";
+	/* The kernel's word for another area than the thread has already. */
+	if (refusal == EINVAL)
+		return " (libc has restartable sequences, but does not say where)";
+	return " (no restartable sequences here)";
 }
 
 /* ---- ends of threads -------------------------------------------------------------------------------- */
@@ -919,9 +926,17 @@ uint64_t vcpu_fences(void)
 	return __atomic_load_n(&fences, __ATOMIC_RELAXED);
 }
 
+/* Apart from what every start runs. */
+static __attribute__((noinline)) void show_why_slots(void (*show)(const char *, uintptr_t, size_t))
+{
+	show("vcpu.why_slots", (uintptr_t)vcpu_why_slots(), strlen(vcpu_why_slots()) + 1);
+}
+
 void vcpu_show(void (*show)(const char *name, uintptr_t value, size_t size))
 {
 	show("vcpu.mode", (uintptr_t)&mode, sizeof mode);
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
+		show_why_slots(show);
 	show("vcpu.ids", (uintptr_t)&ids, sizeof ids);
 	show("vcpu.banks", (uintptr_t)banks, sizeof banks[0]);
 	show("vcpu.bank_count", (uintptr_t)&bank_count, sizeof bank_count);

@@ -79,9 +79,8 @@ void vcpu_prepare(void);
  */
 bool vcpu_init(void);
 enum cpuslab_vcpu_mode vcpu_mode(void);
-/* What the kernel said when the library registered restartable sequences of its own: an errno; 0 for no
- * refusal. */
-int vcpu_refusal(void);
+/* Why each thread has a slot of its own, in brackets after a space; empty in other modes. */
+__attribute__((pure, cold)) const char *vcpu_why_slots(void);
 
 /* Frees the slots of threads that a fork left behind.  Cheap when there was no fork. */
 void vcpu_bury_dead_slots(void);

@@ -679,6 +679,17 @@ static void count_magazines(struct census *census, const struct target *target, 
 	free(pieces);
 }
 
+static void read_why_slots(struct census *census, const struct target *target)
+{
+	const struct root_field *text = &target->at.vcpu_why_slots;
+
+	memset(census->why_slots, 0, sizeof(census->why_slots));
+	if (text->size >= sizeof(census->why_slots) ||
+	    !target_read(target, text->value, census->why_slots, text->size))
+		memset(census->why_slots, 0, sizeof(census->why_slots));
+	target_clean_name(census->why_slots);
+}
+
 static bool find_vcpus(struct census *census, const struct target *target)
 {
 	static const char *const modes[] = {"slot", "cpu_id", "mm_cid"};
@@ -689,6 +700,7 @@ static bool find_vcpus(struct census *census, const struct target *target)
 	    !target_variable(target, &target->at.vcpu_bank_count, &banks) || ids > VCPUS_MAX || banks > 64)
 		return false;
 	census->mode = mode < 3 ? modes[mode] : "unknown";
+	read_why_slots(census, target);
 
 	/* Only ids up to the highest with an area: many more are possible than used. */
 	size_t entries = banks * ids, area_count = 0, area_bytes = target->at.area.size;

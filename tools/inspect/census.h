@@ -66,7 +66,8 @@ struct census {
 	struct timespec when, until;
 	struct timespec cpu_when, cpu_until;
 	bool cpu_known;
-	const char *mode; /* how the library identifies vCPUs */
+	const char *mode;   /* how the library identifies vCPUs */
+	char why_slots[80]; /* why it has none, in brackets after a space; empty where it has some */
 	uint32_t vcpus;
 	size_t cache_count, unsettled;
 	bool interrupted;

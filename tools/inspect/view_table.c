@@ -168,9 +168,9 @@ void view_print_totals(FILE *to, const struct view *view)
 		aliases += cache->aliases;
 		with_slabs += cache->slabs != 0;
 	}
-	fprintf(to, "Process %d (%s), cpuslab %.31s, vCPU mode %s, %u vCPU%s used\n", (int)view->target->pid,
-		view->target->name, view->target->root.release, census->mode, census->vcpus,
-		census->vcpus == 1 ? "" : "s");
+	fprintf(to, "Process %d (%s), cpuslab %.31s, vCPU mode %s%s, %u vCPU%s used\n",
+		(int)view->target->pid, view->target->name, view->target->root.release, census->mode,
+		census->why_slots, census->vcpus, census->vcpus == 1 ? "" : "s");
 	fprintf(to,
 		"Caches: %zu   Aliases: %lu   With slabs: %lu\n"
 		"Slabs: %lu   Partial: %lu   Objects: %lu   In use: %lu\n"
