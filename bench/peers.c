@@ -161,24 +161,32 @@ static bool add(struct peers *peers, struct results *results, const char *name, 
 	return true;
 }
 
-static bool add_known(struct peers *peers, struct results *results, const struct known *peer)
+/* What was built with this command takes precedence over what is installed. */
+static bool find_beside(const char *library, char beside[static PATH_MAX])
 {
-	/* What was built with this command takes precedence over what is installed. */
 	static const char *const folders[] = {"", "peers/", "../lib/"};
-	char beside[PATH_MAX];
 	const char *self = launch_self(), *slash = strrchr(self, '/');
-
 	bool found = false;
 
-	for (unsigned i = 0; *peer->library && !found && i < sizeof(folders) / sizeof(folders[0]); i++)
-		found = snprintf(beside, sizeof(beside), "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
-				 folders[i], peer->library) < (int)sizeof(beside) &&
+	for (unsigned i = 0; *library && !found && i < sizeof(folders) / sizeof(folders[0]); i++)
+		found = snprintf(beside, PATH_MAX, "%.*s/%s%s", slash ? (int)(slash - self) : 0, self,
+				 folders[i], library) < PATH_MAX &&
 			access(beside, R_OK) == 0;
-	found = found || (*peer->library && launch_beside(peer->library, beside));
-	if (!add(peers, results, peer->name, found ? beside : peer->library, peer->environment))
-		return false;
-	peers->list[peers->count - 1].bound = peer->bound;
-	return true;
+	return found || (*library && launch_beside(library, beside));
+}
+
+static bool add_known(struct peers *peers, struct results *results, const struct known *peer)
+{
+	char names[PATH_MAX], beside[PATH_MAX], *rest = names;
+	bool added = false;
+
+	snprintf(names, sizeof(names), "%s", peer->library);
+	for (char *library; !added && (library = strsep(&rest, "|"));)
+		added = add(peers, results, peer->name, find_beside(library, beside) ? beside : library,
+			    peer->environment);
+	if (added)
+		peers->list[peers->count - 1].bound = peer->bound;
+	return added;
 }
 
 static const struct known *known_named(const char *name)

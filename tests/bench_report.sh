@@ -124,6 +124,13 @@ sed 's/"one"/"cpuslab"/' "$work/copies/results.json" >"$work/renamed.json"
 "$command" bench show "$work/renamed.json" >"$work/table"
 grep -A 1 'Against two' "$work/table" | grep -q 'ties  1.00x 200000 objects resident'
 
+# An allocator has another file in another release: the first that can be preloaded is measured.
+mkdir "$work/release"
+: >"$work/release/libmimalloc.so.2.0"
+cp "$sleepy" "$work/release/libmimalloc.so.3"
+LD_LIBRARY_PATH=$work/release "$command" bench geometry --peers mimalloc --reps 1 --out "$work/newer" >/dev/null 2>&1
+grep -q "$work/release/libmimalloc.so.3\|, libmimalloc.so.3" "$work/newer/results.json"
+
 # The seed's eight rows come out of the rules for slabs, before and after.
 "$command" bench geometry --peers cpuslab --reps 1 --out "$work/geometry" >/dev/null
 python3 - "$work/geometry/results.json" <<'END'
