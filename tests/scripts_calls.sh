@@ -24,6 +24,7 @@ says() {
 mkdir -p "$work/tree/scripts/lint" "$work/a b/scripts"
 cp "$here/scripts/test" "$here/scripts/soak" "$here/scripts/fuzz" "$here/scripts/packages" "$here/scripts/distributions" \
 	"$work/tree/scripts"
+cp -R "$here/scripts/no-services" "$work/tree/scripts/no-services"
 cp "$here/scripts/test" "$here/scripts/soak" "$work/a b/scripts"
 lint() {
 	printf '#!/bin/sh\n%s\n' "$2" >"$work/tree/scripts/lint/$1"
@@ -190,6 +191,11 @@ provide id 'echo 0'
 provide apt-get "echo \"\$*\" >>$work/apt"
 packages build test >out 2>&1 && [ ! -s out ] || fail "all is there: $(cat out)"
 grep -q '^update' "$work/apt" && grep -q 'only-upgrade libc6-dev linux-libc-dev' "$work/apt" || fail "not the newest headers: $(cat "$work/apt")"
+# Packages that bring services start none.
+for program in deb-systemd-invoke deb-systemd-helper invoke-rc.d update-rc.d; do
+	found=$(PATH=$(sed -n 's/.*DPkg::Path=\([^ ]*\) .*/\1/p' "$work/apt" | tail -n 1) command -v $program)
+	cmp -s "$found" scripts/no-services/$program && "$found" start ssh || fail "dpkg would find $program in '$found'"
+done
 provide apt-get 'exit 100'
 says 0 'could not be brought up to date: libc6-dev linux-libc-dev, nor could' packages build test
 provide dpkg-query ''
