@@ -116,7 +116,7 @@ static void test_rest(unsigned cpu)
 		milliseconds += STEP;
 		small_calls(1);
 	}
-	CHECK(held() <= least + (128 << 10), "on %u: %zu of %zu bytes", cpu, held() - least, before - least);
+	CHECK(held() <= least + (96 << 10), "on %u: %zu of %zu bytes", cpu, held() - least, before - least);
 	heap_walk();
 }
 

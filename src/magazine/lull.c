@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "magazine/lull.h"
 
+#include "arch/minmax.h"
 #include "check/corruption.h"
 #include "depot/ebb.h"
 #include "magazine/census.h"
@@ -14,6 +15,7 @@ enum {
 	LULL_GAP = 8,     /* milliseconds between two misses in a lull, from which they are rare */
 	LULL_CALLS = 2,   /* calls in a millisecond that go by the spare, for as long as there are no more */
 	LULL_MOST = 1024, /* and at once: some tenth of a millisecond's work */
+	LULL_LAST = 16,   /* of these, at the end of the last thread: libc's own in its end and its join */
 	LULL_TURNS = 8,   /* batches that one rare call gives back: less than a millisecond's work in most */
 	LULL_TIMES = 4,   /* times that words become void in a step, at most; see lull_look */
 	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait, for a lull to begin */
@@ -106,15 +108,14 @@ void magazine_large_freed(size_t standing_by)
 		magazine_tick();
 }
 
-/* Gives back the empty slabs of classes that have no object left, not even in a magazine. */
+/* Gives back the empty slabs, of which each class keeps one. */
 static __attribute__((noinline)) void give_last_slabs(void)
 {
 	for (unsigned number = CENSUS_FIRST; number < census_lasting; number++) {
 		struct cache *cache = magazine_cache_number(number);
 		struct slab_cache *slabs = cache ? &cache->depot.slabs : NULL;
 
-		if (slabs && __atomic_load_n(&slabs->kept_empty, __ATOMIC_RELAXED) &&
-		    !__atomic_load_n(&slabs->allocated, __ATOMIC_RELAXED))
+		if (slabs && __atomic_load_n(&slabs->kept_empty, __ATOMIC_RELAXED))
 			slab_cache_shrink(slabs);
 	}
 }
@@ -177,6 +178,8 @@ void magazine_left_alone(void)
 		paid_until = now;
 	if (paid_until - now < BURST * PAUSE) {
 		paid_until += PAUSE;
+		/* Others may have used up all of them just before. */
+		SET(calls, min_t(unsigned, GET(calls), LULL_MOST - LULL_LAST));
 		begin();
 		reclaim_words(census_lasting);
 	}
