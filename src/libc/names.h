@@ -32,6 +32,7 @@ LIBC_OWN(strncpy);
 LIBC_OWN(strrchr);
 LIBC_OWN(strspn);
 LIBC_OWN(strtoul);
+__asm__("__isoc23_strtoul = cpuslab_libc_strtoul\n"); /* so the headers of glibc 2.38 and later call it */
 LIBC_OWN(snprintf);
 LIBC_OWN(sprintf);
 LIBC_OWN(abort);
