@@ -17,12 +17,12 @@ void free_aligned_sized(void *, size_t, size_t);
 enum { SMALL = 100, MEDIUM = 3000, BLOCK = 50000, LARGE = 1 << 20, PAGE = 4096 };
 
 /* Hidden from the compiler. */
-static void *volatile hidden;
+static volatile uintptr_t hidden;
 
 static void *hide(void *pointer)
 {
-	hidden = pointer;
-	return hidden;
+	hidden = (uintptr_t)pointer;
+	return (void *)hidden;
 }
 
 /* ---- pointers to no object -------------------------------------------------------------------------------
