@@ -17,6 +17,8 @@ tests="test_dict test_list test_set test_json test_re test_array test_memoryview
 auto_alone='test_bytes test_unicode test_struct test_deque test_zlib test_threading test_subprocess test_queue'
 # In the long runs: seconds of small objects, as test_json and test_re have them.
 [ "${CPUSLAB_SOAK:-0}" = 0 ] || auto_alone="$auto_alone test_pickle test_ast"
+# Since 3.13 it is called otherwise.
+! $python -c 'import test.test_str' 2>/dev/null || auto_alone=${auto_alone/test_unicode/test_str}
 if [ -z "${CPUSLAB_OPTIONS:-}" ]; then
 	tests="$tests $auto_alone" auto_alone=''
 fi
