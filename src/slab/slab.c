@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "arch/minmax.h"
 #include "arch/probe.h"
 #include "check/corruption.h"
 #include "guard/guard.h"
@@ -30,6 +31,26 @@ static void limit_to_records(const struct slab_cache *cache, struct geometry *ge
 	geometry->bytes = geometry_stride(most * cache->traits.size, PAGE_BYTES);
 }
 
+/*
+ * A hardened slab is followed by a page without access, which takes an entry in page tables, that a fork
+ * copies, and a page in dumps.  So it has 8 pages where one-byte indexes suffice: beside the usual two or
+ * three of small objects, the 2 million of 112 bytes in a dump of 400 MiB took 313, and 4 % less memory.
+ */
+static void enlarge(uint32_t size, struct geometry *geometry)
+{
+	enum { PAGES = 8, PARTS = 32 /* left over, at most */ };
+
+	while (geometry->bytes < PAGES * PAGE_BYTES && geometry->index_bytes == 1) {
+		uint32_t bytes = geometry->bytes + PAGE_BYTES;
+		uint32_t objects = min_t(uint32_t, bytes / size, UINT8_MAX);
+
+		if ((bytes - objects * size) * PARTS > bytes)
+			break;
+		geometry->bytes = bytes;
+		geometry->objects = objects;
+	}
+}
+
 static void choose_geometry(struct slab_cache *cache)
 {
 	uint32_t size = cache->traits.size;
@@ -37,6 +58,8 @@ static void choose_geometry(struct slab_cache *cache)
 
 	if (cache->traits.checks)
 		limit_to_records(cache, &geometry);
+	if (cache->traits.hardened)
+		enlarge(size, &geometry);
 	cache->pages = (uint16_t)(geometry.bytes / PAGE_BYTES + cache->traits.hardened);
 	cache->objects = (uint16_t)geometry.objects;
 	cache->wide = geometry.index_bytes > 1;
