@@ -149,8 +149,8 @@ packages() {
 	env PATH="$work/bin" scripts/packages "$@"
 }
 says 2 "no group 'biuld'" packages biuld
-says 1 'cannot be built without: cc c++ cmake ninja' packages build
-for program in cc c++ ninja-build; do
+says 1 'cannot be built without: cc cmake ninja' packages build
+for program in cc ninja-build; do
 	provide $program ''
 done
 provide cmake 'echo "cmake version 3.18.4"'
