@@ -12,6 +12,7 @@
 #include "arch/arch.h"
 #include "magazine/control.h"
 #include "malloc/large.h"
+#include "options/options.h"
 #include "process/process.h"
 #include "os/os.h"
 #include "report/statistics.h"
