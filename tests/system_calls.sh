@@ -67,7 +67,7 @@ others=$(grep -rlE '"syscall\\n"|"svc|SYS_[a-z]' "$source/src" | grep -vE '/src/
 	sed -n '/^set(wrapped/,/)/p' "$source/tests/faults/CMakeLists.txt" | tr -s '() \t' '\n' |
 		sed -e 's/^sigaction$/rt_sigaction/' -e 's/^open$/openat/' -e 's/^getrlimit$/prlimit64/'
 	grep -oE '\bSYS_[a-z_0-9]+' "$source/tests/faults/floor.c" | sed 's/^SYS_//'
-	printf '%s\n' getpid gettid tgkill sched_yield rt_sigprocmask
+	printf '%s\n' getpid gettid tgkill sched_yield rt_sigprocmask exit
 } | sort -u >"$folder/failing"
 while read -r name; do
 	echo "tests/faults does not know of $name"

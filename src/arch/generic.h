@@ -7,10 +7,11 @@
 #ifndef CPUSLAB_ARCH_GENERIC_H
 #define CPUSLAB_ARCH_GENERIC_H
 
-#define ARCH_HAS_RSEQ 0
-#define ARCH_HAS_PAIR 0 /* arch_replace_pair is x86-64's */
-#define ARCH_HAS_WIDE 0 /* and so are arch_clear_wide and arch_is_clear_wide */
-#define ARCH_HAS_LONG 0 /* and arch_copy_long and arch_fill_long */
+#define ARCH_HAS_RSEQ   0
+#define ARCH_HAS_THREAD 0 /* a thread of the library's own is x86-64's */
+#define ARCH_HAS_PAIR   0 /* arch_replace_pair is x86-64's */
+#define ARCH_HAS_WIDE   0 /* and so are arch_clear_wide and arch_is_clear_wide */
+#define ARCH_HAS_LONG   0 /* and arch_copy_long and arch_fill_long */
 
 static inline uint32_t arch_id(struct arch_self self)
 {
@@ -105,6 +106,11 @@ static inline bool arch_add(struct arch_self self, const void *map, uintptr_t of
 
 	__atomic_store_n(word, *word + amount, __ATOMIC_RELAXED);
 	return true;
+}
+
+static inline void arch_init_thread_pointer(void *pointer)
+{
+	(void)pointer;
 }
 
 static inline void arch_pause(void)

@@ -345,6 +345,45 @@ miss:
 		".size arch_aborted, . - arch_aborted\n"                                                     \
 		".popsection\n")
 
+/*
+ * Defines `name`: makes a thread by the clone system call, which runs `function` on a stack and a thread
+ * pointer of its own, and ends when that returns.  `id` receives its id, and 0 as it ends.  Returns the id,
+ * or a negative errno.  It cannot be a C function: the new thread has nothing on its stack to return through,
+ * which is also what its unwind entry says.
+ */
+#define ARCH_HAS_THREAD 1
+#define ARCH_DEFINE_THREAD(name)                                                                             \
+	__asm__(".pushsection .text." #name ", \"ax\", @progbits\n"                                          \
+		".globl " #name "\n"                                                                         \
+		".hidden " #name "\n"                                                                        \
+		".type " #name ", @function\n" #name ":\n"                                                   \
+		".cfi_startproc\n"                                                                           \
+		"movq %r8, %r9\n"  /* the function */                                                        \
+		"movq %rcx, %r8\n" /* the thread pointer */                                                  \
+		"movq %rdx, %r10\n"                                                                          \
+		"movl $56, %eax\n" /* __NR_clone */                                                          \
+		"syscall\n"                                                                                  \
+		"testq %rax, %rax\n"                                                                         \
+		"jz 1f\n"                                                                                    \
+		"ret\n"                                                                                      \
+		"1:\n"                                                                                       \
+		".cfi_undefined %rip\n"                                                                      \
+		"xorl %ebp, %ebp\n"                                                                          \
+		"call *%r9\n"                                                                                \
+		"movl $60, %eax\n" /* __NR_exit */                                                           \
+		"xorl %edi, %edi\n"                                                                          \
+		"syscall\n"                                                                                  \
+		"hlt\n"                                                                                      \
+		".cfi_endproc\n"                                                                             \
+		".size " #name ", . - " #name "\n"                                                           \
+		".popsection\n")
+
+/* Makes zeroed memory a thread pointer: it points at itself, in the two words where libc's do. */
+static inline void arch_init_thread_pointer(void *pointer)
+{
+	((void **)pointer)[0] = ((void **)pointer)[2] = pointer;
+}
+
 /* Returns the thread's vCPU id at some instant of the call. */
 static inline uint32_t arch_id(struct arch_self self)
 {

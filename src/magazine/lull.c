@@ -2,6 +2,7 @@
 #include "magazine/lull.h"
 
 #include "arch/minmax.h"
+#include "background/background.h"
 #include "check/corruption.h"
 #include "depot/ebb.h"
 #include "magazine/census.h"
@@ -18,7 +19,6 @@ enum {
 	LULL_LAST = 16,   /* of these, at the end of the last thread: libc's own in its end and its join */
 	LULL_TURNS = 8,   /* batches that one rare call gives back: less than a millisecond's work in most */
 	LULL_TIMES = 4,   /* times that words become void in a step, at most; see lull_look */
-	LULL_LEAST = (128 << 10) >> PAGE_SHIFT /* pages that wait, for a lull to begin */
 };
 struct lull_state lull;
 
@@ -67,7 +67,8 @@ static __attribute__((noinline)) void void_words(unsigned times)
 
 void lull_look(size_t standing_by, bool fell)
 {
-	if ((GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self)) || options.hardened)
+	if ((GET(on) && !GET(loaded) && GET(vcpu) == arch_id(vcpu_self)) || options.hardened ||
+	    background_serves())
 		return;
 	if (page_rests(MAGAZINE_MUCH, standing_by))
 		void_words(LULL_TIMES);
@@ -103,6 +104,8 @@ void magazine_large_freed(size_t standing_by)
 {
 	bool fell = page_large_fell();
 
+	if (background_is_wanted())
+		background_note(page_is_behind());
 	lull_look(standing_by, fell);
 	if (fell && ebb_repeat())
 		magazine_tick();
@@ -169,7 +172,7 @@ void magazine_left_alone(void)
 	enum { PAUSE = 64 /* milliseconds */, BURST = 4 };
 	static uint64_t paid_until;
 
-	if (options.hardened)
+	if (options.hardened || background_serves())
 		return;
 	corruption_begin_walk(&census_lock);
 	uint64_t now = os_milliseconds();

@@ -19,6 +19,8 @@
 
 #include "magazine/magazine.h"
 
+enum { LULL_LEAST = (128 << 10) >> PAGE_SHIFT }; /* pages that wait, for a lull to begin */
+
 struct lull_state {
 	bool on;       /* a lull is on */
 	bool loaded;   /* a word was loaded since the words became void */

@@ -260,6 +260,10 @@ void magazine_heap_tick(void);
  */
 enum { MAGAZINE_MUCH = (8 << 20) >> PAGE_SHIFT };
 void magazine_large_freed(size_t standing_by);
+/* What the background thread does (background.h): returns after how many milliseconds to call it again. */
+unsigned magazine_in_background(bool seen);
+/* In each forked child where the option for the background thread is on. */
+void magazine_begin_child(void);
 /*
  * When the system has refused memory: gives back everything hoarded, from everywhere, and returns free pages
  * to the system.

@@ -3,6 +3,7 @@
 
 #include <sys/single_threaded.h>
 
+#include "background/background.h"
 #include "check/corruption.h"
 #include "depot/ebb.h"
 #include "guard/guard.h"
@@ -16,6 +17,8 @@
 #include "os/os.h"
 
 /* ---- what is on words ---------------------------------------------------------------------------------- */
+
+static bool words_moved; /* since background_step() cleared it; with the census lock */
 
 /*
  * A cache is idle on a vCPU when its word has not moved since the last look.  The fast path counts nothing,
@@ -62,6 +65,7 @@ static bool wants_idle(unsigned number, uintptr_t *word)
 		return false;
 	if (is_idle(word) || (cache->depot.shrunk && words_hold_any(word)))
 		return true;
+	words_moved |= __atomic_load_n(word, __ATOMIC_RELAXED) != word[3 * VCPU_ROW];
 	glimpse(word);
 	return false;
 }
@@ -122,14 +126,22 @@ static bool hollow_slabs(enum slab_hollowing which)
 	return most;
 }
 
-/* The same by age; what exceeds the bound of one call is for the next tick. */
-static void hollow_by_age(void)
+/*
+ * The same by age; what exceeds the bound of one call is for the next.  Returns whether nothing is left.  A
+ * page goes when it was not needed for a whole period between two looks: in the background thread after half
+ * of the decay time to all of it, elsewhere after once to twice.
+ */
+static bool hollow_by_age(void)
 {
 	static uint64_t last;
-	uint64_t now = os_milliseconds();
+	uint64_t now = os_milliseconds(), period = background_serves() ? options.decay / 2 : options.decay;
 
-	if (os_elapsed(last, now) >= options.decay && hollow_slabs(SLAB_HOLLOW_UNNEEDED))
-		last = now;
+	if (os_elapsed(last, now) < period)
+		return true;
+	if (!hollow_slabs(SLAB_HOLLOW_UNNEEDED))
+		return false;
+	last = now;
+	return true;
 }
 
 /* ---- what leaves by portions; ebbs --------------------------------------------------------------------- */
@@ -289,10 +301,12 @@ static void reclaim(bool by_tick)
 		}
 	if (by_tick && departs)
 		begin_departure(leaving);
-	hollow_by_age();
-	purge_hardened();
+	if (by_tick || !background_serves()) {
+		(void)hollow_by_age();
+		purge_hardened();
+	}
 	corruption_end_walk(&census_lock);
-	if (ebb_is_due())
+	if (ebb_is_due() && !background_serves())
 		follow_ebb();
 	linked_reclaim(false);
 }
@@ -309,17 +323,54 @@ static __attribute__((noinline, cold)) void obey(void)
 	control_answer(&request);
 }
 
+/* Of the background thread: the first slow path of the process, and whether it was forked. */
+static struct {
+	uint64_t first;
+	bool forked;
+} without_thread ARCH_SPARSE;
+
+/*
+ * Whether to make the background thread now: what waits, or a tick's time, is worth it.  A program that ends
+ * soon has none, nor has a child that is forked to call exec, for which its parent's pages are no reason.
+ */
+static bool needs_thread(uint64_t now)
+{
+	if (!without_thread.first)
+		without_thread.first = now;
+	return ebb_is_due() || (!without_thread.forked && page_rests(LULL_LEAST, 0)) ||
+	       os_elapsed(without_thread.first, now) >= RECLAIM_TICK;
+}
+
+void magazine_begin_child(void)
+{
+	without_thread.first = 0;
+	without_thread.forked = true;
+	if (ebb_is_due())
+		(void)ebb_begin();
+}
+
+/* Tells the background thread.  Returns whether it sees to everything. */
+static __attribute__((noinline)) bool leave_to_background(uint64_t now)
+{
+	vcpu_bury_dead_slots();
+	if (background_serves() || needs_thread(now))
+		background_note(page_is_behind());
+	return background_serves();
+}
+
 void magazine_tick(void)
 {
 	static uint64_t last_tick;
 	uint64_t now = os_milliseconds(), last = __atomic_load_n(&last_tick, __ATOMIC_RELAXED);
 
-	if (!__libc_single_threaded)
-		vcpu_count_thread();
 	if (control_is_due())
 		obey();
 	if (guard_is_due(now))
 		watch_turn_guards(now);
+	if (background_is_wanted() && leave_to_background(now))
+		return;
+	if (!__libc_single_threaded)
+		vcpu_count_thread();
 	if (ebb_is_due())
 		follow_ebb();
 	else if (page_is_behind())
@@ -346,6 +397,62 @@ void magazine_heap_tick(void)
 {
 	if (page_wants_hoards())
 		reclaim(false);
+}
+
+/* ---- in the background ----------------------------------------------------------------------------------
+ */
+
+/* Gives back all that is due now. */
+static void give_due(void)
+{
+	bool hollowed = false;
+
+	while (__atomic_load_n(&departure.due, __ATOMIC_RELAXED))
+		see_off_next();
+	while (!hollowed) {
+		corruption_begin_walk(&census_lock);
+		hollowed = hollow_by_age();
+		corruption_end_walk(&census_lock);
+	}
+	while (page_is_behind())
+		page_purge(false);
+}
+
+/*
+ * A step of the background thread.  Whatever a tick does elsewhere happens here, and all of what is due goes,
+ * as nobody waits for it.  An ebb needs no more than that.  When the program has not moved for the decay
+ * time, all of its hoards go, and no timer is needed: whatever it does next begins with a miss, and so with a
+ * note.
+ */
+unsigned magazine_in_background(bool seen)
+{
+	static uint64_t last_tick ARCH_SPARSE, last_seen ARCH_SPARSE, last_moved ARCH_SPARSE;
+	uint64_t now = os_milliseconds();
+
+	if (seen)
+		last_seen = last_moved = now;
+	if (control_is_due())
+		obey();
+	if (ebb_is_due())
+		(void)ebb_begin();
+	if (os_elapsed(last_tick, now) >= RECLAIM_TICK) {
+		last_tick = now;
+		ebb_tick();
+		words_moved = false;
+		reclaim(true);
+		page_tick();
+		if (words_moved)
+			last_moved = now;
+	}
+	give_due();
+	if (os_elapsed(last_moved, now) >= options.decay + RECLAIM_TICK) {
+		magazine_trim();
+		return BACKGROUND_NO_TIMER;
+	}
+	/* A program that goes on without a miss has nothing that waits, once all has gone by age. */
+	return os_elapsed(last_seen, now) < 2 * options.decay + 5 * RECLAIM_TICK
+		       ? RECLAIM_TICK
+		       : RECLAIM_TICK + (unsigned)options.decay;
 }
 
 /* ---- everything ---------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 
+#include "background/background.h"
 #include "check/corruption.h"
 #include "check/request.h"
 #include "check/text.h"
@@ -68,6 +69,12 @@ static void left_alone(void)
 		magazine_left_alone();
 }
 
+static __attribute__((noinline, cold)) void begin_background(void)
+{
+	background_show(root_show);
+	background_begin(&(struct background_work){vcpu_begin_apart, magazine_in_background, vcpu_self.rseq});
+}
+
 void rooms_open(void)
 {
 	page_open(!replaced_any());
@@ -79,6 +86,8 @@ void rooms_open(void)
 	large_show(root_show);
 	root_publish();
 	vcpu_when_alone(left_alone);
+	if (options.background)
+		begin_background();
 }
 
 static void print_statistics(void)
@@ -126,6 +135,10 @@ void rooms_repair(bool all)
 void rooms_begin_child(void)
 {
 	vcpu_begin_child();
+	if (options.background) {
+		background_begin_child();
+		magazine_begin_child();
+	}
 	if (guard_is_on())
 		guard_repair();
 	if (large_is_checked())

@@ -3,14 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/rseq.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -517,6 +521,95 @@ void os_nap(long nanoseconds)
 	uint32_t never_woken = 0;
 
 	os_futex_wait(&never_woken, 0, &nap);
+}
+
+#if ARCH_HAS_THREAD
+
+ARCH_DEFINE_THREAD(os_clone_thread);
+extern ARCH_INTERNAL long os_clone_thread(unsigned long flags, void *stack, uint32_t *id, void *pointer,
+					  void (*function)(void));
+
+/* The flags are pthread_create's, which emulators and valgrind know. */
+int os_begin_thread(void (*function)(void), void *stack, void *pointer, uint32_t *id)
+{
+	enum {
+		FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+			CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID
+	};
+	sigset_t all, mask;
+
+	memset(&all, 0xff, sizeof all);
+	os_signal_mask(&all, &mask);
+	int status = status_of(os_clone_thread(FLAGS, stack, id, pointer, function));
+
+	os_signal_mask(&mask, NULL);
+	return status;
+}
+
+#else
+
+int os_begin_thread(void (*function)(void), void *stack, void *pointer, uint32_t *id)
+{
+	(void)function, (void)stack, (void)pointer, (void)id;
+	return ENOSYS;
+}
+
+#endif
+
+#if ARCH_HAS_THREAD
+
+#define STATEMENT(code, k)     ((struct sock_filter)BPF_STMT(code, k))
+#define UNLESS_EQUAL(k, jumps) ((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, 0, jumps))
+#define FIELD(name)            STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, name))
+#define ALLOW                  STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* A signal goes to this process alone: a report ends it so. */
+int os_confine_thread(void)
+{
+	static const uint16_t allowed[] = {
+		SYS_futex,          SYS_madvise,      SYS_mmap,       SYS_munmap,        SYS_mremap,
+		SYS_mprotect,       SYS_mincore,      SYS_membarrier, SYS_clock_gettime, SYS_write,
+		SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_exit,
+	};
+	enum { ALLOWED = sizeof allowed / sizeof *allowed };
+	struct sock_filter filter[2 * ALLOWED + 8], *next = filter;
+
+	*next++ = FIELD(arch);
+	*next++ = UNLESS_EQUAL(AUDIT_ARCH_X86_64, 2 * ALLOWED + 5);
+	*next++ = FIELD(nr);
+	for (unsigned i = 0; i < ALLOWED; i++) {
+		*next++ = UNLESS_EQUAL(allowed[i], 1);
+		*next++ = ALLOW;
+	}
+	*next++ = UNLESS_EQUAL(SYS_tgkill, 3);
+	*next++ = FIELD(args);
+	*next++ = UNLESS_EQUAL(os_process_id(), 1);
+	*next++ = ALLOW;
+	*next++ = STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+
+	const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+	int status = status_of(ENTER(prctl, PR_SET_NO_NEW_PRIVS, 1));
+
+	return status ? status : status_of(ENTER(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+}
+
+#undef STATEMENT
+#undef UNLESS_EQUAL
+#undef FIELD
+#undef ALLOW
+
+#else
+
+int os_confine_thread(void)
+{
+	return ENOSYS;
+}
+
+#endif
+
+void os_name_thread(const char *name)
+{
+	(void)ENTER(prctl, PR_SET_NAME, name);
 }
 
 uint32_t os_thread_id(void)

@@ -143,6 +143,19 @@ int os_futex_wake(uint32_t *word, int count);
 
 /* Sleeps for some time below a second.  A futex, which libc's own locks need: a sandbox lets it through. */
 void os_nap(long nanoseconds);
+/*
+ * Makes a thread that libc does not know of: it runs `function`, which calls nothing of libc's, on a stack
+ * that ends at `stack`, with `pointer` as its thread pointer (arch_init_thread_pointer), and with all signals
+ * blocked. *id is its id until it ends, then 0.
+ */
+int os_begin_thread(void (*function)(void), void *stack, void *pointer, uint32_t *id);
+/*
+ * From now on the calling thread can make only those system calls that give memory back or report a broken
+ * heap; all others are refused.
+ */
+int os_confine_thread(void);
+/* Names the calling thread, as ps and debuggers show it. */
+void os_name_thread(const char *name);
 /* The calling thread's kernel id. */
 uint32_t os_thread_id(void);
 

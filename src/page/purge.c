@@ -3,6 +3,7 @@
 
 #include "arch/minmax.h"
 #include "arch/probe.h"
+#include "background/background.h"
 #include "page/allowance.h"
 #include "page/block.h"
 #include "page/metadata.h"
@@ -131,6 +132,20 @@ void purge_runs(bool all, size_t most)
 		if (purging.count)
 			purge_several(&purging);
 	} while (purging.count);
+}
+
+static __attribute__((noinline, cold)) void leave_purge(void)
+{
+	purge_later();
+	background_note(true);
+}
+
+void purge_due(size_t most)
+{
+	if (background_serves())
+		leave_purge();
+	else
+		purge_runs(false, most);
 }
 
 /* Purges the records of long clean runs.  Under the lock, so that no thread cuts such a run meanwhile. */

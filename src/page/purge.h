@@ -30,6 +30,9 @@ enum {
  */
 void purge_runs(bool all, size_t most);
 
+/* Purges what is overdue, up to `most` pages, or leaves that to the background thread. */
+void purge_due(size_t most);
+
 extern ARCH_INTERNAL bool purge_behind; /* the last purge reached its bound before its end */
 
 /* Leaves what is due to the next call of page_purge(). */

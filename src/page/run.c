@@ -732,7 +732,7 @@ void *page_alloc(size_t pages, size_t alignment, uint16_t id, bool *zeroed)
 	if (rest.renew)
 		block_renew(run_number(run), (uint32_t)pages);
 	if (rest.over)
-		purge_runs(false, PAGE_PURGE_MOST + PURGE_TIMES * pages);
+		purge_due(PAGE_PURGE_MOST + PURGE_TIMES * pages);
 	return run;
 }
 
@@ -794,7 +794,7 @@ static void free_run(void *address, size_t length, enum run_state state)
 
 	run_unlock();
 	if (due)
-		purge_runs(false, PAGE_PURGE_MOST + times * length);
+		purge_due(PAGE_PURGE_MOST + times * length);
 }
 
 void page_free(void *run, size_t pages)

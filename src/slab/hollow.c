@@ -6,13 +6,20 @@
 #include "os/os.h"
 #include "page/page.h"
 #include "slab/descriptor.h"
+#include "slab/state.h"
+
+/* A hardened slab ends in a page without access. */
+static uint32_t object_pages(const struct slab_cache *cache)
+{
+	return cache->pages - cache->traits.hardened;
+}
 
 bool hollow_is_for(const struct slab_cache *cache)
 {
 	const struct slab_traits *traits = &cache->traits;
 
-	return cache->pages > 1 && cache->objects > 1 && cache->pages <= 32 && !slab_keeps_content(traits) &&
-	       !traits->hardened && !traits->checks;
+	return object_pages(cache) > 1 && cache->objects > 1 && cache->pages <= 32 &&
+	       !slab_keeps_content(traits) && !traits->untouchable && !traits->checks;
 }
 
 /* The pages from byte `first` to byte `last` of a slab, inclusive; of at most 32 pages (hollow_is_for). */
@@ -36,8 +43,10 @@ static uint32_t pages_in_use(const struct slab_cache *cache, const struct slab *
 uint32_t hollow_pages(const struct slab_cache *cache, const struct slab *slab)
 {
 	size_t touched = slab->clean_tail ? slab->bump * (size_t)cache->traits.size
-					  : (size_t)cache->pages * PAGE_BYTES;
+					  : (size_t)object_pages(cache) * PAGE_BYTES;
 
+	if (cpuslab_pagelock_flags(&slab->lock) & SLAB_PURGED)
+		return 0;
 	return touched ? pages_between(0, touched - 1) & ~slab->hollow & ~pages_in_use(cache, slab) : 0;
 }
 

@@ -698,6 +698,15 @@ void vcpu_begin_thread(void)
 	vcpu_register(0);
 }
 
+void vcpu_begin_apart(void)
+{
+	is_counted = true;
+	standing = ENDED;
+	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
+	rseq_in_use()->cpu_id = NOBODY;
+	vcpu_forget_id();
+}
+
 __attribute__((noinline)) void vcpu_add(const void *map, uintptr_t offset, uint64_t amount)
 {
 	/* What a hindered thread misses is not counted. */

@@ -209,6 +209,11 @@ static inline void vcpu_check_registration(void)
 uint32_t *vcpu_share(bool told);
 /* Whether such a task is left. */
 bool vcpu_shares(void);
+/*
+ * Begins a thread of the library's own, on a thread pointer that libc does not know: it has no vCPU, and
+ * takes none.
+ */
+void vcpu_begin_apart(void);
 /* Begins a thread made by hand, whose memory at the thread pointer may be a copy of another thread's. */
 void vcpu_begin_thread(void);
 

@@ -271,6 +271,9 @@ static int error_of(long number, long second)
 	case SYS_rseq:
 	case SYS_getcpu:
 		return ENOSYS;
+	case SYS_seccomp:
+	case SYS_prctl:
+		return EINVAL;
 	case SYS_getrandom:
 		return EAGAIN;
 	case SYS_sched_getaffinity:

@@ -874,7 +874,8 @@ static bool read_pages(struct census *census, const struct target *target)
 		    target_variable(target, &at->vcpu_fences, &census->fences) &&
 		    target_variable(target, &at->arch_aborts, &census->aborts);
 
-	if (!read)
+	if (!read || (at->background_thread.size &&
+		      !target_variable(target, &at->background_thread, &census->background)))
 		return false;
 	census->clean_pages = free_pages[0];
 	census->dirty_pages = free_pages[1];

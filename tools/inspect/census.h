@@ -89,6 +89,7 @@ struct census {
 	uint64_t huge_bytes, huge_mappings, huge_cached;
 	uint64_t purged; /* returned so far */
 	uint64_t fences, aborts;
+	uint64_t background; /* the id of the library's own thread; 0 for none */
 
 	/* Guarding (src/guard/guard.h); 0 slots if it is off. */
 	struct {

@@ -171,6 +171,8 @@ void view_print_totals(FILE *to, const struct view *view)
 	fprintf(to, "Process %d (%s), cpuslab %.31s, vCPU mode %s%s, %u vCPU%s used\n",
 		(int)view->target->pid, view->target->name, view->target->root.release, census->mode,
 		census->why_slots, census->vcpus, census->vcpus == 1 ? "" : "s");
+	if (census->background)
+		fprintf(to, "Background thread: %lu\n", census->background);
 	fprintf(to,
 		"Caches: %zu   Aliases: %lu   With slabs: %lu\n"
 		"Slabs: %lu   Partial: %lu   Objects: %lu   In use: %lu\n"

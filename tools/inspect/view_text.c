@@ -118,6 +118,7 @@ void view_print_json(FILE *to, const struct view *view)
 	print_member(to, "large_frees", census->large_frees, false);
 	print_member(to, "purged_bytes", census->purged, false);
 	print_member(to, "fences", census->fences, false);
+	print_member(to, "background_thread", census->background, false);
 	print_member(to, "section_aborts", census->aborts, true);
 	fputs("},\n  \"guarded\": {", to);
 	print_member(to, "slots", census->guarded.slots, false);

@@ -205,8 +205,9 @@ static void add_head(struct screen *screen, const struct overview *overview)
 	uint64_t used = census->live_bytes + census->large_pages * CENSUS_PAGE + census->huge_bytes;
 	uint64_t resident = census->resident + census->resident_metadata + census->resident_huge;
 
-	add(screen, STYLE_TITLE, "cpuslab top - %s, process %d, cpuslab %.31s, vCPUs: %u (%s)", target->name,
-	    (int)target->pid, target->root.release, census->vcpus, census->mode);
+	add(screen, STYLE_TITLE, "cpuslab top - %s, process %d, cpuslab %.31s, vCPUs: %u (%s)%s",
+	    target->name, (int)target->pid, target->root.release, census->vcpus, census->mode,
+	    census->background ? ", background thread" : "");
 	add(screen, STYLE_PLAIN, " Active / Total Objects (%% used)    : %lu / %lu (%.1f%%)", live, objects,
 	    per_cent(live, objects));
 	add(screen, STYLE_PLAIN, " Active / Total Slabs (%% used)      : %lu / %lu (%.1f%%)", active_slabs,
