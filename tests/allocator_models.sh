@@ -37,7 +37,7 @@ check_plants portions 'FORGOTTEN SKIPPED NO_WALK TWICE UNCOUNTED GATHERED ALL'
 check_plants portions 'TAKEN HEAD UNREPAIRED HELD' $parted
 
 batch='-DBATCH=2 -DHOME=1 -DCALLS=2 -DOBJECTS=2'
-hollow='-DHOLLOW=1 -DSPARES=1 -DCALLS=2 -DOBJECTS=2'
+hollow='-DHOLLOW=1 -DCALLS=2 -DOBJECTS=2'
 alone='-DALONE=1 -DBATCH=2 -DCALLS=2 -DOBJECTS=2'
 check slab 0
 check_plants slab 'PUSH_LATE NO_ADOPT KEPT RELEASE NO_LOCK EARLY UNSETTLED WAIT'
@@ -79,7 +79,7 @@ if [ "${CPUSLAB_SOAK:-0}" != 0 ]; then
 	check portions 0 -DFORK=1 -DCALLS=1 -DWAITING=1 -DMAGAZINES=2 -DOBJECTS=2
 	check slab 0 -DCONSTRUCT=0
 	# shellcheck disable=SC2086
-	check slab 0 $batch -DSPARES=1 -DHOLLOW=1
+	check slab 0 $batch -DHOLLOW=1
 	# shellcheck disable=SC2086
 	check slab 0 $alone -DHOLLOW=1
 	check slab 0 -DTHREADS=3 -DCALLS=2 -DOBJECTS=2

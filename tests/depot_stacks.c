@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "depot/depot.h"
+#include "depot/ebb.h"
 #include "page/page.h"
 #include "vcpu/vcpu.h"
 
@@ -231,30 +232,6 @@ static void test_aging(void)
 	check_stacks(0, 0, 0);
 }
 
-/* A program that takes `bytes` in magazines and gives all of them back. */
-static void swing_at(struct depot *from, size_t bytes)
-{
-	static struct magazine *magazines[4096];
-	unsigned count = 0;
-	for (size_t taken = 0; taken < bytes; count++) {
-		struct magazine *magazine = depot_take_filled(from, NULL);
-		if (!magazine) {
-			magazine = depot_take_empty(from, NULL);
-			CHECK(magazine && depot_refill(from, magazine));
-		}
-		taken += (size_t)magazine->count * from->slabs.traits.size;
-		CHECK(count < sizeof magazines / sizeof *magazines);
-		magazines[count] = magazine;
-	}
-	while (count)
-		depot_put(from, magazines[--count]);
-}
-
-static void swing(size_t bytes)
-{
-	swing_at(&depot, bytes);
-}
-
 /* An ebb, run to its end. */
 static void ebb(void)
 {
@@ -353,44 +330,6 @@ static void test_portions(void)
 }
 
 /*
- * Where nothing may wait, one call in several drains what the others have left, and no call drains more than
- * a portion.
- */
-static void test_gathering(void)
-{
-	enum { MIB = 1 << 20, CALLS = 100 };
-	static struct magazine *magazines[CALLS];
-	unsigned draining = 0;
-	start(64);
-	swing(MIB * 9 / 4);
-	swing(MIB * 9 / 4);
-	CHECK(depot.sorts);
-	for (int i = 0; i < CALLS; i++) {
-		magazines[i] = new_empty();
-		CHECK(depot_refill(&depot, magazines[i]));
-	}
-	for (int i = 0; i < CALLS; i++) {
-		uint64_t before = allocated();
-		struct magazine *empty = depot_take_empty(&depot, magazines[i]);
-		uint64_t drained = before - allocated();
-		CHECK(empty && empty->count == 0 && drained <= (uint64_t)DEPOT_PORTION + depot.capacity);
-		check_magazine(empty);
-		draining += drained > 0;
-		CHECK(depot.leaving_objects <= (uint64_t)DEPOT_PORTION);
-		depot_put(&depot, empty);
-	}
-	/*
-	 * Slabs that become empty count in a portion, too: now and then it leaves some of the work to the
-	 * next.
-	 */
-	CHECK(draining > 0 && draining <= CALLS * (unsigned)depot.capacity / DEPOT_PORTION + 1,
-	      "%u of %d calls drain", draining, CALLS);
-	depot_empty(&depot);
-	check_stacks(0, 0, 0);
-	CHECK(allocated() == 0);
-}
-
-/*
  * With many small objects, those that have not earned to wait gather as well; at most a fraction of all
  * objects waits, however many have gathered and however many magazines are at hand.
  */
@@ -411,7 +350,7 @@ static void test_gathering_of_the_refused(void)
 		uint64_t before = allocated();
 		struct magazine *empty = depot_take_empty(&depot, magazines[--count]);
 		uint64_t drained = before - allocated();
-		CHECK(empty && !empty->count && !depot.sorts);
+		CHECK(empty && !empty->count);
 		depot_dissolve(&depot, empty);
 		CHECK(drained <= (uint64_t)DEPOT_PORTION + depot.capacity);
 		draining += drained > 0;
@@ -424,6 +363,55 @@ static void test_gathering_of_the_refused(void)
 	      calls);
 	for (int i = 0; i < MANY; i++)
 		depot_free_one(&depot, objects[i]);
+	depot_empty(&depot);
+	CHECK(allocated() == 0);
+}
+
+/* Fills a magazine with objects each more than a page from the one before. */
+static void scatter(struct magazine *magazine, void *const *objects, unsigned from, unsigned count)
+{
+	magazine->count = magazine->capacity;
+	for (unsigned i = 1; i <= magazine->count; i++)
+		magazine->slot[i] = objects[(from + i * 101) % count];
+}
+
+/*
+ * While little waits, so does every full magazine; beyond a core's caches one whose objects are scattered
+ * over pages goes to the slabs, and one whose objects follow each other waits.
+ */
+static void test_scattered(void)
+{
+	enum { MANY = 59 * 64, MOST = 4096 };
+	static void *objects[MANY];
+	static struct magazine *in_order[MOST];
+	unsigned count = 0, n = 0;
+	start(64);
+	for (int i = 0; i < MANY; i++)
+		CHECK(objects[i] = depot_alloc_one(&depot));
+	/* Tests before this one have drained magazines that they had in hand. */
+	for (int64_t bytes = ebb_waiting(); bytes < (int64_t)vcpu_areas() << 20; count++) {
+		CHECK(count < MOST);
+		in_order[count] = new_filled();
+		bytes += in_order[count]->count * 64;
+	}
+	/* 101 and MANY have no divisor in common: each object comes to one magazine. */
+	for (; n < 16; n++) {
+		struct magazine *magazine = new_empty();
+		scatter(magazine, objects, n * magazine->capacity * 101u % MANY, MANY);
+		depot_put(&depot, magazine);
+		CHECK(!statistics().drains && statistics().filled == n + 1);
+	}
+	for (unsigned i = 0; i < count; i++)
+		depot_put(&depot, in_order[i]);
+	CHECK(!statistics().drains && !depot.leaving && statistics().filled == n + count);
+	for (; n < 32; n++) {
+		struct magazine *magazine = new_empty();
+		scatter(magazine, objects, n * magazine->capacity * 101u % MANY, MANY);
+		depot_put(&depot, magazine);
+		CHECK((statistics().drains || depot.leaving) && statistics().filled == 16 + count);
+	}
+	for (n *= depot.capacity; n < MANY; n++)
+		depot_free_one(&depot, objects[(1 + n) * 101u % MANY]);
 	depot_empty(&depot);
 	CHECK(allocated() == 0);
 }
@@ -486,147 +474,6 @@ static void test_try_alloc(void)
 	CHECK(allocated() == 0);
 }
 
-/* While the depot's level swings far, slabs that became empty are kept for the next rise, up to some MiB. */
-static void test_spare_slabs(void)
-{
-	enum { MIB = 1 << 20 };
-	struct slab_statistics before, after;
-	start(128);
-	swing(MIB * 9 / 4);
-	swing(MIB * 9 / 4);
-	slab_statistics(&depot.slabs, &before);
-	uint64_t gathered = DEPOT_PORTION / depot.slabs.objects + 1;
-	CHECK(depot.sorts && before.kept_empty > 1 && before.kept_empty + gathered >= before.slabs);
-	swing(MIB * 9 / 4);
-	slab_statistics(&depot.slabs, &after);
-	CHECK(after.created <= before.created + gathered && after.kept_empty + gathered >= before.kept_empty);
-	/* Kept slabs fill whole magazines. */
-	struct magazine *magazine = new_empty();
-	CHECK(depot_refill(&depot, magazine) && magazine->count == magazine->capacity);
-	depot_put(&depot, magazine);
-
-	/* No more than 4 MiB of them are kept; a single slab where pages are wanted, or in an ebb. */
-	swing((size_t)9 * MIB);
-	slab_statistics(&depot.slabs, &after);
-	CHECK((after.kept_empty - 1) * depot.slabs.pages * PAGE_BYTES == 4 * MIB &&
-	      after.slabs <= after.kept_empty + gathered);
-	age(true);
-	CHECK(depot.sorts && depot.slabs.kept_empty == 1);
-	swing(MIB * 9 / 4);
-	CHECK(depot.slabs.kept_empty > 1);
-	magazine = new_empty();
-	CHECK(depot_refill(&depot, magazine));
-	ebb();
-	CHECK(depot.slabs.kept_empty == 1);
-	depot_put(&depot, magazine);
-
-	/* Also a single slab once the level no longer swings. */
-	swing(MIB * 9 / 4);
-	age(false);
-	CHECK(depot.sorts && depot.slabs.kept_empty > 1);
-	age(false);
-	CHECK(!depot.sorts && depot.slabs.kept_empty == 1);
-	depot_empty(&depot);
-	CHECK(depot.slabs.slabs == 0);
-}
-
-/* Except for the few objects that gather. */
-static void check_nothing_waits(void)
-{
-	struct depot_statistics now = statistics();
-	CHECK(now.filled == 0 && now.objects <= (uint64_t)DEPOT_PORTION && now.objects == allocated());
-}
-
-/* A level that swings far sends objects to the slabs, which sort them by address, until it no longer does. */
-static void test_swing(void)
-{
-	enum { MIB = 1 << 20 };
-	start(128);
-	swing(MIB * 7 / 4);
-	CHECK(allocated() >= MIB * 7 / 4 / 128 && statistics().objects == allocated() &&
-	      !statistics().drains);
-	swing(MIB * 11 / 4);
-	CHECK(statistics().drains && statistics().objects == allocated());
-	swing(MIB * 11 / 4);
-	check_nothing_waits();
-	/* Heap growth does not end this: looks between two ticks do not see a swing whole. */
-	age(true);
-	age(true);
-	CHECK(depot.sorts);
-	swing(MIB / 2);
-	check_nothing_waits();
-	/* The first look still sees the swing, the second sees that it has stopped. */
-	age(false);
-	swing(MIB / 2);
-	check_nothing_waits();
-	age(false);
-	swing(MIB / 2);
-	CHECK(statistics().objects >= MIB / 2 / 128 && statistics().objects == allocated());
-	/* Growth alone is no swing: the objects may never come back. */
-	depot_empty(&depot);
-	age(false);
-	for (size_t taken = 0; taken < (size_t)4 * MIB; taken += (size_t)depot.batch * 128)
-		CHECK(!depot_take_filled(&depot, NULL));
-	CHECK(!depot.sorts);
-	/* For the smallest objects the memory of their magazines decides. */
-	start(16);
-	swing(MIB * 7 / 16);
-	CHECK(statistics().objects == allocated() && !statistics().drains);
-	swing(MIB * 9 / 16);
-	CHECK(statistics().drains);
-	swing(MIB * 9 / 16);
-	check_nothing_waits();
-	depot_empty(&depot);
-	/* The locality of large objects does not matter. */
-	start(256);
-	swing((size_t)4 * MIB);
-	CHECK(statistics().objects == allocated() && !statistics().drains);
-	depot_empty(&depot);
-}
-
-/* While one depot swings far, a small fraction of that is enough for other depots to count as swinging. */
-static void test_swing_along(void)
-{
-	enum { KIB = 1 << 10, MIB = 1 << 20 };
-	static struct depot far;
-	start(128);
-	depot_init(&far, &depot.slabs.traits, 0);
-	swing(MIB / 8);
-	CHECK(!depot.sorts);
-	swing_at(&far, MIB * 9 / 4);
-	CHECK(far.sorts && !depot.sorts);
-	swing(MIB / 8);
-	CHECK(depot.sorts);
-	age(false);
-	CHECK(depot.sorts);
-	/* A swing below that fraction does not count. */
-	swing(32 * KIB);
-	age(false);
-	CHECK(depot.sorts);
-	age(false);
-	CHECK(!depot.sorts);
-	swing(32 * KIB);
-	CHECK(!depot.sorts && statistics().objects == allocated());
-
-	/* It ends as well once the other depot has stopped swinging, or is gone. */
-	swing(MIB / 8);
-	CHECK(depot.sorts);
-	depot_age(&far, false);
-	depot_age(&far, false);
-	age(false);
-	CHECK(!far.sorts && !depot.sorts);
-	swing(MIB / 8);
-	CHECK(!depot.sorts);
-	swing_at(&far, MIB * 9 / 4);
-	swing(MIB / 8);
-	CHECK(far.sorts && depot.sorts);
-	depot_empty(&far);
-	age(false);
-	swing(MIB / 8);
-	CHECK(!depot.sorts);
-	depot_empty(&depot);
-}
-
 static void expect_capacity(unsigned capacity)
 {
 	CHECK(depot.capacity == capacity, "%u, not %u", depot.capacity, capacity);
@@ -665,7 +512,7 @@ static uint64_t fall(unsigned count)
  */
 static void test_earning(void)
 {
-	enum { MANY = 100 }; /* twice as many still swing by less than what ends all waiting */
+	enum { MANY = 100 };
 	start(32);
 	depot.earned = 0;
 	struct magazine *magazine = new_filled();
@@ -755,21 +602,22 @@ static void test_growth_by_misses(void)
 /* A program with many objects earns larger magazines as soon as it misses at all. */
 static void test_growth_by_plenty(void)
 {
+	static void *objects[1 << 16];
 	start(64);
 	while (depot.capacity < 500) {
-		unsigned before = depot.capacity, next = before < 251 ? 2 * before + 5 : 500;
-		uint64_t taken = 0;
+		unsigned before = depot.capacity, next = before < 251 ? 2 * before + 5 : 500, taken = 0;
 		/* The last step needs twice as many. */
-		while (taken < (next < 500 ? 4u : 8u) * next * vcpu_areas()) {
-			count_misses(1);
-			expect_capacity(before);
-			CHECK(!depot_take_filled(&depot, NULL));
-			taken += depot.batch;
-		}
+		unsigned plenty = (next < 500 ? 4u : 8u) * next * vcpu_areas();
+		CHECK(plenty <= sizeof(objects) / sizeof(objects[0]));
+		while (taken < plenty - 1)
+			CHECK(objects[taken++] = depot_alloc_one(&depot));
+		count_misses(1);
+		expect_capacity(before);
+		CHECK(objects[taken++] = depot_alloc_one(&depot));
 		count_misses(1);
 		expect_capacity(next);
-		/* As in a program that has just started. */
-		depot.level = depot.level_low = 0;
+		while (taken)
+			depot_free_one(&depot, objects[--taken]);
 	}
 	count_misses(10000);
 	expect_capacity(500);
@@ -777,8 +625,8 @@ static void test_growth_by_plenty(void)
 }
 
 /*
- * With the largest magazines, no more of the program's objects count as few, and no refill takes more of
- * them, than with the largest that a cache begins with.
+ * With the largest magazines, no more of the program's objects count as few than with the largest that a
+ * cache begins with.
  */
 static void test_the_largest_counts_as_the_first(void)
 {
@@ -798,10 +646,6 @@ static void test_the_largest_counts_as_the_first(void)
 	while (many)
 		depot_free_one(&depot, objects[--many]);
 
-	depot.sorts = true;
-	struct magazine *magazine = new_empty();
-	CHECK(magazine->capacity == 500 && depot_refill(&depot, magazine) && magazine->count == 251);
-	depot_dissolve(&depot, magazine);
 	depot_empty(&depot);
 	CHECK(allocated() == 0);
 }
@@ -887,19 +731,12 @@ static void test_plenty_alone(void)
 	CHECK(allocated() == 0);
 }
 
-/*
- * A refused allocation does not count as in use, however often it is repeated; an object that replaces it
- * does.
- */
+/* What waits in the depot does not count as in use, nor does an allocation that found nothing. */
 static void test_nothing_had(void)
 {
 	start(512);
-	unsigned before = depot.capacity, plenty = 4 * (2 * before + 5) * vcpu_areas();
+	unsigned before = depot.capacity, plenty = 4 * (2 * before + 5) * vcpu_areas(), taken = 0;
 
-	for (unsigned asked = 0; asked < 2 * plenty; asked += depot.batch) {
-		CHECK(!depot_take_filled(&depot, NULL));
-		depot_refused(&depot);
-	}
 	/* Another thread has the slabs' lock: one object comes, with a slab of its own, and no more. */
 	cpuslab_spin_lock(&depot.slabs.lock);
 	void *object = depot_try_alloc(&depot);
@@ -908,42 +745,16 @@ static void test_nothing_had(void)
 	cpuslab_spin_unlock(&depot.slabs.lock);
 	CHECK(object);
 	depot_free_one(&depot, object);
-	/* Fewer objects than a refill of these magazines usually has: one. */
-	static _Alignas(64) char block[64];
-	struct magazine *magazine = (struct magazine *)block;
-	magazine->capacity = 1;
-	for (unsigned got = 0; got < plenty - 1; got++) {
-		CHECK(!depot_take_filled(&depot, NULL) && depot_refill(&depot, magazine));
-		CHECK(magazine->count == 1);
-		magazine->count = 0;
+	while (taken < 2 * plenty) {
+		struct magazine *magazine = new_filled();
+		taken += magazine->count;
+		depot_put(&depot, magazine);
+		magazine = new_filled();
+		depot_put(&depot, magazine);
+		taken += magazine->count;
 	}
 	count_misses(1);
 	expect_capacity(before);
-	CHECK(!depot_take_filled(&depot, NULL) && depot_refill(&depot, magazine));
-	count_misses(1);
-	expect_capacity(2 * before + 5);
-}
-
-/* Objects allocated without waiting count as in use, even while another thread has the depot's lock. */
-static void test_plenty_without_waiting(void)
-{
-	static void *objects[1 << 12];
-	start(512);
-	unsigned before = depot.capacity, next = 2 * before + 5, plenty = 4 * next * vcpu_areas(), taken = 0;
-	CHECK(plenty <= sizeof(objects) / sizeof(objects[0]));
-	cpuslab_spin_lock(&depot.lock);
-	while (taken < plenty - 1)
-		CHECK(objects[taken++] = depot_try_alloc(&depot));
-	cpuslab_spin_unlock(&depot.lock);
-	count_misses(1);
-	expect_capacity(before);
-	cpuslab_spin_lock(&depot.lock);
-	CHECK(objects[taken++] = depot_try_alloc(&depot));
-	cpuslab_spin_unlock(&depot.lock);
-	count_misses(1);
-	expect_capacity(next);
-	while (taken)
-		depot_free_one(&depot, objects[--taken]);
 	depot_empty(&depot);
 	CHECK(allocated() == 0);
 }
@@ -1018,21 +829,17 @@ int main(void)
 	test_ebb();
 	test_put_to_leave();
 	test_portions();
-	test_gathering();
 	test_gathering_of_the_refused();
+	test_scattered();
 	test_aging();
 	test_try_alloc();
 	test_repair();
-	test_swing();
-	test_swing_along();
-	test_spare_slabs();
 	test_earning();
 	test_growth_by_misses();
 	test_growth_by_plenty();
 	test_large_objects();
 	test_plenty_alone();
 	test_nothing_had();
-	test_plenty_without_waiting();
 	test_shrinking();
 	test_the_largest_counts_as_the_first();
 	test_shrinking_from_the_largest();

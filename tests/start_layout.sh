@@ -105,8 +105,8 @@ lies_before "$init" "$fini" "all programs need" has_missed_seldom alloc_from_sla
 	slab_alloc_batch slab_free_batch page_alloc page_free run_init layout_init metadata_alloc vcpu_init vcpu_enter \
 	os_map os_commit os_membarrier_begin os_milliseconds guard_begin profile_begin magazine_tick slab_hollow \
 	hollow_forget huge_is_isolated magazine_tick_profile cpuslab_spin_lock_slow \
-	page_tick huge_purge see_off_next depot_depart drain_leaving slab_cache_keep
+	page_tick huge_purge see_off_next depot_depart drain_leaving
 lies_before "$ebb" "$(printf %x $((0x$ebb + 0x$ebb_bytes)))" "ebbs come through" follow_ebb depot_ebb page_ebb metadata_ebb \
-	page_purge slab_cache_shrink slab_cache_let_go page_hollow depot_put_in_order os_process_id block_purge
+	page_purge slab_cache_shrink page_hollow os_process_id block_purge
 lies_before "$large" "$far" "many programs need" realloc_special realloc_grown large_free run_recall_headroom
 exit $failed

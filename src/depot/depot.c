@@ -6,7 +6,6 @@
 
 #include "arch/probe.h"
 #include "depot/ebb.h"
-#include "depot/order.h"
 #include "guard/guard.h"
 #include "options/options.h"
 #include "page/page.h"
@@ -37,32 +36,26 @@ enum {
 	BATCH_BYTES = 8 << 10,
 	APART_BYTES = 1 << 10, /* a hardened magazine's block is a multiple of it */
 	SMALLEST_BATCH = 4,
-	/* About what a core has in caches of its own. */
-	SWING_BYTES = 2 << 20,
-	SWING_OBJECTS = 32 << 10,
-	/* Of empty slabs that a cache keeps while it swings. */
-	SPARE_BYTES = 4 << 20,
-	/* Neighbours matter little to objects of this size or more. */
-	SWING_SIZE = 256,
-	/* A slot is little beside objects of this size or more. */
+	/* A slot is little beside objects of this size or more, and neighbours matter little to them. */
 	BULKY = 256,
+	/*
+	 * See "Order" in depot.h.  Bytes of objects that wait in all depots for each vCPU, whatever their
+	 * order: about what a core has in caches of its own.
+	 */
+	SCATTERED_BYTES = 1 << 20,
+	/* Pairs of objects looked at, on the two or three cache lines of a magazine that are needed first. */
+	SCATTERED_LOOKS = 11,
+	/* So many jumps among them: in order there is one where a slab ends. */
+	SCATTERED_JUMPS = 2,
 	/* See "How much waits" in depot.h. */
 	WAITING_PART = 8,
 	GATHERING_PART = 16,
-	/* This part of either limit suffices while another depot swings as far as the limit. */
-	SWING_ALONG = 32,
 	/* See earns_more(). */
 	PLENTY = 4,
 	PLENTY_BEYOND_FIRST = 8,
 	BYTES_PER_MISS = 2,
 	/* More than one: a thread that has lost its CPU for long has not missed either. */
 	IDLE_TICKS = 4,
-	/* So many magazines that others had left recently make a flow. */
-	FLOW_LEAST = 16,
-	/* Objects of this size or more share no cache line with their neighbours. */
-	FLOW_SIZE = 64,
-	/* Objects sorted at once; that takes about seven microseconds. */
-	ORDER_OBJECTS = 2048,
 	/* Empty magazines kept where full ones gather or leave, for exchange with the next full ones. */
 	EMPTY_KEPT = 6,
 };
@@ -130,13 +123,6 @@ static void set_sharedfactor(struct depot *depot, uint32_t factor)
 	depot->filled_most = (uint32_t)((objects + depot->capacity - 1) / depot->capacity);
 }
 
-/*
- * Any one of the depots that swing by more than their swing_most; NULL for none.  Only ever compared, since
- * the depot may be gone.  When this one calms down, others that still swing are forgotten until their next
- * arrivals.
- */
-static const struct depot *swings_far;
-
 static void count_out(const struct depot *depot, unsigned objects)
 {
 	ebb_count_out((uint64_t)objects * depot->slabs.traits.size);
@@ -145,6 +131,11 @@ static void count_out(const struct depot *depot, unsigned objects)
 static void count_in(const struct depot *depot, unsigned objects)
 {
 	ebb_count_in((uint64_t)objects * depot->slabs.traits.size);
+}
+
+static void count_taken(const struct depot *depot, int64_t objects)
+{
+	ebb_count_taken(objects * depot->slabs.traits.size);
 }
 
 static void lock_depot(struct depot *depot)
@@ -269,101 +260,22 @@ static void free_magazine(struct magazine *magazine)
 	metadata_free(magazine, block_bytes(magazine->capacity));
 }
 
-/* By how much the level may swing before the depot sorts. */
-static int64_t swing_allowed(const struct depot *depot)
+/* Objects that the program and the words have.  Without the lock: either count may be a moment old. */
+static uint64_t in_use(const struct depot *depot)
 {
-	const struct depot *far = __atomic_load_n(&swings_far, __ATOMIC_RELAXED);
+	uint64_t allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED),
+		 waiting = __atomic_load_n(&depot->objects, __ATOMIC_RELAXED);
 
-	return far && far != depot ? depot->swing_most / SWING_ALONG : depot->swing_most;
+	return allocated > waiting ? allocated - waiting : 0;
 }
 
-/* Whether the level has swung by more than `most` objects for each vCPU, which has caches of its own. */
-static __attribute__((noinline)) bool swings_by(const struct depot *depot, int64_t most)
+/* Raises the high-water mark of the objects in use.  With the lock. */
+static void note_use(struct depot *depot)
 {
-	int64_t swing = __atomic_load_n(&depot->swing, __ATOMIC_RELAXED);
+	uint64_t now = in_use(depot);
 
-	return swing > most && swing > most * vcpu_areas();
-}
-
-/* Raises the level by the objects that the program has given back.  With the lock. */
-static void count_arrivals(struct depot *depot, const struct magazine *magazine)
-{
-	depot->level += magazine->count - magazine->marks;
-	if (depot->level - depot->level_low > depot->swing)
-		depot->swing = depot->level - depot->level_low;
-	if (swings_by(depot, swing_allowed(depot)))
-		depot->sorts = true;
-	if (swings_by(depot, depot->swing_most) && !__atomic_load_n(&swings_far, __ATOMIC_RELAXED))
-		__atomic_store_n(&swings_far, depot, __ATOMIC_RELAXED);
-}
-
-/* Lowers the level by the objects that the program takes.  With the lock. */
-static void count_departures(struct depot *depot, unsigned objects)
-{
-	depot->level -= objects;
-	if (depot->level < depot->level_low)
-		depot->level_low = depot->level;
-}
-
-/*
- * Counts objects that bypass the level, and so the swing: those that go straight to the slabs never wait
- * anywhere.  Also corrects the level where it counted objects as gone that the slabs then did not have.
- */
-static void count_alone(struct depot *depot, int64_t objects)
-{
-	__atomic_fetch_add(&depot->alone, objects, __ATOMIC_RELAXED);
-}
-
-/* High-water mark of the objects that the program had since the last look. */
-static int64_t most_in_use(const struct depot *depot)
-{
-	return -depot->level_low - __atomic_load_n(&depot->alone, __ATOMIC_RELAXED);
-}
-
-static void forget_far(const struct depot *depot)
-{
-	const struct depot *far = depot;
-
-	__atomic_compare_exchange_n(&swings_far, &far, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
-/*
- * Counts a magazine that another vCPU had left.  Hardened caches hand objects out in random order anyway.
- * With the lock.
- */
-static void count_passed(struct depot *depot)
-{
-	const struct slab_traits *traits = &depot->slabs.traits;
-
-	if (++depot->passed >= FLOW_LEAST && !depot_flows(depot) && traits->size < FLOW_SIZE &&
-	    traits->size % ORDER_UNIT == 0 && !traits->hardened)
-		__atomic_store_n(&depot->flows, true, __ATOMIC_RELAXED);
-}
-
-/*
- * Ends one period of measuring the swing and begins the next.  At ticks only, which are far enough apart to
- * see a swing whole; depot_age() for wanted pages comes while levels fall.  May run without the lock: a
- * concurrent count may undo the reset until the next look.
- */
-static void look_at_swing(struct depot *depot)
-{
-	if (!swings_by(depot, depot->swing_most / 2))
-		forget_far(depot);
-	if (depot->sorts && !swings_by(depot, swing_allowed(depot) / 2))
-		depot->sorts = false;
-	__atomic_store_n(&depot->level_low, __atomic_load_n(&depot->level, __ATOMIC_RELAXED),
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&depot->swing, 0, __ATOMIC_RELAXED);
-	uint32_t passed = __atomic_load_n(&depot->passed, __ATOMIC_RELAXED) / 2;
-
-	__atomic_store_n(&depot->passed, passed, __ATOMIC_RELAXED);
-	if (passed < FLOW_LEAST / 2)
-		__atomic_store_n(&depot->flows, false, __ATOMIC_RELAXED);
-}
-
-static bool is_sorting(const struct depot *depot)
-{
-	return __atomic_load_n(&depot->sorts, __ATOMIC_RELAXED);
+	if (now > depot->most_in_use)
+		depot->most_in_use = now;
 }
 
 /*
@@ -375,27 +287,6 @@ static unsigned usual_capacity(const struct depot *depot)
 	unsigned capacity = __atomic_load_n(&depot->capacity, __ATOMIC_RELAXED);
 
 	return capacity < capacity_of(FIRST_BLOCK) ? capacity : capacity_of(FIRST_BLOCK);
-}
-
-/* Slots of a whole magazine that are reserved for the marks of guarded sampling. */
-static unsigned marks_most(const struct depot *depot, unsigned capacity)
-{
-	return guard_is_on() && depot->slabs.traits.guarded ? capacity / guard.rate + 1 : 0;
-}
-
-/*
- * While the depot sorts, a whole magazine, as the program takes as many objects again as have just come back;
- * but not while a profile runs, which may mark any number of them.
- */
-static unsigned choose_refill(const struct depot *depot)
-{
-	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);
-
-	if (!is_sorting(depot) || profile_is_on())
-		return batch;
-	unsigned capacity = usual_capacity(depot), marks = marks_most(depot, capacity);
-
-	return capacity > batch + marks ? capacity - marks : batch;
 }
 
 /* Lets all but `keep` empty magazines leave.  With the lock. */
@@ -424,14 +315,6 @@ static void set_capacity(struct depot *depot, unsigned capacity)
 	depot->misses = depot->idle_ticks = 0;
 }
 
-/* Limits the smallest objects by number rather than bytes: their slots take half as much again. */
-static int64_t swing_most(uint32_t size)
-{
-	if (size >= SWING_SIZE)
-		return INT64_MAX;
-	return SWING_BYTES / size < SWING_OBJECTS ? SWING_BYTES / size : SWING_OBJECTS;
-}
-
 static size_t at_most_part(size_t bytes, unsigned part)
 {
 	size_t most = page_heap_most() / part;
@@ -454,7 +337,6 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 		capacity || traits->hardened ? most : choose_capacity(traits->size, first_bytes, FIRST_BLOCK);
 
 	*depot = (struct depot){.capacity_least = least, .capacity_most = most};
-	depot->swing_most = swing_most(traits->size);
 	depot->sharedfactor = DEPOT_SHAREDFACTOR_MAX;
 	slab_cache_init(&depot->slabs, traits);
 	set_capacity(depot, least);
@@ -462,25 +344,34 @@ void depot_init(struct depot *depot, const struct slab_traits *traits, uint16_t 
 
 /*
  * Whether full magazines that may not wait gather, for one call in a few to take them all to the slabs: where
- * nothing waits, and where a portion is but a small part of the objects allocated.
+ * a batch is but a small part of the objects allocated.
  */
 static bool gathers(const struct depot *depot)
 {
-	return depot->sorts || (depot->sharedfactor == DEPOT_SHAREDFACTOR_MAX &&
-				__atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED) >=
-					(uint64_t)GATHERING_PART * DEPOT_PORTION);
+	return depot->sharedfactor == DEPOT_SHAREDFACTOR_MAX &&
+	       __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED) >=
+		       (uint64_t)GATHERING_PART * DEPOT_PORTION;
+}
+
+/* Whether not all that the tunables allow may wait: of small objects, where nobody chose the tunables. */
+static bool is_selective(const struct depot *depot)
+{
+	return depot->slabs.traits.size < BULKY && !depot->slabs.traits.hardened &&
+	       depot->sharedfactor == DEPOT_SHAREDFACTOR_MAX;
+}
+
+static uint64_t waiting_objects(const struct depot *depot)
+{
+	return depot->objects - depot->leaving_objects;
 }
 
 /* Whether a filled magazine may wait although a new empty one must be made in return.  With the lock. */
 static bool waits_for_more(struct depot *depot)
 {
-	uint64_t objects = depot->objects - depot->leaving_objects,
+	uint64_t objects = waiting_objects(depot),
 		 allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
 
-	if (depot->slabs.traits.size >= BULKY || depot->slabs.traits.hardened ||
-	    depot->sharedfactor != DEPOT_SHAREDFACTOR_MAX)
-		return true;
-	if (objects < depot->earned || objects <= allocated / WAITING_PART)
+	if (!is_selective(depot) || objects < depot->earned || objects <= allocated / WAITING_PART)
 		return true;
 	depot->earned = objects;
 	return false;
@@ -495,12 +386,38 @@ static void count_missed(struct depot *depot, uint64_t objects)
 	depot->earned += objects;
 }
 
+/* Whether of the objects that a magazine hands out first some lie more than a page from their predecessor. */
+static bool is_scattered(const struct magazine *magazine)
+{
+	unsigned count = magazine->count, apart = 0;
+
+	if (count <= SCATTERED_LOOKS || magazine->marks)
+		return false;
+	for (unsigned i = count; i > count - SCATTERED_LOOKS; i--) {
+		uintptr_t distance = (uintptr_t)magazine->slot[i] - (uintptr_t)magazine->slot[i - 1];
+
+		apart += distance + PAGE_BYTES > 2 * PAGE_BYTES;
+	}
+	return apart >= SCATTERED_JUMPS;
+}
+
+/*
+ * Whether a magazine goes to the slabs, which hand its objects out in order of address again: see "Order".
+ * With the lock.
+ */
+static bool is_to_be_ordered(const struct depot *depot, const struct magazine *magazine)
+{
+	return is_selective(depot) && ebb_waiting() >= (int64_t)SCATTERED_BYTES * vcpu_areas() &&
+	       is_scattered(magazine);
+}
+
 /* Whether a magazine may wait here.  With the lock. */
 static bool has_room(const struct depot *depot, const struct magazine *magazine)
 {
 	if (depot_is_stale(depot, magazine))
 		return false;
-	return !magazine->count || (!depot->sorts && depot->filled_count < depot->filled_most);
+	return !magazine->count ||
+	       (depot->filled_count < depot->filled_most && !is_to_be_ordered(depot, magazine));
 }
 
 /* Removes the marks, so that the slots hold objects only. */
@@ -522,6 +439,7 @@ unsigned depot_drain(struct depot *depot, struct magazine *magazine)
 	ARCH_PROBE("drain", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	unsigned slabs = slab_free_batch(&depot->slabs, &magazine->slot[1], magazine->count);
 
+	count_taken(depot, -(int64_t)magazine->count);
 	magazine->count = 0;
 	__atomic_fetch_add(&depot->drains, 1, __ATOMIC_RELAXED);
 	return slabs;
@@ -610,59 +528,6 @@ static void see_off(struct depot *depot)
 		see_off_leaving(depot);
 }
 
-/* While nothing waits, keeps slabs that become empty: the program will soon take their objects again. */
-static void keep_spares(struct depot *depot)
-{
-	uint32_t spares = SPARE_BYTES / PAGE_BYTES / depot->slabs.pages;
-	bool ebbs = __atomic_load_n(&depot->ebbs, __ATOMIC_RELAXED);
-
-	slab_cache_keep(&depot->slabs, is_sorting(depot) && !ebbs ? spares : 0);
-}
-
-/* Magazines in hand that are being sorted. */
-struct ordering {
-	struct magazine *magazines[DEPOT_ORDER_MOST];
-	unsigned count;   /* magazines */
-	unsigned objects; /* in all magazines */
-};
-
-/*
- * Takes waiting magazines, which are most likely scattered, too.  Not those with marks, or of another choice:
- * objects must stay among those that the same choice passed over.  With the lock.
- */
-static void take_to_order(struct depot *depot, struct ordering *ordering)
-{
-	struct magazine *magazine;
-
-	while (ordering->count < DEPOT_ORDER_MOST &&
-	       ordering->objects + DEPOT_CAPACITY_MAX <= ORDER_OBJECTS && (magazine = pop_filled(depot))) {
-		if (magazine->marks || magazine->choice != ordering->magazines[0]->choice) {
-			push_filled(depot, magazine);
-			break;
-		}
-		ordering->magazines[ordering->count++] = magazine;
-		ordering->objects += magazine->count;
-	}
-}
-
-__attribute__((noinline)) void depot_put_in_order(struct depot *depot, struct magazine *filled)
-{
-	struct ordering ordering = {.magazines = {filled}, .count = 1, .objects = filled->count};
-
-	if (filled->marks || !order_is_missing(filled))
-		return;
-	lock_depot(depot);
-	take_to_order(depot, &ordering);
-	cpuslab_spin_unlock(&depot->lock);
-	(void)order_by_address(ordering.magazines, ordering.count);
-	if (ordering.count == 1)
-		return;
-	lock_depot(depot);
-	while (ordering.count > 1)
-		push_filled(depot, ordering.magazines[--ordering.count]);
-	cpuslab_spin_unlock(&depot->lock);
-}
-
 /* What happens to a magazine that comes back. */
 enum arrival {
 	KEPT,     /* it waits */
@@ -674,7 +539,6 @@ enum arrival {
 /* With the lock. */
 static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 {
-	count_arrivals(depot, magazine);
 	if (has_room(depot, magazine) &&
 	    (!magazine->count || (depot->empty_count && !gathers(depot)) || waits_for_more(depot))) {
 		if (magazine->count)
@@ -685,8 +549,7 @@ static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 	}
 	bool gathered = magazine->count && !depot_is_stale(depot, magazine) && gathers(depot);
 
-	if (!gathered || !depot->sorts)
-		depot->refused += magazine->count - magazine->marks;
+	depot->refused += magazine->count - magazine->marks;
 	if (!gathered)
 		return REFUSED;
 	depot->objects += magazine->count - magazine->marks;
@@ -697,34 +560,27 @@ static enum arrival arrive(struct depot *depot, struct magazine *magazine)
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty)
 {
 	lock_depot(depot);
-	bool others = !depot->filled[home_here()];
 	struct magazine *filled = pop_filled(depot);
 	bool kept = filled && empty && has_room(depot, empty);
 
 	if (!__atomic_load_n(&depot->served, __ATOMIC_RELAXED))
 		__atomic_store_n(&depot->served, true, __ATOMIC_RELAXED);
 	/* Without a filled one a refill from the slabs follows. */
-	unsigned objects = filled ? (unsigned)filled->count - filled->marks : choose_refill(depot);
-
-	count_departures(depot, objects);
 	if (!filled)
-		count_missed(depot, objects);
-	else if (others)
-		count_passed(depot);
+		count_missed(depot, depot->batch);
 	if (kept)
 		push_empty(depot, empty);
+	note_use(depot);
 	cpuslab_spin_unlock(&depot->lock);
-	if (filled && depot_flows(depot))
-		depot_put_in_order(depot, filled);
 	if (filled)
-		count_out(depot, objects);
+		count_out(depot, (unsigned)filled->count - filled->marks);
 	if (filled && empty && !kept)
 		free_magazine(empty);
 	return filled;
 }
 
-/* Drains a portion of what has gathered.  Returns an empty magazine, or NULL. */
-static struct magazine *drain_portion(struct depot *depot)
+/* Drains a batch of what has gathered.  Returns an empty magazine, or NULL. */
+static struct magazine *drain_batch(struct depot *depot)
 {
 	uint64_t most = DEPOT_PORTION;
 	struct magazine *emptied = drain_leaving(depot, &most);
@@ -745,10 +601,8 @@ struct magazine *depot_take_empty(struct depot *depot, struct magazine *filled)
 
 	cpuslab_spin_unlock(&depot->lock);
 	count_in(depot, objects);
-	if (arrival >= PLENTY_GATHERED)
-		keep_spares(depot);
 	if (arrival == PLENTY_GATHERED)
-		empty = drain_portion(depot);
+		empty = drain_batch(depot);
 	if (arrival == REFUSED) {
 		(void)depot_drain(depot, filled);
 		/* Now that it is empty, it is what the caller wants. */
@@ -768,10 +622,8 @@ void depot_put(struct depot *depot, struct magazine *magazine)
 
 	cpuslab_spin_unlock(&depot->lock);
 	count_in(depot, objects);
-	if (arrival >= PLENTY_GATHERED)
-		keep_spares(depot);
 	if (arrival == PLENTY_GATHERED)
-		magazine = drain_portion(depot);
+		magazine = drain_batch(depot);
 	if (arrival == REFUSED && magazine->count)
 		(void)depot_drain(depot, magazine);
 	if (arrival >= PLENTY_GATHERED && magazine)
@@ -798,7 +650,6 @@ void depot_dissolve(struct depot *depot, struct magazine *magazine)
 	if (magazine->count)
 		(void)depot_drain(depot, magazine);
 	count_in(depot, objects);
-	count_alone(depot, objects);
 	free_magazine(magazine);
 }
 
@@ -828,21 +679,16 @@ static void *pop_object(struct depot *depot)
 void *depot_try_alloc(struct depot *depot)
 {
 	void *object = NULL;
-	bool counted = cpuslab_spin_trylock(&depot->lock);
 
-	if (counted) {
+	if (cpuslab_spin_trylock(&depot->lock)) {
 		depot->lock_acquires++;
-		count_departures(depot, 1);
 		object = pop_object(depot);
 		cpuslab_spin_unlock(&depot->lock);
 	}
-	if (!object)
-		object = slab_try_alloc(&depot->slabs);
+	if (!object && (object = slab_try_alloc(&depot->slabs)))
+		count_taken(depot, 1);
 	if (object)
 		count_out(depot, 1);
-	/* Correct the level, which counted an object that was not there, or could not count one that was. */
-	if (counted != !!object)
-		count_alone(depot, counted ? 1 : -1);
 	return object;
 }
 
@@ -852,21 +698,21 @@ void *depot_alloc_one(struct depot *depot)
 
 	if (!slab_alloc_batch(&depot->slabs, &object, 1))
 		return NULL;
+	count_taken(depot, 1);
 	count_out(depot, 1);
-	count_alone(depot, -1);
 	return object;
 }
 
 void depot_free_one(struct depot *depot, void *object)
 {
 	slab_free_batch(&depot->slabs, &object, 1);
+	count_taken(depot, -1);
 	count_in(depot, 1);
-	count_alone(depot, 1);
 }
 
 bool depot_refill(struct depot *depot, struct magazine *magazine)
 {
-	unsigned counted = choose_refill(depot), batch = counted;
+	unsigned batch = __atomic_load_n(&depot->batch, __ATOMIC_RELAXED);
 
 	/* The magazine may be older than a change of the tunables. */
 	if (batch > magazine->capacity)
@@ -874,17 +720,11 @@ bool depot_refill(struct depot *depot, struct magazine *magazine)
 
 	assert(magazine->count == 0);
 	magazine->count = (uint16_t)slab_alloc_batch(&depot->slabs, &magazine->slot[1], batch);
-	if (magazine->count && magazine->count < counted)
-		count_alone(depot, counted - magazine->count);
 	__atomic_fetch_add(&depot->refills, 1, __ATOMIC_RELAXED);
+	count_taken(depot, magazine->count);
 	count_out(depot, magazine->count);
 	ARCH_PROBE("refill", (uintptr_t)depot->slabs.traits.name, magazine->count);
 	return magazine->count > 0;
-}
-
-void depot_refused(struct depot *depot)
-{
-	count_alone(depot, choose_refill(depot));
 }
 
 /* Lets up to `filled` filled magazines and all but `keep` empty ones leave.  With the lock. */
@@ -943,9 +783,9 @@ static bool earns_more(const struct depot *depot)
 		return false;
 	uint32_t next = larger(depot->capacity);
 	uint64_t bytes = (uint64_t)next * depot->slabs.traits.size;
-	int64_t plenty = next > capacity_of(FIRST_BLOCK) ? PLENTY_BEYOND_FIRST : PLENTY;
+	uint64_t plenty = next > capacity_of(FIRST_BLOCK) ? PLENTY_BEYOND_FIRST : PLENTY;
 
-	return most_in_use(depot) >= plenty * next * vcpu_areas() ||
+	return depot->most_in_use >= plenty * next * vcpu_areas() ||
 	       (uint64_t)depot->misses * DEPOT_MISSES * BYTES_PER_MISS >= bytes;
 }
 
@@ -955,6 +795,7 @@ void depot_count_misses(struct depot *depot)
 		return;
 	lock_depot(depot);
 	depot->misses++;
+	note_use(depot);
 	if (earns_more(depot)) {
 		set_capacity(depot, larger(depot->capacity));
 		let_empty_leave(depot, 0);
@@ -975,6 +816,7 @@ void depot_tick(struct depot *depot)
 		depot->shrunk = true;
 	}
 	depot->misses /= 2;
+	depot->most_in_use = in_use(depot);
 	cpuslab_spin_unlock(&depot->lock);
 }
 
@@ -997,12 +839,9 @@ uint64_t depot_age(struct depot *depot, bool pages_wanted)
 	/* A glance without the lock: most depots hold nothing. */
 	uint32_t unneeded = end_look(depot, pages_wanted);
 
-	if (!unneeded && !has_leaving(depot) && !is_sorting(depot) &&
-	    __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
+	if (!unneeded && !has_leaving(depot) && __atomic_load_n(&depot->empty_count, __ATOMIC_RELAXED) <= 1) {
 		__atomic_store_n(&depot->filled_low, __atomic_load_n(&depot->filled_count, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
-		if (!pages_wanted)
-			look_at_swing(depot);
 		return 0;
 	}
 	lock_depot(depot);
@@ -1012,40 +851,22 @@ uint64_t depot_age(struct depot *depot, bool pages_wanted)
 	if (!pages_wanted && has_leaving(depot))
 		depot->departs = true;
 	depot->shrunk = false;
-	if (!pages_wanted)
-		look_at_swing(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	if (pages_wanted)
 		see_off(depot);
-	if (pages_wanted || !is_sorting(depot))
-		slab_cache_keep(&depot->slabs, 0);
 	return leaving;
 }
 
 uint64_t depot_ebb(struct depot *depot)
 {
 	lock_depot(depot);
-	uint64_t allocated = __atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED);
-	uint64_t objects = depot->objects, elsewhere = allocated > objects ? allocated - objects : 0;
+	uint64_t objects = depot->objects, elsewhere = in_use(depot);
 
 	depot->scarce = elsewhere < (uint64_t)DEPOT_SCARCE * usual_capacity(depot) * vcpu_areas();
 	depot->stay = depot->scarce ? 0 : elsewhere;
 	depot->departs = depot->ebbs = true;
 	cpuslab_spin_unlock(&depot->lock);
 	return objects > depot->stay ? objects - depot->stay : 0;
-}
-
-/* In an ebb, lets spare slabs go; returns what is left of `most`. */
-static uint64_t let_slabs_go(struct depot *depot, uint64_t most)
-{
-	uint64_t slabs = slab_cache_let_go(&depot->slabs, (uint32_t)(most / DEPOT_SLAB_COST) + 1);
-	uint64_t cost = DEPOT_SLAB_COST * slabs;
-
-	if (cost >= most)
-		return 0;
-	if (!__atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED))
-		slab_cache_shrink(&depot->slabs);
-	return most - cost;
 }
 
 /* Lets go of the few empty magazines that were kept during the ebb, all at once. */
@@ -1056,6 +877,8 @@ static void end_departure(struct depot *depot)
 		let_empty_leave(depot, depot->scarce ? 0 : 1);
 		cpuslab_spin_unlock(&depot->lock);
 		see_off(depot);
+		if (!__atomic_load_n(&depot->slabs.allocated, __ATOMIC_RELAXED))
+			slab_cache_shrink(&depot->slabs);
 	}
 	__atomic_store_n(&depot->ebbs, false, __ATOMIC_RELAXED);
 	__atomic_store_n(&depot->departs, false, __ATOMIC_RELAXED);
@@ -1069,8 +892,6 @@ uint64_t depot_depart(struct depot *depot, uint64_t most)
 
 	if (emptied)
 		free_magazine(emptied);
-	if (most && depot->ebbs)
-		most = let_slabs_go(depot, most);
 	if (most)
 		end_departure(depot);
 	return most;
@@ -1080,7 +901,6 @@ void depot_empty(struct depot *depot)
 {
 	lock_depot(depot);
 	let_leave(depot, UINT32_MAX, 0);
-	forget_far(depot);
 	cpuslab_spin_unlock(&depot->lock);
 	see_off(depot);
 	slab_cache_shrink(&depot->slabs);

@@ -31,25 +31,12 @@
  * takes from its home what it left there itself, or vCPUs did whose ids differ by a multiple of DEPOT_HOMES;
  * only then what others left, whose CPUs were the last to write to these objects and to the magazine.
  *
- * But each round of frees and allocations shuffles the objects a little more, for good, and a working set
- * larger than those caches needs neighbours in memory to follow each other.  So a depot keeps a level, the
- * objects that the program has given back less those it has taken, wherever they are kept, and watches how
- * far it swings.  Where small objects swing by more than SWING_BYTES for each vCPU, or SWING_OBJECTS of the
- * smallest, whose slots take half as much again, nothing waits: full magazines go to the slabs, a few at a
- * time so that only one call in a few takes long, and refills come from there by whole magazines of
- * neighbours.  Slabs that become empty are kept for the program's next growth, a few MiB of them, unless
- * pages are wanted elsewhere or an ebb is followed.  While one depot swings so far, all of them together need
- * more than the processor's caches, so the others join in at a small part of that swing (SWING_ALONG).  It
- * ends when the level swings less than half as far between two ticks.
- *
- * Flows.  Where objects pass from vCPU to vCPU, as in a chain of threads, LIFO keeps whatever order the
- * program freed them in.  Another CPU wrote to the lines of each object last, and the hardware prefetcher
- * fetches the next lines ahead only where they follow each other; two small objects may share a line, which
- * then comes but once.  The slabs would restore the order, but at more per object than it gains.  So where
- * magazines often go to another vCPU than the one that left them, depot_put_in_order() looks at each that is
- * taken: if its objects are scattered, they are sorted by address together with those of a few that wait
- * (order.h).  So is a vCPU's spare, since freeing and allocating threads may alternate on one vCPU and hardly
- * come here.  Programs that hand objects over in order pay for the look alone.
+ * But each round of frees and allocations in another order shuffles the objects a little more, for good, and
+ * a working set larger than the processor's caches needs neighbours in memory to follow each other.  The
+ * slabs hand objects out in order of address again.  So where more than SCATTERED_BYTES for each vCPU wait in
+ * all depots, a full magazine of small objects that are scattered over pages (is_scattered) goes to the
+ * slabs, and one whose objects follow each other, as where a program frees in the order in which it
+ * allocated, waits.
  *
  * Size of magazines.  What the vCPUs hold is lost to the program, so a cache begins with small magazines.
  * They grow on misses, if either many times as many objects are in use as the vCPUs' magazines would hold, or
@@ -69,7 +56,7 @@
  *
  * Fork.  Each stack changes by one store of its head; depot_repair() counts again.  A child loses what the
  * parent's other threads had in hand: each at most two magazines on the slow path of an allocation or a free,
- * DEPOT_ORDER_MOST while it sorts, and one while it drains the depot, however many are leaving.
+ * and one while it drains the depot, however many are leaving.
  */
 #ifndef CPUSLAB_DEPOT_H
 #define CPUSLAB_DEPOT_H
@@ -111,10 +98,8 @@ struct depot {
 	struct cpuslab_spinlock lock __attribute__((aligned(64)));
 	uint32_t filled_count, empty_count;
 	uint32_t filled[DEPOT_HOMES], empty[DEPOT_HOMES]; /* by home; metadata_reference, 0 for none */
-	uint32_t passed; /* filled magazines taken by other vCPUs than left them; halved at each tick */
 	uint64_t lock_acquires;
 	uint64_t objects; /* in the filled and the leaving magazines */
-	int64_t level;    /* objects that came less those that went */
 
 	/* Mostly read. */
 	uint16_t idle_ticks __attribute__((aligned(64))); /* consecutive ticks without a counted miss */
@@ -123,27 +108,22 @@ struct depot {
 	bool shrunk;  /* capacity shrank since the last look: larger magazines are to leave the words, too */
 	bool scarce;  /* at the last ebb the program had only a few times what the words can hold */
 	bool departs; /* something is leaving, by portions */
-	bool ebbs;    /* so are the objects beyond `stay`, and spare slabs */
-	bool sorts;   /* the level swings too far: full magazines go to the slabs, see "Order" */
-	bool flows;   /* magazines often change vCPUs, see "Flows"; without the lock */
+	bool ebbs;    /* so are the objects beyond `stay` */
 	uint16_t capacity; /* of new magazines, in objects; written under the lock, read without */
 	uint16_t batch;    /* of a refill, in objects; likewise */
 	uint16_t capacity_least, capacity_most; /* bounds of `capacity`; equal where one was asked for */
 	uint32_t filled_low;                    /* low-water mark of filled_count since the last look */
 	uint32_t filled_most;                   /* filled magazines that may wait by the tunables */
 	uint32_t sharedfactor;
-	uint32_t leaving;  /* stack of magazines bound for the slabs, or if empty for the metadata */
-	int64_t level_low; /* low-water mark of `level` since the last look */
-	int64_t swing;     /* highest rise of `level` above its previous low since then */
-	int64_t swing_most;
+	uint32_t leaving; /* stack of magazines bound for the slabs, or if empty for the metadata */
 
 	uint64_t leaving_objects; /* in the leaving magazines */
 	uint64_t stay;            /* objects that may stay here during an ebb */
 	uint64_t earned;          /* objects that may wait in any case, see "How much waits" */
-	uint64_t refused;         /* objects sent to the slabs instead of waiting, and not asked for since */
+	uint64_t most_in_use; /* high-water mark since the last tick of what the program and the words have */
+	uint64_t refused;     /* objects sent to the slabs instead of waiting, and not asked for since */
 	uint64_t refills, drains;
 	uint32_t misses; /* recent ones, in units of DEPOT_MISSES; halved at each tick */
-	int64_t alone;   /* objects that came past `level` less those that went past it; without the lock */
 };
 
 /* Objects in a magazine, at most: larger blocks of metadata are not reused. */
@@ -152,7 +132,6 @@ enum {
 	DEPOT_MISSES = 64,    /* of a vCPU, counted at once */
 	DEPOT_PORTION = 2000, /* objects that go to the slabs at once, give or take a magazine */
 	DEPOT_SLAB_COST = 32, /* freeing a slab to the page room takes as long as so many objects */
-	DEPOT_ORDER_MOST = 4, /* magazines sorted by address at once */
 	DEPOT_SCARCE = 16, /* see `scarce`: fewer objects in use than so many magazines for each vCPU hold */
 	DEPOT_SHAREDFACTOR_MAX = UINT16_MAX, /* malloc's: practically no limit */
 };
@@ -170,15 +149,9 @@ struct depot_tunables depot_tunables(struct depot *depot);
 
 /*
  * Takes a filled magazine and leaves an empty one (or none: NULL) in return.  NULL when there is no filled
- * one: the caller then calls depot_refill(), or depot_refused() if it cannot get objects.
+ * one: the caller then calls depot_refill().
  */
 struct magazine *depot_take_filled(struct depot *depot, struct magazine *empty);
-/*
- * Call where depot_flows(), before a filled magazine goes to a word.  If its objects are scattered, sorts
- * them by address together with those of a few waiting magazines.  All of these are in hand meanwhile, so
- * that sorting does not hold the depot's lock; one that becomes stale by then waits here until it is taken.
- */
-void depot_put_in_order(struct depot *depot, struct magazine *filled);
 /*
  * Leaves a filled magazine (or none: NULL) and takes an empty one, new if need be.  NULL when out of memory.
  */
@@ -196,14 +169,9 @@ void *depot_try_alloc(struct depot *depot);
 
 /*
  * Fills an empty magazine from the slabs: with 8 KiB of objects, but at least four and at most half a
- * magazine; or whole while full ones go to the slabs, less the slots that marks may need (see "Watched
- * objects").  False when the system has no more memory.
+ * magazine.  False when the system has no more memory.
  */
 bool depot_refill(struct depot *depot, struct magazine *magazine);
-/*
- * After depot_take_filled() returned NULL and no refill succeeded: uncounts the objects it counted as taken.
- */
-void depot_refused(struct depot *depot);
 /* Gives all objects of a magazine to the slabs.  Returns how many slabs went back to the page room. */
 unsigned depot_drain(struct depot *depot, struct magazine *magazine);
 
@@ -245,11 +213,6 @@ static inline bool depot_is_torn(const struct depot *depot)
 }
 
 void depot_repair(struct depot *depot, bool all);
-
-static inline bool depot_flows(const struct depot *depot)
-{
-	return __atomic_load_n(&depot->flows, __ATOMIC_RELAXED);
-}
 
 /* Whether the capacity never changes by itself: it was asked for, or the object size allows no other. */
 static inline bool depot_has_one_capacity(const struct depot *depot)

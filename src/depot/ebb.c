@@ -10,6 +10,9 @@ static struct {
 	.tide = {.passed_log = EBB_PASSED_LOG, .more_log = EBB_MORE_LOG, .most_log = EBB_MOST_LOG},
 };
 
+/* Bytes out of the slabs: those that are out, and those that wait in depots. */
+static int64_t taken;
+
 #define GET(field)        __atomic_load_n(&objects.field, __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&objects.field, value, __ATOMIC_RELAXED)
 
@@ -31,6 +34,16 @@ void ebb_count_in(uint64_t counted)
 		SET(repeated, false);
 		SET(due, true);
 	}
+}
+
+void ebb_count_taken(int64_t counted)
+{
+	__atomic_fetch_add(&taken, counted, __ATOMIC_RELAXED);
+}
+
+int64_t ebb_waiting(void)
+{
+	return __atomic_load_n(&taken, __ATOMIC_RELAXED) - GET(bytes);
 }
 
 bool ebb_is_due(void)

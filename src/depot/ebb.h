@@ -54,6 +54,10 @@ enum {
 /* Count bytes of objects that leave the depots and slabs, and that come back. */
 void ebb_count_out(uint64_t bytes);
 void ebb_count_in(uint64_t bytes);
+/* Counts bytes of objects that leave the slabs, or below 0 that come back to them. */
+void ebb_count_taken(int64_t bytes);
+/* Bytes of objects that wait in all depots. */
+int64_t ebb_waiting(void);
 
 /*
  * Whether an ebb is due.  Whoever follows it calls ebb_begin() before anything goes, which returns whether

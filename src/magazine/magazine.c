@@ -108,7 +108,6 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 			return loaded;
 		depot_put(depot, loaded);
 	}
-	depot_refused(depot);
 	return NULL;
 }
 
@@ -254,8 +253,6 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 		if (spare && spare->count) {
 			words_put_spare(cache, cache->offset, magazine);
 			magazine = spare;
-			if (depot_flows(&cache->depot))
-				depot_put_in_order(&cache->depot, magazine);
 		} else {
 			magazine_tick();
 			if (profile_is_on())

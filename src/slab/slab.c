@@ -606,12 +606,10 @@ static inline unsigned mark_free(const struct slab_cache *cache, struct slab *sl
 	return n;
 }
 
-/* Whether one more empty slab may be kept: one, and the spares that the depot has asked for. */
+/* Whether an empty slab may be kept: one is, unless it would be a single object. */
 static bool keeps_another(const struct slab_cache *cache)
 {
-	uint32_t most = __atomic_load_n(&cache->spares, __ATOMIC_RELAXED) + 1;
-
-	return cache->kept_empty < most && cache->objects > 1;
+	return !cache->empty && cache->objects > 1;
 }
 
 /* Keeps a slab that became empty and has left its bin, or adds it to the surplus. */
@@ -829,13 +827,12 @@ unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigne
 	return released;
 }
 
-/* Removes up to `most` empty slabs from the cache, but not the `keep` that became empty first.  With the
- * lock. */
-static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t most)
+/* Removes the empty slabs from the cache.  With the lock. */
+static struct slab *take_empty(struct slab_cache *cache)
 {
 	struct slab *taken = NULL;
 
-	for (; cache->kept_empty > keep && most > 0; most--) {
+	while (cache->empty) {
 		struct slab *slab = cache->empty;
 
 		cache->empty = slab->next;
@@ -848,32 +845,6 @@ static struct slab *take_empty(struct slab_cache *cache, uint32_t keep, uint32_t
 	return taken;
 }
 
-/* Sets how many empty slabs are kept besides one; returns whether there are more. */
-static bool set_spares(struct slab_cache *cache, uint32_t spares)
-{
-	__atomic_store_n(&cache->spares, spares, __ATOMIC_RELAXED);
-	return __atomic_load_n(&cache->kept_empty, __ATOMIC_RELAXED) > spares + 1;
-}
-
-/* Gives back up to `most` of those beyond that.  Out of line: few programs ever have any. */
-static __attribute__((noinline)) unsigned release_spares(struct slab_cache *cache, uint32_t spares,
-							 uint32_t most)
-{
-	slab_lock_cache(cache);
-	return slab_unlock_and_release(cache, take_empty(cache, spares + 1, most));
-}
-
-void slab_cache_keep(struct slab_cache *cache, uint32_t spares)
-{
-	if (set_spares(cache, spares))
-		(void)release_spares(cache, spares, UINT32_MAX);
-}
-
-uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most)
-{
-	return set_spares(cache, 0) ? release_spares(cache, 0, most) : 0;
-}
-
 void slab_cache_shrink(struct slab_cache *cache)
 {
 	if (cache->traits.hardened) {
@@ -881,7 +852,7 @@ void slab_cache_shrink(struct slab_cache *cache)
 		return;
 	}
 	slab_lock_cache(cache);
-	(void)slab_unlock_and_release(cache, take_empty(cache, 0, UINT32_MAX));
+	(void)slab_unlock_and_release(cache, take_empty(cache));
 }
 
 /* Moves all slabs of a list to the surplus.  With the lock, and no object allocated. */

@@ -13,9 +13,9 @@
  * Objects from `bump` on are untouched: never handed out, and neither they nor their indexes were written to.
  *
  * Partial slabs lie in bins by fullness.  A refill takes from the fullest, so that sparse slabs drain.  A
- * cache whose slabs hold several objects keeps one empty slab, or more while its depot asks for them
- * (slab_cache_keep); other empty slabs return to the page room.  Caches that keep their slabs for good, since
- * they are type-stable or hardened, leave empty ones in the sparsest bin.
+ * cache whose slabs hold several objects keeps one empty slab; other empty slabs return to the page room.
+ * Caches that keep their slabs for good, since they are type-stable or hardened, leave empty ones in the
+ * sparsest bin.
  *
  * Hollow pages.  A page of a partial slab in which no object is allocated may go back to the system while its
  * addresses stay the slab's.  It is hollow until an object in it is handed out (slab_hollow).
@@ -124,7 +124,6 @@ struct slab_cache { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	struct slab *partial[SLAB_BINS + 1]; /* by eighths of objects allocated; full ones if debugged */
 	struct slab *empty;                  /* empty slabs that are kept, LIFO */
 	uint32_t slabs, full_slabs, kept_empty;
-	uint32_t spares;    /* empty slabs to keep besides one; changed without the lock */
 	uint32_t unlocked;  /* calls under way that change slabs without the lock; and SLAB_ALONE */
 	uint64_t allocated; /* objects, those in magazines included */
 	uint64_t needed;    /* peak of `allocated` since the last look by age (SLAB_HOLLOW_UNNEEDED) */
@@ -161,14 +160,6 @@ unsigned slab_free_batch(struct slab_cache *cache, void *const *objects, unsigne
  * again.  A type-stable cache keeps everything.
  */
 void slab_cache_shrink(struct slab_cache *cache);
-
-/*
- * Sets how many empty slabs are kept besides one, and gives any above that back to the page room.  Slabs of a
- * type-stable or hardened cache are not affected.
- */
-void slab_cache_keep(struct slab_cache *cache, uint32_t spares);
-/* The same with no spares, but gives back at most `most` slabs.  Returns how many. */
-uint32_t slab_cache_let_go(struct slab_cache *cache, uint32_t most);
 
 /*
  * Gives pages in which no object is allocated back to the system; their slabs keep them.  Walks sparse slabs

@@ -4,7 +4,7 @@
  * see off, and a fork at any instant.  It mirrors
  *
  *   src/depot/depot.c           stack_push, stack_pop, push_leaving, pop_filled, arrive, depot_take_filled,
- *                               depot_take_empty, depot_put, drain_portion, is_of_use, pop_unneeded, pop_leaving,
+ *                               depot_take_empty, depot_put, drain_batch, is_of_use, pop_unneeded, pop_leaving,
  *                               drain_leaving, see_off, let_leave, depot_age, depot_ebb, depot_depart, depot_empty,
  *                               depot_repair
  *   src/magazine/reclaim.c      magazine_tick, see_off_next, see_off_portion, begin_departure, follow_ebb, reclaim
@@ -88,7 +88,7 @@ byte count[MAGAZINES];
 bool gone[MAGAZINES] = true;	/* its block is the metadata's */
 byte filled_count, empty_count, filled_low;
 byte objects, leaving_objects;
-bool sorts, departs, ebbs;
+bool gathers, departs, ebbs;
 byte stay;
 bool locked;
 
@@ -258,7 +258,7 @@ inline pop_leaving()
 #ifndef PLANT_TWICE
 			emptied = NONE
 #endif
-		:: emptied == NONE || !(sorts || ebbs) || empty_count >= EMPTY_KEPT
+		:: emptied == NONE || !(gathers || ebbs) || empty_count >= EMPTY_KEPT
 		fi;
 		unlock()
 	}
@@ -339,11 +339,11 @@ inline arrive()
 {
 	plenty = false;
 	if
-	:: count[hand[t]] > 0 -> sorts = true
-	:: skip
+	:: count[hand[t]] > 0 -> gathers = true
+	:: gathers = false
 	fi;
 	if
-	:: count[hand[t]] > 0 && !sorts ->
+	:: count[hand[t]] > 0 && !gathers ->
 		stack_push(FILLED, hand[t]);
 		filled_count++;
 		objects = objects + count[hand[t]]
@@ -358,7 +358,7 @@ inline arrive()
 	hand[t] = NONE
 }
 
-inline drain_portion()
+inline drain_batch()
 {
 	atomic { most = GATHER; limit = GATHER };
 	drain_leaving();
@@ -370,7 +370,7 @@ inline depot_put()
 	SECTION { lock(); arrive(); unlock() }
 	if
 	:: plenty ->
-		drain_portion();
+		drain_batch();
 		if
 		:: emptied != NONE -> release(emptied)
 		:: else
@@ -415,7 +415,7 @@ inline depot_take_empty()
 		unlock()
 	}
 	if
-	:: plenty -> drain_portion(); atomic { got[t] = emptied; emptied = NONE }
+	:: plenty -> drain_batch(); atomic { got[t] = emptied; emptied = NONE }
 	:: else
 	fi;
 	if
@@ -456,7 +456,7 @@ inline depot_age(wanted)
 	:: skip
 	fi;
 	if
-	:: unneeded == 0 && head[LEAVING] == NONE && !sorts && empty_count <= 1 ->
+	:: unneeded == 0 && head[LEAVING] == NONE && empty_count <= 1 ->
 		filled_low = filled_count
 	:: else ->
 		SECTION {
@@ -465,11 +465,6 @@ inline depot_age(wanted)
 			if
 			:: !wanted -> departs = true
 			:: else
-			fi;
-			/* look_at_swing */
-			if
-			:: sorts = false
-			:: skip
 			fi;
 			unlock()
 		}

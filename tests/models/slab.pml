@@ -5,7 +5,7 @@
  * slab_lock_cache, slab_begin_unlocked; slab.c: try_lock_cache, slab_adopt_made, slab_alloc_batch,
  * lock_slab_with_free_object, take_and_unlock, make_constructed_slab, slab_try_alloc, push_made, slab_free_batch,
  * free_objects, begin_alone, end_alone, begin_part, lock_slab, unlock_slab, settle, leave, slab_cache_shrink,
- * slab_cache_keep, take_empty, slab_release; and hollow_walk.c: gather, hollow_walk.
+ * take_empty, slab_release; and hollow_walk.c: gather, hollow_walk.
  *
  * A slab's marks (which objects are allocated) are what the code keeps in next[] and bump.  They and in_use
  * change with the slab's own lock, in steps, since only that lock makes them one; `place` is what bin and flags
@@ -14,7 +14,7 @@
  *
  *   THREADS (2)  CALLS of each (3)  SLABS that memory suffices for (2)  OBJECTS of each (3)
  *   CONSTRUCT  1: slabs are made without the lock (1)  BATCH  objects that are freed at once, 1 or 2 (1)
- *   SPARES  empty slabs that may be kept besides one (0)  HOME  1: slabs are passed over (0)
+ *   HOME  1: slabs are passed over (0)
  *   HOLLOW  1: pages without an object go back, of one slab after the other (0)
  *   ALONE  1: frees may have all slabs with the cache's lock, for each object anew (0)
  *
@@ -59,9 +59,6 @@
 #ifndef BATCH
 #define BATCH 1
 #endif
-#ifndef SPARES
-#define SPARES 0
-#endif
 #ifndef HOME
 #define HOME 0
 #endif
@@ -84,7 +81,7 @@ byte in_use[SLABS];
 byte owner[SLABS];			/* of a surplus slab: the thread that gives it back, and 1 */
 mtype state[SLABS * OBJECTS] = FREE;
 byte made = NONE, after[SLABS] = NONE;	/* the stack */
-byte kept, spares, slabs, allocated, finished;
+byte kept, slabs, allocated, finished;
 #if HOLLOW
 bool walking;				/* one thread at a time */
 #endif
@@ -478,7 +475,7 @@ inline unlock_slab(s)
 			busy[s] = false;
 			if
 			:: in_use[s] > 0
-			:: in_use[s] == 0 && kept <= spares -> place[s] = KEPT; kept++
+			:: in_use[s] == 0 && kept == 0 -> place[s] = KEPT; kept++
 			:: else ->
 				place[s] = SURPLUS;
 				owner[s] = t + 1;
@@ -600,13 +597,13 @@ inline give()
 #endif
 }
 
-/* take_empty: those that are kept, down to `keep`, and `most` of them.  With the lock, which it gives up. */
-inline unlock_and_release(keep, most)
+/* take_empty: those that are kept.  With the lock, which it gives up. */
+inline unlock_and_release()
 {
 	atomic {
 		taken = 0;
 		do
-		:: kept > keep && taken < most ->
+		:: kept > 0 ->
 			take_kept(s);
 			assert(!busy[s]);
 			slabs--;
@@ -628,28 +625,8 @@ inline unlock_and_release(keep, most)
 inline shrink()
 {
 	lock();
-	unlock_and_release(0, SLABS)
+	unlock_and_release()
 }
-
-#if SPARES
-/* slab_cache_keep, or slab_cache_let_go. */
-inline keep_spares()
-{
-	if
-	:: atomic { spares = SPARES; taken = SLABS }
-	:: atomic { spares = 0; taken = SLABS }
-	:: atomic { spares = 0; taken = 1 }
-	fi;
-	if
-	:: kept > spares + 1 ->
-		first = taken;
-		lock();
-		unlock_and_release(spares + 1, first);
-		first = NONE
-	:: else
-	fi
-}
-#endif
 
 #if HOLLOW
 inline pages_go(s)
@@ -741,9 +718,6 @@ active [THREADS] proctype thread()
 		:: try_alloc()
 		:: give()
 		:: shrink()
-#if SPARES
-		:: keep_spares()
-#endif
 #if HOLLOW
 		:: atomic { !walking -> walking = true }
 			hollow_walk();
