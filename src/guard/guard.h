@@ -36,8 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/arch.h"
-#include "os/os.h"
+#include "guard/state.h"
 
 enum { GUARD_LARGEST = 256 << 10, GUARD_ALIGNMENT = 16 };
 
@@ -68,49 +67,10 @@ struct guard_statistics {
 	uint64_t pages, slots; /* accessible pages now, and slots of the pool */
 };
 
-struct guard_state {
-	uintptr_t start; /* of the slots' address space */
-	size_t bytes;    /* 0: nothing is guarded */
-	unsigned slots, rate;
-	unsigned spread;  /* one page in this many is chosen: a power of two, at most the rate */
-	uintptr_t chosen; /* the remainder of the chosen pages' numbers modulo `spread` */
-	uint64_t secret;
-	uint64_t turn; /* time of the next turn in milliseconds */
-};
-extern ARCH_INTERNAL struct guard_state guard;
-
-/* What guarding has used and may use: see cost.c. */
-struct guard_account {
-	uint64_t spent, allowed; /* CPU time in nanoseconds; UINT64_MAX: unbounded */
-	uint64_t taken, granted; /* GUARD_PICK for each pick; UINT64_MAX: unbounded */
-};
-enum { GUARD_PICK = 1000 }; /* so that a millisecond grants as many as a second has picks */
-extern ARCH_INTERNAL struct guard_account guard_account;
-
 /* Sets up guarding as the option guard says; before other threads exist. */
 void guard_begin(void);
 
-static inline bool guard_is_on(void)
-{
-	return __builtin_expect(guard.bytes != 0, 0);
-}
-
-/* Returns whether an address lies in the pool. */
-static inline bool guard_contains(const void *address)
-{
-	return (uintptr_t)address - guard.start < guard.bytes;
-}
-
 /* ---- what it costs --------------------------------------------------------------------------------- */
-
-/* False while guarding rests. */
-static inline bool guard_goes_on(void)
-{
-	return __atomic_load_n(&guard_account.spent, __ATOMIC_RELAXED) <=
-		       __atomic_load_n(&guard_account.allowed, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&guard_account.taken, __ATOMIC_RELAXED) + GUARD_PICK <=
-		       __atomic_load_n(&guard_account.granted, __ATOMIC_RELAXED);
-}
 
 /*
  * guard_meter returns the calling thread's CPU time; guard_charge charges guarding what the thread has used
@@ -123,20 +83,6 @@ void guard_charge_estimate(void);
 
 /* ---- picks ------------------------------------------------------------------------------------------- */
 
-/* Returns the first chosen page from `page` on.  Pages are numbered by address divided by page size. */
-static inline uintptr_t guard_chosen_from(uintptr_t page)
-{
-	return page + (__atomic_load_n(&guard.chosen, __ATOMIC_RELAXED) - page) % guard.spread;
-}
-
-/* Returns whether an object's page is chosen, so that frees into it must be seen. */
-static inline bool guard_chooses(const void *object)
-{
-	uintptr_t page = (uintptr_t)object / OS_PAGE_BYTES;
-
-	return guard_is_on() && guard_goes_on() && guard_chosen_from(page) == page;
-}
-
 /* Returns whether to mark an object of a chosen page that is being freed. */
 bool guard_picks_freed(void);
 /*
@@ -144,11 +90,6 @@ bool guard_picks_freed(void);
  * RATE-th after it.
  */
 unsigned guard_picks_fresh(void);
-/* True once in a while: guard_turn is due, with the same time in milliseconds. */
-static inline bool guard_is_due(uint64_t now)
-{
-	return guard_is_on() && now >= __atomic_load_n(&guard.turn, __ATOMIC_RELAXED);
-}
 /*
  * Credits what guarding may cost, and chooses other pages, which the caller must then find.  False where
  * another thread does so, or guarding rests.

@@ -36,20 +36,8 @@
 #ifndef CPUSLAB_MAGAZINE_H
 #define CPUSLAB_MAGAZINE_H
 
-#include "depot/depot.h"
-#include "page/page.h"
+#include "magazine/cache.h"
 #include "vcpu/vcpu.h"
-
-struct cache {
-	struct depot depot;
-	const void *map; /* page_front.map, or its counterpart in the cache's bank */
-	uint16_t offset; /* of its word, within an area */
-	uint16_t id;     /* entry of its pages in the page map */
-	unsigned number;
-	uint16_t returns; /* of a hardened cache: the word that frees push onto, see hardened.h; else 0 */
-	unsigned returns_number; /* number of that word */
-	void *owner;             /* of the room above; NULL for malloc's */
-};
 
 /*
  * Objects of this size or more bypass a vCPU's magazines until more than this number of its calls have
@@ -99,12 +87,6 @@ void *magazine_try_alloc_missed(struct cache *cache);
 /* After a miss: frees an object of the cache by the slow path.  Aborts if it is free already. */
 void magazine_free_missed(struct cache *cache, void *object);
 
-/* Whether a cache is debugged; if so, its misses end in the functions after this one. */
-static inline bool magazine_is_checked(const struct cache *cache)
-{
-	return __builtin_expect(cache->depot.slabs.traits.checks != NULL, 0);
-}
-
 /* An object of which the caller owns `requested` bytes; NULL when there is no memory. */
 void *magazine_alloc_checked(struct cache *cache, size_t requested);
 /* Frees an object that the caller says has `stated` bytes, or SIZE_MAX if it does not say. */
@@ -132,32 +114,8 @@ void magazine_report_live(struct cache *cache);
 /* Gives back the objects of a debugged cache that are kept out of use.  Nobody uses the cache any more. */
 void magazine_release_lost(struct cache *cache);
 
-/* Whether a cache is hardened (hardened.h); if so, its objects come and go by the functions there alone. */
-static inline bool magazine_is_hardened(const struct cache *cache)
-{
-	return cache->depot.slabs.traits.hardened;
-}
-
 /* Frees to a hardened cache when its word for returns has no room, or a profile watches the object. */
 void magazine_return_missed(struct cache *cache, void *object);
-
-/* Bytes of an object that a program can have, without what surrounds it. */
-static inline uint32_t magazine_object_bytes(const struct cache *cache)
-{
-	const struct slab_traits *traits = &cache->depot.slabs.traits;
-
-	return traits->checks ? traits->checks->zones.object_bytes : traits->size;
-}
-
-/* The alignment of all objects of a cache. */
-static inline uint32_t magazine_alignment(const struct slab_traits *traits)
-{
-	uint32_t divisor = traits->size & -traits->size, slab = traits->alignment * PAGE_BYTES;
-
-	if (slab < PAGE_BYTES)
-		slab = PAGE_BYTES;
-	return divisor < slab ? divisor : slab;
-}
 
 /* Usable bytes of an allocated object of any cache. */
 size_t magazine_usable(const struct cache *cache, const void *object);
