@@ -34,6 +34,9 @@ struct object {
 	uint64_t seed;
 };
 
+/* libc's: 0 where it registers no restartable sequences, which slots of threads use as well. */
+extern const unsigned int __rseq_size __attribute__((weak));
+
 enum { OWNED = 700, MAILBOXES = 64, LARGEST = 6 << 20 };
 
 /* In larger objects a few bytes of each page are stamped: the library never divides a page of one. */
@@ -391,7 +394,7 @@ int main(int argc, char **argv)
 		CHECK(signals_seen > 100, "the timers did not run: %lu signals", signals_seen);
 	if (needs_aborts)
 		CHECK(aborts > 0, "no restartable section was interrupted");
-	if (check_cpuslab() && !check_rseq())
+	if (check_cpuslab() && !check_rseq() && !(&__rseq_size && __rseq_size))
 		CHECK(aborts == 0);
 	printf("%s: %u threads, %lu signals, %llu aborted sections\n", check_mode(), plan.threads,
 	       signals_seen, aborts);

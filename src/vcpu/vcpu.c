@@ -66,7 +66,10 @@ static unsigned areas_end; /* no id from here on has an area; most possible ids 
 static uint8_t slot_taken[ARCH_VCPUS] ARCH_SPARSE;
 static uint32_t slot_generation[ARCH_VCPUS] ARCH_SPARSE; /* `generation` when its thread took it */
 static uintptr_t slot_owner[ARCH_VCPUS] ARCH_SPARSE;     /* the address of its thread's `own` */
-static uint32_t generation, buried;                      /* the last one whose dead slots are free */
+static uint32_t slot_handed[ARCH_VCPUS] ARCH_SPARSE;     /* 1 while a child of vfork runs in it */
+static uintptr_t first_owner ARCH_SPARSE; /* that of slot 0 where one thread alone has taken it so far */
+static bool slots_abort ARCH_SPARSE;      /* sections of threads with slots abort, see owner_aborts */
+static uint32_t generation, buried;       /* the last one whose dead slots are free */
 static __thread uint32_t own_generation;
 
 /*
@@ -141,6 +144,9 @@ static uint32_t rseq_bytes(void)
 	return __rseq_size > sizeof own.rseq ? __rseq_size : sizeof own.rseq;
 }
 
+/* Bits of slot_taken. */
+enum { SLOT_TAKEN = 1, SLOT_CLOSED = 2 };
+
 static void leave(void *unused)
 {
 	(void)unused;
@@ -151,8 +157,7 @@ static void leave(void *unused)
 		os_rseq_unregister(&own, own_bytes(), ARCH_RSEQ_SIGNATURE);
 	} else {
 		/* The slot's magazines stay for the next owner, or are drained as idle. */
-		__atomic_store_n(&slot_taken[sharing.on ? sharing.slot : own.rseq.mm_cid], 0,
-				 __ATOMIC_RELEASE);
+		slot_taken[sharing.on ? sharing.slot : own.rseq.mm_cid] &= SLOT_CLOSED;
 	}
 	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	cpuslab_spin_unlock(&vcpu_lock);
@@ -255,11 +260,16 @@ static bool choose_restartable(void)
 	return true;
 }
 
+/*
+ * Where libc registers threads, sections abort here as in the other modes, so that slots of threads that
+ * sleep can be drained from outside.
+ */
 static __attribute__((noinline, cold)) void choose_slots(void)
 {
 	mode = CPUSLAB_VCPU_THREAD_SLOT;
 	ids = 0;
-	vcpu_self.rseq = distance(&own);
+	slots_abort = ARCH_HAS_RSEQ && &__rseq_size && __rseq_size > 0;
+	vcpu_self.rseq = slots_abort ? (intptr_t)__rseq_offset : distance(&own);
 	vcpu_self.id = distance(&own.rseq.mm_cid);
 }
 
@@ -627,6 +637,8 @@ static bool take_slot(void)
 	slot_generation[id] = own_generation = generation;
 	if (several)
 		slot_owner[id] = (uintptr_t)&own;
+	else
+		first_owner = (uintptr_t)&own;
 	own.rseq.cpu_id = id;
 	__atomic_store_n(&own.rseq.mm_cid, id, __ATOMIC_RELEASE);
 	return true;
@@ -691,9 +703,11 @@ void vcpu_begin_thread(void)
 	memset(&sharing, 0, sizeof sharing);
 	own.rseq.cpu_id = own.rseq.mm_cid = NOBODY;
 	own_generation = generation;
-	if (mode == CPUSLAB_VCPU_THREAD_SLOT || registers_itself)
+	if (registers_itself)
 		return;
 	rseq_in_use()->cpu_id = NOBODY;
+	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
+		return;
 	vcpu_forget_id();
 	vcpu_register(0);
 }
@@ -784,6 +798,68 @@ struct closing {
 };
 
 /*
+ * Of a slot that another thread has, after its area was closed: whether sections that this thread had begun
+ * before will have been aborted or have ended after a fence.  So it is while the kernel has the thread's
+ * area: one that gives it up does so in no section.  A child of vfork has its parent's slot without a
+ * registration.
+ *
+ * The kernel reads the word where it says so, since the thread may be gone, and its memory with it, without
+ * having left its slot (slot_left_here): then there are no sections.
+ */
+static bool owner_aborts(unsigned id)
+{
+	static const struct timespec at_once;
+	uintptr_t owner = slot_owner[id] ? slot_owner[id] : id ? 0 : first_owner;
+	/* Of the same thread pointer as the owner's `own`, where the id is. */
+	uintptr_t id_at = owner + offsetof(struct arch_rseq, mm_cid);
+	struct arch_rseq *rseq =
+		(struct arch_rseq *)(id_at - (uintptr_t)vcpu_self.id + (uintptr_t)vcpu_self.rseq);
+
+	if (!slots_abort || !owner || __atomic_load_n(&slot_handed[id], __ATOMIC_SEQ_CST))
+		return false;
+	for (uint32_t none = NOBODY; none >= NOBODY - 1; none--) {
+		int status = os_futex_wait(&rseq->cpu_id, none, &at_once);
+
+		if (status == EFAULT)
+			return true;
+		if (status != EAGAIN)
+			return false;
+	}
+	return true;
+}
+
+uint32_t *vcpu_hand_slot(void)
+{
+	uint32_t id = own.rseq.mm_cid;
+
+	if (!slots_abort || id >= ids || slot_handed[id])
+		return NULL;
+	__atomic_store_n(&slot_handed[id], 1, __ATOMIC_SEQ_CST);
+	return &slot_handed[id];
+}
+
+static void open_slot(unsigned id)
+{
+	slot_taken[id] &= (uint8_t)~SLOT_CLOSED;
+	set_entries(id, true);
+}
+
+/* With the lock: closes a slot's area.  *others tells that its thread is another, which takes a fence. */
+static bool close_slot(unsigned id, bool *others)
+{
+	bool foreign = slot_taken[id] & SLOT_TAKEN && id != arch_id(vcpu_self);
+
+	slot_taken[id] |= SLOT_CLOSED;
+	set_entries(id, false);
+	if (foreign && !owner_aborts(id)) {
+		open_slot(id);
+		return false;
+	}
+	*others |= foreign;
+	return true;
+}
+
+/*
  * Closes areas; with the lock.  A section that read the table before an area's entry changed is aborted by
  * the fence and restarts with the closed area; a section committed before that is visible.  One fence
  * serves several areas.  Returns how many were closed, and moves these to the front.
@@ -795,31 +871,32 @@ struct closing {
  */
 static unsigned close_areas(struct closing *closing, unsigned count)
 {
+	bool slots = mode == CPUSLAB_VCPU_THREAD_SLOT, others = !slots && !__libc_single_threaded;
 	unsigned closed = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		unsigned id = closing[i].id;
 
-		/*
-		 * In slot mode only a free slot, or the caller's own: no other thread can be in a section
-		 * there.
-		 */
-		if (!is_open_area(id) ||
-		    (mode == CPUSLAB_VCPU_THREAD_SLOT && slot_taken[id] && id != arch_id(vcpu_self)))
+		if (!is_open_area(id) || (slots && !close_slot(id, &others)))
 			continue;
-		if (mode == CPUSLAB_VCPU_THREAD_SLOT)
-			slot_taken[id] |= 2;
-		set_entries(id, false);
+		if (!slots)
+			set_entries(id, false);
 		closing[closed++] = closing[i];
 	}
-	if (!closed || mode == CPUSLAB_VCPU_THREAD_SLOT || __libc_single_threaded)
+	if (!closed || !others)
 		return closed;
 	if (os_fence_sections() == 0) {
 		fences++;
 		return closed;
 	}
-	while (closed)
-		set_entries(closing[--closed].id, true);
+	while (closed) {
+		unsigned id = closing[--closed].id;
+
+		if (slots)
+			open_slot(id);
+		else
+			set_entries(id, true);
+	}
 	return 0;
 }
 
@@ -839,8 +916,9 @@ void vcpu_reopen(unsigned id)
 	cpuslab_spin_lock(&vcpu_lock);
 	/* In other modes slot_taken is never written, and its pages take no memory. */
 	if (mode == CPUSLAB_VCPU_THREAD_SLOT)
-		slot_taken[id] &= (uint8_t)~2u;
-	set_entries(id, true);
+		open_slot(id);
+	else
+		set_entries(id, true);
 	cpuslab_spin_unlock(&vcpu_lock);
 }
 

@@ -121,8 +121,8 @@ bool vcpu_enter(void);
 
 /*
  * Closes the areas of another (or the own) vCPU: after it returns, no thread is in a section on them, and
- * none will be until vcpu_reopen.  False when the id has no area or the kernel offers no fence.  A slot
- * that another thread uses cannot be closed.
+ * none will be until vcpu_reopen.  False when the id has no area or the kernel offers no fence, and of a slot
+ * of another thread that libc has not registered.
  */
 bool vcpu_close(unsigned id);
 void vcpu_reopen(unsigned id);
@@ -177,6 +177,11 @@ void vcpu_when_alone(void (*call)(void));
 enum { VCPU_UNREGISTERED = -1 };
 int vcpu_unregister(void);
 void vcpu_register(int flags);
+/*
+ * With thread slots, before a vfork: keeps others from closing the caller's slot.  Returns the word to clear
+ * once the child has left the memory; NULL for none.
+ */
+uint32_t *vcpu_hand_slot(void);
 /*
  * Takes its id from a thread whose area is not registered any more.  As an area is unregistered, the kernel
  * stores -1 for the CPU, with which all sections miss, but 0 for the concurrency id, which is another

@@ -50,8 +50,12 @@ __attribute__((used)) struct vcpu_handing vcpu_before_vfork(void)
 	struct vcpu_handing handing = {0};
 	sigset_t all, mask;
 
-	if (__libc_single_threaded || vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT)
+	if (__libc_single_threaded)
 		return handing;
+	if (vcpu_mode() == CPUSLAB_VCPU_THREAD_SLOT) {
+		handing.done = (uintptr_t)vcpu_hand_slot();
+		return handing;
+	}
 	/* The child is one more task on this pointer, which must not take the vCPU back. */
 	if (vcpu_shares()) {
 		handing.done = (uintptr_t)vcpu_share(true);
