@@ -8,6 +8,7 @@
 #define CPUSLAB_SLAB_DESCRIPTOR_H
 
 #include "page/page.h"
+#include "slab/geometry.h"
 #include "slab/slab.h"
 
 struct slab {
@@ -23,7 +24,7 @@ struct slab {
 	uint32_t hollow; /* a bit for each hollow page; with the slab's lock */
 	union {
 		uint8_t narrow[0];
-		uint16_t wide[0];
+		geometry_wide_index wide[0];
 	} index;
 };
 
@@ -51,7 +52,8 @@ static inline unsigned slab_index(const struct slab_cache *cache, const struct s
 /* Where a descriptor's indexes end. */
 static inline size_t slab_index_end(const struct slab_cache *cache)
 {
-	return offsetof(struct slab, index) + (cache->wide ? 2u : 1u) * cache->objects;
+	return offsetof(struct slab, index) +
+	       (cache->wide ? sizeof(geometry_wide_index) : 1) * cache->objects;
 }
 
 /* The marks of a hardened slab whose objects are larger than SLAB_MARKED_BY_ADDRESS. */

@@ -43,10 +43,22 @@ static inline uint32_t geometry_stride(uint32_t size, uint32_t alignment)
  */
 uint32_t geometry_line_alignment(uint32_t size, uint32_t line);
 
+/*
+ * Defined as uint32_t, every index entry has four bytes, as in SLAB until Linux 3.14: for
+ * scripts/index-width, which measures what the narrow ones are worth.
+ */
+#ifdef CPUSLAB_INDEX
+typedef CPUSLAB_INDEX geometry_wide_index;
+enum { GEOMETRY_NARROW_MOST = 0 };
+#else
+typedef uint16_t geometry_wide_index;
+enum { GEOMETRY_NARROW_MOST = UINT8_MAX };
+#endif
+
 /* Bytes of an index entry in a slab of so many objects.  All ones is not an index. */
 static inline uint32_t geometry_index_bytes(uint32_t objects)
 {
-	return objects <= UINT8_MAX ? 1 : 2;
+	return objects <= GEOMETRY_NARROW_MOST ? 1 : sizeof(geometry_wide_index);
 }
 
 /* ---- SLAB ------------------------------------------------------------------------------------------ */
