@@ -4,7 +4,6 @@
 #include "statistics.h"
 #include "ticks.h"
 
-#include <gnu/libc-version.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +108,7 @@ void machine_describe(struct results *results)
 		FACT("memory", "%.1f GiB", strtod(value, NULL) / (1 << 20));
 	if (uname(&system) == 0)
 		FACT("kernel", "%s %s %s", system.sysname, system.release, system.machine);
-	FACT("libc", "glibc %s", gnu_get_libc_version());
+	FACT("libc", "%s", confstr(_CS_GNU_LIBC_VERSION, value, sizeof(value)) ? value : "musl");
 	if (read_field("/sys/kernel/mm/transparent_hugepage/enabled", NULL, value, sizeof(value)))
 		FACT("huge pages", "%s", value);
 	double tick = ticks_per_second(0.05), core = core_hertz();

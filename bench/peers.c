@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -144,7 +144,9 @@ int worker_scale(int argc, char **argv)
 	pthread_barrier_wait(&measured);
 	pthread_barrier_wait(&idle);
 	report.idle = resident_bytes();
-	malloc_trim(0);
+	int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim"); /* musl has none */
+	if (trim)
+		trim(0);
 	report.trimmed = resident_bytes();
 	pthread_barrier_wait(&end);
 	for (unsigned i = 0; i < threads; i++)

@@ -32,6 +32,11 @@ said debian/changelog '^cpuslab \(([^)]*)\).*'
 said CHANGELOG.md '^## ([0-9.]+).*'
 diff <(sed -n 's/^ \([^@]*\)@.*/\1/p' debian/libcpuslab0.symbols | LC_ALL=C sort) scripts/lint/exported-symbols ||
 	fail 'debian/libcpuslab0.symbols and what the library exports'
+for name in $(sed -n 's/^set(CPUSLAB_SHARED_SOURCES \(.*\)).*/\1/p' CMakeLists.txt); do
+	for file in meson.build BUILD.bazel bindings/rust/sys/build.rs; do
+		grep -qF "${name##*/}" $file || fail "$file does not know that $name is of the shared library alone"
+	done
+done
 python3 -m json.tool packaging/vcpkg/ports/cpuslab/vcpkg.json >/dev/null || fail vcpkg.json
 
 if [ -z "${CPUSLAB_SANITIZE:-}" ] && command -v python3 >/dev/null; then

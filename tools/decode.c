@@ -50,19 +50,22 @@ static void add_path(const char *path)
 static void add_default_paths(void)
 {
 	char *copy = strdup(getenv("PATH") ? getenv("PATH") : ""), *rest = copy;
-	void *self = dlopen(NULL, RTLD_LAZY);
-	Dl_serinfo size, *found;
 
 	add_path(".");
 	for (char *folder; (folder = strsep(&rest, ":"));)
 		add_path(folder);
 	free(copy);
+#ifdef RTLD_DI_SERINFO /* musl does not tell where its loader looks */
+	void *self = dlopen(NULL, RTLD_LAZY);
+	Dl_serinfo size, *found;
+
 	if (!self || dlinfo(self, RTLD_DI_SERINFOSIZE, &size) != 0 || !(found = malloc(size.dls_size)))
 		return;
 	if (dlinfo(self, RTLD_DI_SERINFOSIZE, found) == 0 && dlinfo(self, RTLD_DI_SERINFO, found) == 0)
 		for (unsigned i = 0; i < found->dls_cnt; i++)
 			add_path(found->dls_serpath[i].dls_name);
 	free(found);
+#endif
 }
 
 /* Opens a path that is the module itself, or the folder that has it. */

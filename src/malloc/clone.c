@@ -29,6 +29,9 @@
 #include "os/os.h"
 #include "vcpu/vcpu.h"
 
+#ifdef __GLIBC__ /* musl's function has no other name: what it makes must not allocate beside other threads  \
+		  */
+
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 
 /* What the child needs, on its own stack: its maker may be gone by then. */
@@ -133,3 +136,5 @@ EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument
 		return clone_suspending(start, flags, &places);
 	return clone_beside(start, flags, places);
 }
+
+#endif

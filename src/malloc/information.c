@@ -17,6 +17,7 @@
 #include "os/os.h"
 #include "report/statistics.h"
 
+#ifdef __GLIBC__ /* other C libraries have neither the functions nor their types */
 /* The fields as mallinfo(3) defines them, as far as they mean anything here; in bytes. */
 REPLACEABLE struct mallinfo2 mallinfo2(void)
 {
@@ -58,6 +59,7 @@ REPLACEABLE struct mallinfo mallinfo(void)
 		.keepcost = clamp(wide.keepcost),
 	};
 }
+#endif
 
 enum { XML_CHARACTER = sizeof "&quot;" - 1, XML_NAME = XML_CHARACTER * REPORT_NAME };
 
@@ -178,6 +180,7 @@ static int change(const char *name, const char *value)
 	return error;
 }
 
+#ifdef __GLIBC__
 /* M_TRIM_THRESHOLD: how much may lie free before it goes back, which is the option `dirty`; -1: any amount.
  */
 static int set_dirty(int value)
@@ -204,6 +207,7 @@ REPLACEABLE int mallopt(int parameter, int value)
 		return set_dirty(value);
 	return parameter != M_MXFAST || (value >= 0 && value <= FAST_BIN_MOST);
 }
+#endif
 
 EXPORT int cpuslab_ctl(const char *name, const char *value)
 {

@@ -5,6 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Sources of the shared library alone.
+const SHARED_ALONE: [&str; 3] = ["deepbind.c", "start_main.c", "system_call.c"];
+
 fn main() {
     println!("cargo:rerun-if-env-changed=CPUSLAB_LIB_DIR");
     println!("cargo:rerun-if-changed=build.rs");
@@ -64,6 +67,9 @@ fn options() -> cc::Build {
         build.flag(flag);
     }
     build.flag_if_supported("-fcf-protection=none").flag_if_supported("-fno-tree-loop-distribute-patterns");
+    if env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
+        build.include("c/src/libc/musl");
+    }
     build.flag("-include").flag("c/src/libc/names.h");
     build
 }
@@ -73,8 +79,7 @@ fn build() {
     for room in sorted(Path::new("c/src")) {
         sources.extend(sorted(&room).into_iter().filter(|file| {
             let name = file.file_name().unwrap_or_default();
-            // Of the shared library alone.
-            file.extension().map_or(false, |is| is == "c") && name != "deepbind.c" && name != "system_call.c"
+            file.extension().map_or(false, |is| is == "c") && !SHARED_ALONE.iter().any(|other| name == *other)
         }));
         println!("cargo:rerun-if-changed={}", room.display());
     }
