@@ -26,8 +26,11 @@ endforeach()
 # pages have their own, and plots stay in the source tree.
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md"
 	PATTERN man EXCLUDE REGEX "/benchmarks/[0-9]" EXCLUDE)
+install(FILES docs/benchmarks/programs.png DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs/benchmarks) # in README.md
 install(FILES bindings/cxx.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings)
-install(FILES bindings/rust/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings/rust)
+foreach(language python rust)
+	install(FILES bindings/${language}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings/${language})
+endforeach()
 
 # Paths relative to the prefix where they can be, so that an installed tree may be moved.
 configure_package_config_file(

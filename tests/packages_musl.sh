@@ -23,14 +23,14 @@ ln -s /usr/include/linux /usr/include/asm-generic "$system/asm" "$work/headers/"
 ln -s "$system/sys/queue.h" "$work/headers/sys/"
 CC=musl-gcc cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER=NOTFOUND "-DCMAKE_C_FLAGS=-isystem $work/headers" \
 	-DCMAKE_FIND_ROOT_PATH=/usr/lib/musl -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY >"$work/log" 2>&1 &&
-	cmake --build "$work/build" --target cpuslab cpuslab_static cpuslab_object cpuslab_caches cpuslab_locks cpuslab_command >"$work/log" 2>&1 ||
+	cmake --build "$work/build" --target libcpuslab.so cpuslab_static cpuslab_object cpuslab_caches cpuslab_locks cpuslab_command >"$work/log" 2>&1 ||
 	fail "$(tail -n 30 "$work/log")"
 build=$work/build
 
 # built NAME SOURCE ARGUMENT...
 built() {
 	musl-gcc -O2 -w -Werror=implicit-function-declaration -fno-builtin -D_GNU_SOURCE '-DCPUSLAB_VERSION="0"' -isystem "$work/headers" "-I$here/tests" "-I$here/include" \
-		-I"$here/include/kernel" -o "$work/$1" "$here/tests/$2" "${@:3}" >"$work/log" 2>&1 || fail "$1: $(cat "$work/log")"
+		-o "$work/$1" "$here/tests/$2" "${@:3}" >"$work/log" 2>&1 || fail "$1: $(cat "$work/log")"
 }
 # works COMMAND...
 works() {
@@ -53,7 +53,9 @@ grep -q '^cpuslab 0.*vCPU mode' "$work/log" || fail "preload: $(cat "$work/log")
 echo "musl: $(grep -o 'vCPU mode [a-z_]*' "$work/log")"
 
 for test in malloc_stress fork_load cache_contract kmem_contract; do
-	built $test $test.c "$build/cpuslab.o"
+	kernel=()
+	[ $test != kmem_contract ] || kernel=("-I$here/include/kernel")
+	built $test $test.c "$build/cpuslab.o" "${kernel[@]}"
 done
 for mode in auto slot; do
 	export CPUSLAB_OPTIONS=vcpu:$mode
