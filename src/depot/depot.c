@@ -6,6 +6,7 @@
 
 #include "arch/probe.h"
 #include "depot/ebb.h"
+#include "depot/policy.h"
 #include "guard/guard.h"
 #include "options/options.h"
 #include "page/page.h"
@@ -15,49 +16,8 @@
 /* Blocks are powers of two; the header and two sentinels take five words of each. */
 enum {
 	SMALLEST_BLOCK = 64,
-	FIRST_BLOCK = 2048, /* the largest block that a cache begins with */
-	LARGEST_BLOCK = 4096,
 	OVERHEAD_WORDS = 5,
-	/* Bytes of objects in a magazine: as a cache begins, and at most. */
-	FIRST_BYTES = 4 << 10,
-	MOST_BYTES = 128 << 10,
-	/*
-	 * But so many objects in any case if they are 64 KiB or less: with three, every third call would
-	 * miss.
-	 */
-	MOST_LARGE = 11,
-	MOST_LARGE_BYTES = MOST_LARGE * (64 << 10),
-	/*
-	 * FIRST_BYTES and MOST_BYTES are at most these parts of what the heap can become, since each thread
-	 * slot keeps two magazines of each class.
-	 */
-	FIRST_PART = 4096,
-	MOST_PART = 1024,
-	BATCH_BYTES = 8 << 10,
 	APART_BYTES = 1 << 10, /* a hardened magazine's block is a multiple of it */
-	SMALLEST_BATCH = 4,
-	/* A slot is little beside objects of this size or more, and neighbours matter little to them. */
-	BULKY = 256,
-	/*
-	 * See "Order" in depot.h.  Bytes of objects that wait in all depots for each vCPU, whatever their
-	 * order: about what a core has in caches of its own.
-	 */
-	SCATTERED_BYTES = 1 << 20,
-	/* Pairs of objects looked at, on the two or three cache lines of a magazine that are needed first. */
-	SCATTERED_LOOKS = 11,
-	/* So many jumps among them: in order there is one where a slab ends. */
-	SCATTERED_JUMPS = 2,
-	/* See "How much waits" in depot.h. */
-	WAITING_PART = 8,
-	GATHERING_PART = 16,
-	/* See earns_more(). */
-	PLENTY = 4,
-	PLENTY_BEYOND_FIRST = 8,
-	BYTES_PER_MISS = 2,
-	/* More than one: a thread that has lost its CPU for long has not missed either. */
-	IDLE_TICKS = 4,
-	/* Empty magazines kept where full ones gather or leave, for exchange with the next full ones. */
-	EMPTY_KEPT = 6,
 };
 
 /*
