@@ -17,6 +17,7 @@ static const char *const FLAG[] = {"true", "false"};
 static const char *const COUNT[] = {"100", "0", "1", "4294967295"};
 static const char *const BYTES[] = {"512K", "0", "1", "1G", "17179869183G"};
 static const char *const MILLISECONDS[] = {"0", "1", "1000", "4000000000"};
+static const char *const LIMIT[] = {"64G", "0", "memory.high", "memory.max"};
 static const char *const SIGNAL[] = {"12", "0", "64"};
 static const char *const VCPU_MODE[] = {"slot", "cpu_id", "mm_cid", "auto"};
 static const char *const HUGE_PAGES[] = {"always", "never", "auto"};

@@ -25,6 +25,7 @@ static const char *const BYTES[] = {"0", "100", "64K", "1M", "64M", "1G"};
 static const char *const MILLISECONDS[] = {"0", "1", "20", "1000", "4000000000"};
 static const char *const VCPU_MODE[] = {"auto", "mm_cid", "cpu_id", "slot"};
 static const char *const HUGE_PAGES[] = {"auto", "always", "never"};
+static const char *const LIMIT[] = {"0", "1G", "memory.high"};
 static const char *const SIGNAL[] = {"0"};
 
 static const struct option {

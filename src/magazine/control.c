@@ -15,7 +15,7 @@ struct mailbox_letter control_letter ARCH_SPARSE;
 static void apply(uint64_t changed)
 {
 	/* More may be overdue. */
-	if (changed & (OPTION_BIT(decay) | OPTION_BIT(dirty)))
+	if (changed & (OPTION_BIT(decay) | OPTION_BIT(dirty) | OPTION_BIT(limit) | OPTION_BIT(limit_hard)))
 		page_options_changed();
 	if (changed & OPTION_BIT(profile))
 		__atomic_store_n(&profile.wanted, options.profile, __ATOMIC_RELEASE);

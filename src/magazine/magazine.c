@@ -103,7 +103,7 @@ static struct magazine *filled_magazine(struct cache *cache, struct magazine *lo
 	else
 		loaded = spare ? spare : depot_take_empty(depot, NULL);
 	if (loaded) {
-		magazine_heap_tick();
+		magazine_heap_tick(0);
 		if (refill(cache, loaded))
 			return loaded;
 		depot_put(depot, loaded);
@@ -239,7 +239,7 @@ static void *alloc_after_miss(struct cache *cache, struct request request)
 	}
 	if (!loaded.magazine && is_seldom(cache)) {
 		magazine_tick();
-		magazine_heap_tick();
+		magazine_heap_tick(0);
 		return watch_chooses_among(cache) ? alloc_seldom_watched(cache, request)
 						  : alloc_from_slab(cache);
 	}

@@ -208,9 +208,11 @@ void magazine_tick(void);
  */
 void magazine_left_alone(void);
 /*
- * Ages hoards once each time that the heap has grown by some part, so that they are used before fresh pages.
+ * Ages hoards once each time that the heap has grown by some part, so that they are used before fresh pages;
+ * and gives them all back where `pages` more, which the caller is about to take, would come near the soft
+ * limit.
  */
-void magazine_heap_tick(void);
+void magazine_heap_tick(size_t pages);
 /*
  * After a large object was freed.  `standing_by`: its pages that stand by (page_put_standby), at least
  * MAGAZINE_MUCH, or 0.  Where much waits to go back by age, compared with what is in use, the next calls take

@@ -320,6 +320,8 @@ static __attribute__((noinline, cold)) void obey(void)
 		return;
 	if (request.trims)
 		magazine_trim();
+	else
+		magazine_heap_tick(0);
 	control_answer(&request);
 }
 
@@ -393,9 +395,35 @@ void magazine_tick(void)
 		lull_follow();
 }
 
-void magazine_heap_tick(void)
+/* Empties all words and depots, and purges free pages of slabs.  With the census lock. */
+static __attribute__((noinline, cold)) void empty_all(void)
 {
-	if (page_wants_hoards())
+	reclaim_words(census_count);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_empty(&census_caches[number]->depot);
+	(void)hollow_slabs(SLAB_HOLLOW_ALL);
+}
+
+/*
+ * Use is near the soft limit.  One thread gives back what all have; another that comes meanwhile has nothing
+ * to add.
+ */
+static __attribute__((noinline, cold)) void give_in(void)
+{
+	if (!corruption_try_walk(&census_lock))
+		return;
+	empty_all();
+	corruption_end_walk(&census_lock);
+	linked_reclaim(true);
+	page_purge(true);
+}
+
+void magazine_heap_tick(size_t pages)
+{
+	if (page_presses(pages))
+		give_in();
+	else if (page_wants_hoards())
 		reclaim(false);
 }
 
@@ -465,11 +493,7 @@ void reclaim_words(unsigned end)
 void reclaim_all(void)
 {
 	corruption_begin_walk(&census_lock);
-	reclaim_words(census_count);
-	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
-		if (census_caches[number])
-			depot_empty(&census_caches[number]->depot);
-	(void)hollow_slabs(SLAB_HOLLOW_ALL);
+	empty_all();
 	corruption_end_walk(&census_lock);
 	linked_reclaim(true);
 }

@@ -176,6 +176,7 @@ static int change(const char *name, const char *value)
 	if (!error) {
 		magazine_settle_profile();
 		magazine_tick();
+		magazine_heap_tick(0);
 	}
 	return error;
 }

@@ -176,11 +176,11 @@ static void note(void *object, size_t size)
 	note_to_profile(object, size);
 }
 
-static void begin_alloc(void)
+static void begin_alloc(size_t size)
 {
 	count(&allocs);
 	magazine_tick();
-	magazine_heap_tick();
+	magazine_heap_tick(size >> PAGE_SHIFT);
 }
 
 /* Whether nothing looks at each object, so that objects may come and go without the page lock. */
@@ -209,7 +209,7 @@ void *large_alloc(size_t size, size_t alignment, bool *zeroed)
 		*zeroed = false;
 		return again;
 	}
-	begin_alloc();
+	begin_alloc(size);
 	if (large_is_checked() && large_check_fails())
 		return NULL;
 	void *object = alloc_anywhere(size, alignment, zeroed);
@@ -243,7 +243,7 @@ void *large_alloc_to_grow(size_t size)
 	/* Isolation puts objects elsewhere, and checks look at them more closely. */
 	if (huge_is_isolated() || large_is_checked())
 		return large_alloc(size, 1, &zeroed);
-	begin_alloc();
+	begin_alloc(size);
 	size_t pages = pages_for(size);
 	void *object = place(page_alloc_to_grow(pages, &zeroed), pages, 0);
 
@@ -259,7 +259,7 @@ void *large_alloc_mapping(size_t size)
 
 	/* Checked objects move by malloc instead. */
 	assert(!large_is_checked());
-	begin_alloc();
+	begin_alloc(size);
 	void *object = huge_alloc(size, 1, &zeroed);
 
 	/* New mappings may have reached a limit, with room left in the heap. */

@@ -40,6 +40,7 @@ void rooms_prepare(void)
 	options_init();
 	if (options.hardened || options.guard || options.shuffle)
 		os_random_begin(true);
+	page_set_limits();
 	vcpu_prepare();
 	(void)os_reserving_costs();
 }

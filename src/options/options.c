@@ -20,11 +20,12 @@ struct options options = {
  * program would pay for at start, even one that sets no option.
  */
 static const char kind_names[][16] = {"true or false", "number", "bytes", "milliseconds",
-				      "signal",        "mode",   "mode"};
+				      "signal",        "mode",   "mode",  "bytes or file"};
 /* From OPTION_KIND_VCPU_MODE on, in the order of the kinds' enumerations. */
 enum { MODES = 4 };
 static const char mode_names[][MODES][8] = {{"auto", "mm_cid", "cpu_id", "slot"},
 					    {"auto", "always", "never"}};
+static const char limit_files[][12] = {"memory.high", "memory.max"};
 static const char mode_needs[][40] = {"needs auto, mm_cid, cpu_id or slot", "needs auto, always or never"};
 _Static_assert(sizeof(enum option_vcpu) == sizeof(unsigned) &&
 		       sizeof(enum option_huge_pages) == sizeof(unsigned),
@@ -185,6 +186,17 @@ static const char *parse_value(const struct option_entry *entry, struct span val
 		memcpy(field, &mode, sizeof(mode));
 		return NULL;
 	}
+	case OPTION_KIND_LIMIT: {
+		size_t limit;
+		if (span_is(value, limit_files[0]))
+			limit = OPTION_LIMIT_HIGH;
+		else if (span_is(value, limit_files[1]))
+			limit = OPTION_LIMIT_MAX;
+		else if (!parse_number(value, true, &limit) || limit >= OPTION_LIMIT_MAX)
+			return "needs a size in bytes, or with K, M or G, or memory.high or memory.max";
+		memcpy(field, &limit, sizeof(limit));
+		return NULL;
+	}
 	case OPTION_KIND_BYTES:
 	case OPTION_KIND_COUNT:
 	case OPTION_KIND_MILLISECONDS:
@@ -302,6 +314,15 @@ void options_print(char text[static OPTION_TEXT], const struct option_entry *ent
 		memcpy(&mode, field, sizeof(mode));
 		if (mode < MODES)
 			strcpy(text, mode_names[entry->kind - OPTION_KIND_VCPU_MODE][mode]);
+		return;
+	}
+	case OPTION_KIND_LIMIT: {
+		size_t limit;
+		memcpy(&limit, field, sizeof(limit));
+		if (limit >= OPTION_LIMIT_MAX)
+			strcpy(text, limit_files[limit == OPTION_LIMIT_MAX]);
+		else
+			print_number(text, limit, true);
 		return;
 	}
 	case OPTION_KIND_BYTES:

@@ -23,6 +23,11 @@ enum option_huge_pages { OPTION_HUGE_PAGES_AUTO, OPTION_HUGE_PAGES_ALWAYS, OPTIO
 #define OPTION_TYPE_SIGNAL       size_t
 #define OPTION_TYPE_VCPU_MODE    enum option_vcpu
 #define OPTION_TYPE_HUGE_PAGES   enum option_huge_pages
+#define OPTION_TYPE_LIMIT        size_t
+
+/* Of the kind LIMIT: what the file of that name says when the option is set. */
+#define OPTION_LIMIT_HIGH SIZE_MAX       /* memory.high */
+#define OPTION_LIMIT_MAX  (SIZE_MAX - 1) /* memory.max */
 
 struct options {
 #define OPTION(name, kind, initial, text) OPTION_TYPE_##kind name;
@@ -52,7 +57,8 @@ enum option_kind {
 	OPTION_KIND_MILLISECONDS,
 	OPTION_KIND_SIGNAL,
 	OPTION_KIND_VCPU_MODE,
-	OPTION_KIND_HUGE_PAGES
+	OPTION_KIND_HUGE_PAGES,
+	OPTION_KIND_LIMIT
 };
 enum { OPTION_NAME = 21, OPTION_TEXT = 32 };
 struct option_entry {

@@ -237,6 +237,70 @@ size_t os_memory_most(void)
 	return kilobytes ? kilobytes << 10 : (size_t)1 << 47;
 }
 
+/* Limits of control groups, in the unified hierarchy and in the one before it. */
+static const struct {
+	char entry[10], mount[22], high[28], most[23];
+} os_groups[] = {
+	{"0::/", "/sys/fs/cgroup", "/memory.high", "/memory.max"},
+	{":memory:/", "/sys/fs/cgroup/memory", "/memory.soft_limit_in_bytes", "/memory.limit_in_bytes"},
+};
+
+enum { GROUP_PATH = 1024 };
+
+/* Copies the path of the process's group from a line of /proc/self/cgroup; false where there is no such line.
+ */
+static bool group_path(const char *lines, const char *entry, char path[static GROUP_PATH])
+{
+	const size_t length = strlen(entry);
+
+	for (; *lines; lines++)
+		if (strncmp(lines, entry, length) == 0) {
+			const char *start = lines + length - 1;
+			size_t bytes = strcspn(start, "\n");
+
+			memcpy(path, start, bytes);
+			path[bytes] = 0;
+			return true;
+		}
+	return false;
+}
+
+static size_t read_limit(const char *mount, const char *group, const char *file)
+{
+	/* What the older hierarchy says where there is none is a page less than twice this. */
+	const size_t none = (size_t)1 << 62;
+	char path[GROUP_PATH + 64], text[32] = "";
+
+	stpcpy(stpcpy(stpcpy(path, mount), group), file);
+	os_read_file(path, text, sizeof text - 1);
+	size_t bytes = strtoul(text, NULL, 10); /* 0 for "max" */
+
+	return bytes && bytes < none ? bytes : SIZE_MAX;
+}
+
+size_t os_cgroup_limit(bool high)
+{
+	char lines[GROUP_PATH] = "", group[GROUP_PATH];
+	size_t least = SIZE_MAX;
+
+	os_read_file("/proc/self/cgroup", lines, sizeof lines - 1);
+	for (unsigned i = 0; i < sizeof os_groups / sizeof *os_groups; i++) {
+		bool more = group_path(lines, os_groups[i].entry, group);
+
+		while (more) {
+			size_t bytes = read_limit(os_groups[i].mount, group,
+						  high ? os_groups[i].high : os_groups[i].most);
+
+			least = bytes < least ? bytes : least;
+			/* The group around it, up to the root, whose name is empty here. */
+			more = *group;
+			if (more)
+				*strrchr(group, '/') = 0;
+		}
+	}
+	return least == SIZE_MAX ? 0 : least;
+}
+
 /* An emulator's pages count as the process's.  0 where the system does not tell. */
 static inline __attribute__((always_inline)) size_t resident_pages(void)
 {

@@ -79,6 +79,11 @@ size_t os_limit_data(void);
 /* The machine's memory in bytes; more than any machine has where the system does not tell. */
 size_t os_memory_most(void);
 /*
+ * The least memory.high, or else memory.max, of the process's control group and those around it, as of now; 0
+ * where none has a limit.
+ */
+size_t os_cgroup_limit(bool high);
+/*
  * libc's: 0 where the system has no restartable sequences, as in emulators; undefined in older C libraries.
  */
 extern const unsigned int __rseq_size __attribute__((weak));

@@ -2,6 +2,7 @@
 #include "page/allowance.h"
 
 #include "arch/minmax.h"
+#include "page/limit.h"
 #include "page/metadata.h"
 #include "page/purge.h"
 #include "page/tide.h"
@@ -48,8 +49,7 @@ static size_t missed_allowance(void)
 	return min_t(size_t, missed, peak / MISSED_MOST);
 }
 
-/* Pages in use that take memory, without those in pockets. */
-static size_t filled_pages(void)
+size_t allowance_filled(void)
 {
 	size_t used = run_used_pages();
 	size_t empty = __atomic_load_n(&hollow, __ATOMIC_RELAXED) + pocket_pages();
@@ -67,11 +67,13 @@ static size_t filled_pages(void)
  */
 static size_t dirty_anywhere(void)
 {
-	size_t used = filled_pages(), limit = options.dirty >> PAGE_SHIFT;
+	size_t used = allowance_filled(), limit = options.dirty >> PAGE_SHIFT;
 	size_t dirty = DIRTY_FLOOR + peak / PEAK_SLACK + (peak > used ? peak - used : 0) + missed_allowance();
 
 	if (allowance.ebbing && dirty > used)
 		dirty = used;
+	if (limit_is_set())
+		limit = min_t(size_t, limit, limit_room() + pocket_pages());
 	return dirty < limit ? dirty : limit;
 }
 
@@ -118,7 +120,7 @@ void allowance_note_in_ebb(uint32_t pages)
 
 void allowance_note_use(uint32_t pages, uint32_t fresh)
 {
-	size_t used = filled_pages();
+	size_t used = allowance_filled();
 
 	if (used > peak)
 		peak = used;
@@ -128,6 +130,8 @@ void allowance_note_use(uint32_t pages, uint32_t fresh)
 	if (window.taken > WINDOW_PARTS * peak)
 		begin_window(used);
 	allowance_note_in_ebb(pages);
+	if (limit_is_set())
+		limit_note(pages);
 	allowance.taken_fresh += fresh;
 
 	size_t regretted = fresh < allowance.given_back ? fresh : allowance.given_back;
@@ -183,7 +187,7 @@ bool allowance_is_purge_due(uint64_t now)
 	size_t gathered = 0;
 
 	if (allowance.ebbing) {
-		gathered = filled_pages() / GATHERED_PART;
+		gathered = allowance_filled() / GATHERED_PART;
 		if (gathered > GATHERED_MOST)
 			gathered = GATHERED_MOST;
 	}
@@ -194,7 +198,7 @@ bool allowance_is_purge_due(uint64_t now)
 static void fade(void)
 {
 	static unsigned ticks;
-	size_t used = filled_pages();
+	size_t used = allowance_filled();
 
 	if (peak > used)
 		peak -= (peak - used) / 8;
@@ -231,6 +235,8 @@ void page_tick(void)
 void page_count_hollow(long more)
 {
 	__atomic_fetch_add(&hollow, (size_t)more, __ATOMIC_RELAXED);
+	if (limit_is_set() && more < 0)
+		limit_note((size_t)-more);
 }
 
 void page_count_touched(long more)

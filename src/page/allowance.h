@@ -40,6 +40,8 @@ void allowance_note_large_freed(uint32_t pages);
 
 /* Whether at least so many pages are resident for certain: touched by the program, or dirty. */
 bool allowance_is_resident(size_t least);
+/* Pages in use that take memory, without those in pockets.  Also read without the lock. */
+size_t allowance_filled(void);
 /* How many pages may be dirty, besides those in pockets. */
 size_t allowance_dirty(void);
 /* Whether to purge now what is overdue; in an ebb more may gather first. */

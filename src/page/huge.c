@@ -4,8 +4,10 @@
 #include <errno.h>
 
 #include "arch/arch.h"
+#include "arch/minmax.h"
 #include "cpuslab/lock.h"
 #include "options/options.h"
+#include "page/limit.h"
 #include "page/block.h"
 #include "page/move.h"
 
@@ -359,6 +361,8 @@ void *huge_alloc(size_t wanted, size_t alignment, bool *zeroed)
 {
 	size_t bytes = round_to_pages(wanted);
 
+	if (limit_refuses(bytes >> PAGE_SHIFT))
+		return NULL;
 	cpuslab_spin_lock(&huge_lock);
 	/* First, so that whatever is mapped below can be entered. */
 	bool room = make_room();
@@ -414,6 +418,16 @@ void *huge_in_page(const void *address)
 	return object;
 }
 
+/* Bytes that may be cached, all in all. */
+static size_t most_cached(void)
+{
+	size_t most = options.dirty;
+
+	if (limit_is_set())
+		most = min_t(size_t, most, cached_bytes + (limit_room() << PAGE_SHIFT));
+	return most;
+}
+
 bool huge_free(void *address)
 {
 	uint64_t now = os_milliseconds();
@@ -435,14 +449,16 @@ bool huge_free(void *address)
 		retire((uintptr_t)address, bytes);
 		return true;
 	}
-	if (options.decay && bytes <= options.dirty) {
+	size_t most = most_cached();
+
+	if (options.decay && bytes <= most) {
 		/* Cache it, in place of the oldest where the cache is full or would hold too much. */
 		struct cached *place = NULL;
 
 		for (struct cached *c = cached; c < cached + CACHED; c++)
 			if (!c->address)
 				place = c;
-		if (!place || cached_bytes + bytes > options.dirty) {
+		if (!place || cached_bytes + bytes > most) {
 			for (struct cached *c = cached; c < cached + CACHED; c++)
 				if (c->address &&
 				    (!place || !place->address || c->freed_at < place->freed_at))
@@ -450,7 +466,7 @@ bool huge_free(void *address)
 			if (place->address)
 				expelled = expel(place, most_beside(bytes));
 		}
-		if (!place->address && cached_bytes + bytes <= options.dirty) {
+		if (!place->address && cached_bytes + bytes <= most) {
 			/*
 			 * The address is stored last, and cleared first: a fork in between must not pair it
 			 * with another's length.
@@ -527,6 +543,9 @@ void *huge_resize(void *address, size_t wanted)
 {
 	size_t offset = (uintptr_t)address % PAGE_BYTES, bytes = round_to_pages(wanted + offset);
 
+	if (limit_is_set() && bytes > huge_bytes(address) + offset &&
+	    limit_exceeds((bytes - huge_bytes(address)) >> PAGE_SHIFT))
+		return NULL;
 	if (huge_is_isolated())
 		return move_isolated((uintptr_t)address, bytes);
 	cpuslab_spin_lock(&huge_lock);
@@ -566,7 +585,8 @@ void *huge_resize(void *address, size_t wanted)
 void *huge_take_over(void *run, size_t old, unsigned offset, size_t wanted, bool *emptied)
 {
 	size_t bytes = round_to_pages(wanted + offset);
-	char *to = os_map(NULL, bytes);
+	bool refused = bytes > old && limit_refuses((bytes - old) >> PAGE_SHIFT);
+	char *to = refused ? NULL : os_map(NULL, bytes);
 
 	if (!to)
 		return NULL;
@@ -629,6 +649,11 @@ void huge_purge(bool all)
 bool huge_is_behind(void)
 {
 	return __atomic_load_n(&behind, __ATOMIC_RELAXED);
+}
+
+size_t huge_mapped(void)
+{
+	return __atomic_load_n(&mapped, __ATOMIC_RELAXED);
 }
 
 size_t huge_waiting(void)

@@ -151,7 +151,14 @@ enum { PAGE_PURGE_MOST = (4 << 20) >> PAGE_SHIFT, PAGE_PURGE_RUN = 64 };
 void page_purge(bool all);
 /* The same at a tick, at which the allowance shrinks as well. */
 void page_tick(void);
-/* After `decay` or `dirty` has changed: page_purge(false) looks what is overdue now. */
+/* Reads the limits that the options name (limit.h): at start, and by page_options_changed(). */
+void page_set_limits(void);
+/*
+ * Whether use is near the soft limit with `pages` more, and another part of the limit was taken since this
+ * last returned true: the rooms above then give back all that they have.  Takes no lock.
+ */
+bool page_presses(size_t pages);
+/* After `decay`, `dirty` or a limit has changed: page_purge(false) looks what is overdue now. */
 void page_options_changed(void);
 /* Whether the last purge reached its bound before its end; page_purge(false) continues it.  Takes no lock. */
 bool page_is_behind(void);
@@ -260,6 +267,8 @@ void *huge_take_over(void *run, size_t old, unsigned offset, size_t bytes, bool 
 void huge_purge(bool all);
 /* Whether the last huge_purge() left something overdue.  Takes no lock. */
 bool huge_is_behind(void);
+/* Returns the bytes of all mappings in use.  Takes no lock. */
+size_t huge_mapped(void);
 /* Returns how many pages the cached mappings have.  Takes no lock. */
 size_t huge_waiting(void);
 bool huge_is_torn(void);

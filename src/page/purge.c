@@ -251,6 +251,7 @@ void page_ebb(bool low)
 /* What pages stand by for was decided by the options as they were. */
 void page_options_changed(void)
 {
+	page_set_limits();
 	run_lock();
 	standby_forget_all();
 	pocket_close();

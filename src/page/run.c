@@ -6,6 +6,7 @@
 #include "arch/minmax.h"
 #include "page/allowance.h"
 #include "page/block.h"
+#include "page/limit.h"
 #include "page/metadata.h"
 #include "page/omit.h"
 #include "page/pocket.h"
@@ -672,6 +673,10 @@ struct rest {
 static void *alloc_locked(uint32_t pages, uint32_t alignment, uint16_t id, bool *zeroed, bool waits,
 			  struct rest *rest)
 {
+	if (limit_refuses(pages)) {
+		*rest = (struct rest){0};
+		return NULL;
+	}
 	struct taking taking = alignment == TO_GROW  ? take_pages_to_grow(pages)
 			       : alignment == SPARSE ? take_clean_pages(pages)
 						     : take_pages(pages, alignment, waits);
@@ -894,6 +899,8 @@ static bool grow(uint32_t first, uint32_t old, uint32_t pages, struct blocks *pr
 {
 	uint32_t next = first + old, more = pages - old, fresh;
 
+	if (limit_refuses(more))
+		return false;
 	end_growth(first, old);
 	if (!take_next(next, more, &fresh)) {
 		/* Pages kept for other requests may be in the way. */

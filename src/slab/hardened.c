@@ -50,8 +50,10 @@ static void guard_end(const struct slab_cache *cache, struct slab *slab)
 {
 	char *end = slab->base + object_bytes(cache);
 
-	if (os_guard(end, PAGE_BYTES) == 0 || forbid_by_mappings(end))
+	if (os_guard(end, PAGE_BYTES) == 0 || forbid_by_mappings(end)) {
 		cpuslab_pagelock_set_flags(&slab->lock, SLAB_ENDED);
+		page_count_hollow(1);
+	}
 }
 
 /* Links all objects in random order, as if each had been handed out and come back. */
@@ -142,6 +144,11 @@ static struct slab *withdraw_empty(struct slab_cache *cache)
 }
 
 /* Constructed objects would not survive a purge: such slabs leave, and their addresses with them. */
+__attribute__((noinline)) void slab_not_purged(const struct slab_cache *cache)
+{
+	page_count_hollow(-(long)(object_bytes(cache) >> PAGE_SHIFT));
+}
+
 void slab_shrink_hardened(struct slab_cache *cache)
 {
 	struct slab *withdrawn = NULL;
@@ -153,6 +160,8 @@ void slab_shrink_hardened(struct slab_cache *cache)
 	else if (!cache->traits.type_stable)
 		purged = purge_empty(cache);
 	(void)slab_unlock_and_release(cache, withdrawn);
-	if (purged)
+	if (purged) {
 		page_count_purged(purged);
+		page_count_hollow((long)purged);
+	}
 }

@@ -381,6 +381,10 @@ unsigned slab_release(const struct slab_cache *cache, struct slab *slab)
 		hollow_forget(slab);
 		if (is_touched(cache))
 			page_count_touched(-(long)cache->pages);
+		if (cpuslab_pagelock_flags(&slab->lock) & SLAB_PURGED)
+			slab_not_purged(cache);
+		if (cpuslab_pagelock_flags(&slab->lock) & SLAB_ENDED)
+			page_count_hollow(-1);
 		/* First, so that no forked child takes pages without access for free ones. */
 		if (cache->traits.hardened)
 			page_retire(base, cache->pages, cpuslab_pagelock_flags(&slab->lock) & SLAB_ENDED);
@@ -455,6 +459,8 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 		hollow_fill(cache, slab, end - taken, taken);
 	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & SLAB_PURGED;
 
+	if (purged)
+		slab_not_purged(cache);
 	cpuslab_pagelock_unlock_flip(&slab->lock, settle(cache, slab) | purged);
 	return taken;
 }

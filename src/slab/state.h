@@ -162,5 +162,7 @@ void slab_harden(struct slab_cache *cache, struct slab *slab, bool zeroed);
 void slab_forbid(const struct slab_cache *cache, struct slab *slab);
 /* slab_cache_shrink of a hardened cache. */
 void slab_shrink_hardened(struct slab_cache *cache);
+/* A purged slab of a hardened cache takes memory again, or goes. */
+void slab_not_purged(const struct slab_cache *cache);
 
 #endif

@@ -61,12 +61,19 @@ static bool read_number(const char *text, bool bytes, char *printed)
 static const struct {
 	const char *kind, *option, *said, *meant;
 } words[] = {
-	{"true or false", NULL, "true", "true"},   {"true or false", NULL, "1", "true"},
-	{"true or false", NULL, "false", "false"}, {"true or false", NULL, "0", "false"},
-	{"mode", "vcpu", "auto", "auto"},          {"mode", "vcpu", "mm_cid", "mm_cid"},
-	{"mode", "vcpu", "cpu_id", "cpu_id"},      {"mode", "vcpu", "slot", "slot"},
-	{"mode", "huge_pages", "auto", "auto"},    {"mode", "huge_pages", "always", "always"},
+	{"true or false", NULL, "true", "true"},
+	{"true or false", NULL, "1", "true"},
+	{"true or false", NULL, "false", "false"},
+	{"true or false", NULL, "0", "false"},
+	{"mode", "vcpu", "auto", "auto"},
+	{"mode", "vcpu", "mm_cid", "mm_cid"},
+	{"mode", "vcpu", "cpu_id", "cpu_id"},
+	{"mode", "vcpu", "slot", "slot"},
+	{"mode", "huge_pages", "auto", "auto"},
+	{"mode", "huge_pages", "always", "always"},
 	{"mode", "huge_pages", "never", "never"},
+	{"bytes or file", NULL, "memory.high", "memory.high"},
+	{"bytes or file", NULL, "memory.max", "memory.max"},
 };
 
 /* The system and libc tell which signals can be caught; fault signals are excluded too. */
@@ -99,7 +106,7 @@ static bool set_expected(unsigned i, const char *value)
 		return false;
 	char number[VALUE_MOST];
 
-	if (!read_number(value, strcmp(option.kind, "bytes") == 0, number))
+	if (!read_number(value, strncmp(option.kind, "bytes", 5) == 0, number))
 		return false;
 	if (strcmp(option.kind, "signal") == 0 && !is_caught(number))
 		return false;
