@@ -279,6 +279,34 @@ static void tick_depots(void)
 			depot_tick(&census_caches[number]->depot);
 }
 
+/* Empties all words and depots, and purges free pages of slabs.  With the census lock. */
+static __attribute__((noinline, cold)) void empty_all(void)
+{
+	reclaim_words(census_count);
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			depot_empty(&census_caches[number]->depot);
+	(void)hollow_slabs(SLAB_HOLLOW_ALL);
+}
+
+/*
+ * Whether more is hoarded than may stay free: anything where freed memory is to go back at once, else more
+ * than `dirty`.  Not in hardened mode, where objects are to wait before they are handed out again.  With the
+ * census lock.
+ */
+static bool hoards_too_much(void)
+{
+	uint64_t bytes = page_dirty() << PAGE_SHIFT, free_pages = bytes;
+
+	if (options.hardened)
+		return false;
+	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
+		if (census_caches[number])
+			bytes += __atomic_load_n(&census_caches[number]->depot.objects, __ATOMIC_RELAXED) *
+				 census_caches[number]->depot.slabs.traits.size;
+	return !options.decay || (bytes > options.dirty && bytes > free_pages);
+}
+
 /*
  * Gives what no vCPU has asked for since the last time to the slabs: at every tick, and when many pages were
  * taken.  One thread at a time; another has nothing to add.
@@ -289,6 +317,8 @@ static void reclaim(bool by_tick)
 		return;
 	if (by_tick)
 		tick_depots();
+	if (by_tick && hoards_too_much())
+		empty_all();
 	uint64_t leaving = 0;
 	bool departs = false;
 
@@ -393,16 +423,6 @@ void magazine_tick(void)
 	page_tick();
 	if (lull_is_on())
 		lull_follow();
-}
-
-/* Empties all words and depots, and purges free pages of slabs.  With the census lock. */
-static __attribute__((noinline, cold)) void empty_all(void)
-{
-	reclaim_words(census_count);
-	for (unsigned number = CENSUS_FIRST; number < census_count; number++)
-		if (census_caches[number])
-			depot_empty(&census_caches[number]->depot);
-	(void)hollow_slabs(SLAB_HOLLOW_ALL);
 }
 
 /*

@@ -266,6 +266,11 @@ bool page_rests(size_t least, size_t standing_by)
 	       clean + dirty + RESTS_PART * waits >= __atomic_load_n(&run_pages.top, __ATOMIC_RELAXED);
 }
 
+size_t page_dirty(void)
+{
+	return __atomic_load_n(&run_pages.free[RUN_DIRTY], __ATOMIC_RELAXED);
+}
+
 /* Takes no lock: a stale answer costs little, and the next caller sees the change. */
 static bool many_taken(void)
 {

@@ -174,6 +174,8 @@ bool page_rests(size_t least, size_t standing_by);
  * lock.
  */
 bool page_large_fell(void);
+/* Returns how many free pages are resident.  Takes no lock. */
+size_t page_dirty(void);
 /*
  * Whether many pages were taken since it last returned true: a sixteenth of the heap from the system, or as
  * much including what slabs found free.  The rooms above then give back what they hoard: before the heap
