@@ -5,6 +5,7 @@
 #include "options/options.h"
 #include "page/block.h"
 #include "page/metadata.h"
+#include "page/omit.h"
 #include "page/page.h"
 #include "page/run.h"
 
@@ -482,6 +483,8 @@ void region_show(struct region *region, size_t bytes)
 	const size_t step = region == &layout.heap ? max_t(size_t, HEAP_SHOWN, region->step) : TABLE_SHOWN;
 	const size_t end = growth == RESERVED ? region->planned : region->committed;
 	size_t shown = (size_t)region->shown << PAGE_SHIFT;
+	size_t unit = region == &layout.heap ? OMIT_BYTES : region == &layout.marks ? OMIT_MARK_BYTES : 0;
+	size_t left_out = min_t(size_t, omit_count * unit, bytes);
 
 	if (bytes <= shown)
 		return;
@@ -489,7 +492,7 @@ void region_show(struct region *region, size_t bytes)
 		region->shown = (uint32_t)(region->committed >> PAGE_SHIFT);
 		return;
 	}
-	bytes = min_t(size_t, round_up(bytes + bytes / SHOWN_PART, step), end);
+	bytes = min_t(size_t, round_up(bytes + (bytes - left_out) / SHOWN_PART, step), end);
 	(void)os_dump(region->base + shown, bytes - shown, true);
 	region->shown = (uint32_t)(bytes >> PAGE_SHIFT);
 }

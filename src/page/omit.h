@@ -8,6 +8,8 @@
  * those wholly inside a clean run are left out, with their records: four system calls for a unit, or for
  * several in a row, that goes back and comes again, beside the 128 page faults of the latter.
  *
+ * So are those of which every page is kept by an owner whose memory went back (page_omit, of page.h).
+ *
  * Called with the page lock, under which no thread takes the pages meanwhile: an object that dumps omit could
  * not be looked at.
  */
@@ -19,7 +21,11 @@
 #include "arch/arch.h"
 #include "page/page.h"
 
-enum { OMIT_BYTES = 512 << 10, OMIT_PAGES = OMIT_BYTES >> PAGE_SHIFT };
+enum {
+	OMIT_BYTES = 512 << 10,
+	OMIT_PAGES = OMIT_BYTES >> PAGE_SHIFT,
+	OMIT_MARK_BYTES = OMIT_BYTES / PAGE_MARK_UNIT * sizeof(uint16_t)
+};
 
 /*
  * To be called after the pages from `from` to `to` became clean, and part of the clean run from `first` to

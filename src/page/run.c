@@ -844,7 +844,7 @@ void page_retire(void *address, size_t length, bool forbidden)
 	run_unlock();
 	if (os_purge(address, length << PAGE_SHIFT) == 0)
 		page_count_purged(pages);
-	if (forbidden && os_guard(address, length << PAGE_SHIFT) != 0)
+	if (forbidden && (options.hardened_mappings || os_guard(address, length << PAGE_SHIFT) != 0))
 		(void)os_forbid(address, length << PAGE_SHIFT);
 	purge_marks(first, first + pages);
 }

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "options/options.h"
 #include "os/os.h"
 #include "page/page.h"
 #include "slab/shuffle.h"
@@ -13,8 +14,9 @@
 #include "vcpu/vcpu.h"
 
 /*
- * Slabs, in all caches together, that may end in a page without access where the system takes two mappings
- * for each (before Linux 6.13): a process may have 65530 (vm.max_map_count), and the program needs some, too.
+ * Slabs, in all caches together, that may end in a page without access where that takes two mappings for each
+ * (before Linux 6.13, or by option): a process may have 65530 (vm.max_map_count), and the program needs some,
+ * too.
  */
 enum { GUARDS_MOST = 12 << 10 };
 
@@ -43,6 +45,7 @@ static bool forbid_by_mappings(char *page)
 	if (__atomic_load_n(&guards, __ATOMIC_RELAXED) >= GUARDS_MOST || os_forbid(page, PAGE_BYTES) != 0)
 		return false;
 	__atomic_fetch_add(&guards, 1, __ATOMIC_RELAXED);
+	(void)os_dump(page, PAGE_BYTES, false);
 	return true;
 }
 
@@ -50,7 +53,7 @@ static void guard_end(const struct slab_cache *cache, struct slab *slab)
 {
 	char *end = slab->base + object_bytes(cache);
 
-	if (os_guard(end, PAGE_BYTES) == 0 || forbid_by_mappings(end)) {
+	if ((!options.hardened_mappings && os_guard(end, PAGE_BYTES) == 0) || forbid_by_mappings(end)) {
 		cpuslab_pagelock_set_flags(&slab->lock, SLAB_ENDED);
 		page_count_hollow(1);
 	}
@@ -80,7 +83,8 @@ void slab_harden(struct slab_cache *cache, struct slab *slab, bool zeroed)
 
 void slab_forbid(const struct slab_cache *cache, struct slab *slab)
 {
-	if (cache->traits.untouchable && os_guard(slab->base, object_bytes(cache)) != 0)
+	if (cache->traits.untouchable &&
+	    (options.hardened_mappings || os_guard(slab->base, object_bytes(cache)) != 0))
 		(void)os_forbid(slab->base, object_bytes(cache));
 	guard_end(cache, slab);
 }
@@ -117,6 +121,7 @@ static size_t purge_empty(struct slab_cache *cache)
 			break;
 		clear_marks(cache, slab);
 		cpuslab_pagelock_set_flags(&slab->lock, SLAB_PURGED);
+		page_omit(slab->base, cache->pages);
 		pages += object_bytes(cache) >> PAGE_SHIFT;
 	}
 	return pages;

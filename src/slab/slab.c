@@ -459,8 +459,10 @@ static unsigned take_and_unlock(struct slab_cache *cache, struct slab *slab, voi
 		hollow_fill(cache, slab, end - taken, taken);
 	uint8_t purged = cpuslab_pagelock_flags(&slab->lock) & SLAB_PURGED;
 
-	if (purged)
+	if (purged) {
 		slab_not_purged(cache);
+		page_contain(slab->base, cache->pages);
+	}
 	cpuslab_pagelock_unlock_flip(&slab->lock, settle(cache, slab) | purged);
 	return taken;
 }
