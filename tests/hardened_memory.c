@@ -12,6 +12,7 @@
  */
 #include "check.h"
 
+#include <semaphore.h>
 #include <sys/mman.h>
 
 enum { THREADS = 200, LIVE_MOST = 20, KIB = 1 << 10, MIB = 1 << 20 };
@@ -34,12 +35,18 @@ static const struct work works[] = {
 
 static const struct work *work;
 static pthread_barrier_t barrier;
+/*
+ * Threads that use the heap at once: on a busy machine all 200 had their blocks when they lost their CPUs,
+ * with a page for each canary, 16 MiB of 4000 untouched blocks.
+ */
+static sem_t working;
 
 static void *use_heap(void *argument)
 {
 	void *objects[LIVE_MOST] = {NULL};
 	uint64_t random = (uintptr_t)argument;
 
+	CHECK(sem_wait(&working) == 0);
 	for (int i = 0; i < work->rounds; i++) {
 		size_t size = 1 + check_below(&random, work->size_most);
 		void **object = &objects[check_below(&random, (size_t)work->live)];
@@ -51,6 +58,7 @@ static void *use_heap(void *argument)
 	}
 	for (int i = 0; i < work->live; i++)
 		free(objects[i]);
+	CHECK(sem_post(&working) == 0);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
 	return NULL;
@@ -62,7 +70,7 @@ static size_t resident_of_threads(void)
 	pthread_attr_t attributes;
 
 	CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 64 * KIB) == 0);
-	CHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1) == 0);
+	CHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1) == 0 && sem_init(&working, 0, 4) == 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], &attributes, use_heap, (void *)(i + 1)) == 0);
 	pthread_barrier_wait(&barrier);
@@ -161,7 +169,7 @@ static void expect_few_more(const struct work *w, const char *more, const char *
 	size_t usual = measured("", "", w->name), other = measured(more, debug, w->name);
 
 	printf("%s: %zu KiB, %s%s %zu KiB\n", w->name, usual / KIB, more, debug, other / KIB);
-	CHECK(other <= 2 * usual + 24 * MIB, "%s: %zu, and %zu with %s%s", w->name, usual, other, more,
+	CHECK(other <= 2 * usual + 12 * MIB, "%s: %zu, and %zu with %s%s", w->name, usual, other, more,
 	      debug);
 }
 
