@@ -483,8 +483,11 @@ void region_show(struct region *region, size_t bytes)
 	const size_t step = region == &layout.heap ? max_t(size_t, HEAP_SHOWN, region->step) : TABLE_SHOWN;
 	const size_t end = growth == RESERVED ? region->planned : region->committed;
 	size_t shown = (size_t)region->shown << PAGE_SHIFT;
-	size_t unit = region == &layout.heap ? OMIT_BYTES : region == &layout.marks ? OMIT_MARK_BYTES : 0;
-	size_t left_out = min_t(size_t, omit_count * unit, bytes);
+	/* The tables follow what the heap shows ahead, which is a part of what it really has. */
+	size_t left_out = min_t(size_t, (size_t)omit_count * OMIT_BYTES, bytes);
+	size_t ahead = region == &layout.heap       ? (bytes - left_out) / SHOWN_PART
+		       : region == &layout.metadata ? bytes / SHOWN_PART
+						    : 0;
 
 	if (bytes <= shown)
 		return;
@@ -492,7 +495,7 @@ void region_show(struct region *region, size_t bytes)
 		region->shown = (uint32_t)(region->committed >> PAGE_SHIFT);
 		return;
 	}
-	bytes = min_t(size_t, round_up(bytes + (bytes - left_out) / SHOWN_PART, step), end);
+	bytes = min_t(size_t, round_up(bytes + ahead, step), end);
 	(void)os_dump(region->base + shown, bytes - shown, true);
 	region->shown = (uint32_t)(bytes >> PAGE_SHIFT);
 }
