@@ -89,8 +89,8 @@ void page_free_emptied(void *run, size_t pages);
  */
 void page_retire(void *run, size_t pages, bool forbidden);
 /*
- * Of pages that their owner keeps while their memory went back: core dumps leave them out, in whole units (omit.h),
- * until the owner says that dumps must contain them, before it uses them.
+ * Of pages that their owner keeps while their memory went back: core dumps leave them out, in whole units
+ * (omit.h), until the owner says that dumps must contain them, before it uses them.
  */
 void page_omit(const void *address, size_t pages);
 void page_contain(const void *address, size_t pages);
