@@ -36,10 +36,15 @@ contained() {
 }
 contained sh -c 'cat /proc/self/maps' | grep -q 'libcpuslab\.so' || fail 'not preloaded in the image'
 contained sleep 30 &
+process=''
 for _ in $(seq 50); do
 	sleep 0.1
-	process=$(pgrep -n -x sleep -f 'sleep 30') && grep -q libcpuslab "/proc/$process/maps" 2>/dev/null && break
+	for each in $(pgrep -x sleep); do
+		! grep -q ' /usr/local/lib/libcpuslab' "/proc/$each/maps" 2>/dev/null || process=$each
+	done
+	[ -z "$process" ] || break
 done
+[ -n "$process" ] || fail 'no process in the image'
 "$folder/image1/usr/local/bin/cpuslab" top --once "$process" >"$work/log" 2>&1 || fail "cpuslab top: $(cat "$work/log")"
 grep -q malloc- "$work/log" || fail "cpuslab top: $(cat "$work/log")"
 kill "$process" 2>/dev/null || true
