@@ -239,8 +239,8 @@ static void goes_on(void)
 	for (unsigned i = 0; i < 20; i++)
 		use_memory();
 	CHECK(threads() == 1);
-	usleep(1200000);
-	for (unsigned i = 0; i < 20; i++) {
+	usleep(400000);
+	for (unsigned i = 0; i < 12; i++) {
 		usleep(110000);
 		free(malloc(MIB));
 		free(malloc(3000000));
