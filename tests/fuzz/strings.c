@@ -239,8 +239,7 @@ static void fuzz_debug(const char *string)
 	check_request_parse("");
 }
 
-/* ---- the mailbox -----------------------------------------------------------------------------------------
- */
+/* ---- the mailbox ------------------------------------------------------------------------------------- */
 
 /* What a whole letter is answered with; `expected` gets the values that are in force afterwards. */
 static enum mailbox_result expected_result(const struct mailbox_letter *letter)
@@ -261,11 +260,11 @@ static enum mailbox_result expected_result(const struct mailbox_letter *letter)
 
 		if (colon)
 			*colon = 0;
-		if (!colon || !options_describe(find_option(token), &option))
-			result = MAILBOX_INVALID;
-		else if (!option.changes)
+		bool known = colon && options_describe(find_option(token), &option);
+
+		if (known && !option.changes)
 			result = MAILBOX_FIXED;
-		else if (!set_expected(find_option(token), colon + 1) || (cut && (!rest || !*rest)))
+		else if (!known || !set_expected(find_option(token), colon + 1) || (cut && (!rest || !*rest)))
 			result = MAILBOX_INVALID;
 	}
 	if (cut && result == MAILBOX_DONE)
