@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 			 given ? "," : "");
 		setenv("CPUSLAB_OPTIONS", options, 1);
 		execv("/proc/self/exe", argv);
-		CHECK(!"execv");
+		CHECK(false, "execv");
 	}
 	if (strcmp(variant, "execs") == 0) {
 		execs(argv);
@@ -342,5 +342,5 @@ int main(int argc, char **argv)
 			variants[i].run();
 			return 0;
 		}
-	CHECK(!"a variant");
+	CHECK(false, "no variant is called %s", variant);
 }

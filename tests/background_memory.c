@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 				 given ? "," : "", variants[i].options);
 			setenv("CPUSLAB_OPTIONS", options, 1);
 			execv("/proc/self/exe", argv);
-			CHECK(!"execv");
+			CHECK(false, "execv");
 		}
 		objects = mmap(NULL, OBJECTS * sizeof *objects, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -276,5 +276,5 @@ int main(int argc, char **argv)
 		variants[i].run();
 		return 0;
 	}
-	CHECK(!"a variant");
+	CHECK(false, "no such variant");
 }

@@ -36,7 +36,11 @@ extern const ElfW(Ehdr) __ehdr_start __attribute__((weak, visibility("hidden")))
 /* The bytes of all thread-local variables of the program or shared library that this code is part of. */
 static size_t variables_bytes(void)
 {
-	const ElfW(Phdr) *header = (const void *)((const char *)&__ehdr_start + __ehdr_start.e_phoff);
+	const char *start = (const char *)&__ehdr_start;
+
+	/* Compilers take the header's size for that of all that follows it. */
+	ARCH_HIDE(start);
+	const ElfW(Phdr) *header = (const void *)(start + __ehdr_start.e_phoff);
 
 	for (unsigned i = 0; i < __ehdr_start.e_phnum; i++)
 		if (header[i].p_type == PT_TLS)

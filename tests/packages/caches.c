@@ -3,7 +3,9 @@
  * caches FILE: a program with caches and locks of cpuslab and another malloc, that of a file whose name
  * contains FILE.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <cpuslab/cache.h>
 #include <cpuslab/cpuslab.h>
 #include <cpuslab/lock.h>
