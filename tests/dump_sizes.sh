@@ -86,7 +86,7 @@ failed=0
 # must_fit WHAT FILE: the dump's size, and what a debugger finds in it.
 must_fit() {
 	bytes=$(stat -c %s "$2") resident=$(awk '{ print $2 * 1024 }' out)
-	most=$((resident + resident / 10 + (4 << 20)))
+	most=$((resident + resident / 10 + (${spare:-4} << 20)))
 	printf '%-60s %9d KiB of %d\n' "$1" $((bytes / 1024)) $((most / 1024))
 	[ "$bytes" -le "$most" ] || failed=1
 	gdb -nx -q -batch -ex 'set debuginfod enabled off' -ex 'print (char *)kept' -ex 'print (char *)large' \
@@ -129,7 +129,10 @@ for options in vcpu:auto reserve:0; do
 done
 dump '200 MB in small objects' hardened:1,hardened_mappings:true 100 200 held
 # Of another size than the threads use: each takes a slab somewhere, with what dumps have of its neighbours.
+# Where the threads took their slabs is chance: 13.2 to 15.7 MiB seen.
+spare=6
 dump '200 MB in small objects, freed' hardened:1,hardened_mappings:true 60 200 freed
+spare=4
 dump '200 MB in large objects' vcpu:auto 1000000 200 held
 dump '200 MB in large objects, freed' guard:1000 1000000 200 freed
 dump '200 MB freed, without the filter' vcpu:slot 10000 200 freed -ex 'set use-coredump-filter off'

@@ -157,7 +157,7 @@ while read -r name kind default; do
 	FLAG.*) value=true ;;
 	COUNT.*) value=50 ;;
 	BYTES.*) value=64K ;;
-	LIMIT.*) value=64M ;;
+	LIMIT.*) value=512M ;; # more than the trials need
 	MILLISECONDS.*) value=0 ;;
 	SIGNAL.*) value=12 ;;
 	VCPU_MODE.*) value=cpu_id ;;

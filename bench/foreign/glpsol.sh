@@ -1,6 +1,6 @@
 # a linear programme of integers
 # needs: glpsol
-# run: glpsol --math work.mod --tmlim 60 -w /dev/stdout
+# run: glpsol --math work.mod --tmlim 60 -w work.sol >/dev/null
 cat >work.mod <<'END'
 param n := 90;
 set I := 1..n;

@@ -12,4 +12,4 @@ awk 'BEGIN {
 	for (i = 0; i < 8; i++) printf "m%d i%d(clk, w%d, b, w%d);\n", i, i, i, i + 1
 	print "endmodule"
 }' >work.v
-echo 'read_verilog work.v; hierarchy -top top; proc; flatten; opt; techmap; opt; tee -o /dev/stdout stat' >work.ys
+echo 'read_verilog work.v; hierarchy -top top; proc; flatten; opt; techmap; opt; tee -o work.txt stat' >work.ys
