@@ -171,11 +171,8 @@ static int fill_case(size_t limit, const char *name)
 		      second / KIB);
 	for (unsigned i = 0; i < count; i++)
 		empty(&fillers[i]);
-	/*
-	 * Also with other sizes than the one that filled it.  Of 16 MiB, magazines that objects of 100 bytes
-	 * wait in leave no metadata for the slab of another size.
-	 */
-	if (limit > 16 * MIB && (check_cpuslab() || !kind->threads))
+	/* Also with other sizes than the one that filled it. */
+	if (limit >= 16 * MIB && (check_cpuslab() || !kind->threads))
 		for (size_t size = 10; size < limit / 8; size *= 3) {
 			void *object = malloc(size);
 			CHECK(object, "%s: %zu bytes after everything was freed, limit %zu MiB", name, size,

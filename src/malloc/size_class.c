@@ -126,11 +126,21 @@ static void enter(unsigned index, struct cache *cache)
 			lead(step, index);
 }
 
+/* Where metadata is exhausted, magazines that wait in depots may have it. */
+static __attribute__((noinline, cold)) struct cache *create_trimmed(unsigned index,
+								    const struct slab_traits *traits)
+{
+	magazine_trim();
+	return magazine_create_reserved(first_number + index, traits, true);
+}
+
 struct cache *size_class_make(unsigned index, bool waits)
 {
 	struct slab_traits traits = traits_of(index);
 	struct cache *cache = magazine_create_reserved(first_number + index, &traits, waits);
 
+	if (!cache && waits)
+		cache = create_trimmed(index, &traits);
 	if (cache)
 		enter(index, cache);
 	return cache;
