@@ -13,7 +13,9 @@
 #ifndef CPUSLAB_LIBC_NAMES_H
 #define CPUSLAB_LIBC_NAMES_H
 
-#define LIBC_OWN(name) __asm__(".hidden cpuslab_libc_" #name "\n" #name " = cpuslab_libc_" #name "\n")
+#include "arch/symbol.h"
+
+#define LIBC_OWN(name) ARCH_MEANS(name, cpuslab_libc_##name)
 
 LIBC_OWN(memchr);
 LIBC_OWN(memcmp);
@@ -32,7 +34,7 @@ LIBC_OWN(strncpy);
 LIBC_OWN(strrchr);
 LIBC_OWN(strspn);
 LIBC_OWN(strtoul);
-__asm__("__isoc23_strtoul = cpuslab_libc_strtoul\n"); /* so the headers of glibc 2.38 and later call it */
+ARCH_MEANS(__isoc23_strtoul, cpuslab_libc_strtoul); /* so the headers of glibc 2.38 and later call it */
 LIBC_OWN(snprintf);
 LIBC_OWN(sprintf);
 LIBC_OWN(abort);
