@@ -231,6 +231,22 @@ static inline size_t check_resident(void)
 	return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Those of them that are no file's: pages read but never written do not count. */
+static inline size_t check_anonymous(void)
+{
+	char text[4096];
+	int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t length = read(file, text, sizeof text - 1);
+
+	CHECK(file >= 0 && length > 0);
+	close(file);
+	text[length] = 0;
+	const char *line = strstr(text, "RssAnon:");
+
+	CHECK(line);
+	return strtoul(line + 8, NULL, 10) << 10;
+}
+
 static inline unsigned check_cpus(void)
 {
 	cpu_set_t set;

@@ -49,10 +49,11 @@ enum {
 	BLOCKS_FAULTS = 500,    /* 184 to 281; 2,700 when at most an eighth of the peak could stay */
 	CHILD_FAULTS = 10,      /* 9; 12 when it ran the repair, 33 when that wrote to intact structures */
 	CHILD_FAULTS_SLOT = 15, /* 12; its own slot has to be told from those of dead threads */
-	SHELL_FAULTS = 23,      /* 19 to 20, 23 with assertions; 24 when it ran the repair */
 #if defined(NDEBUG)
-	START_CALLS = 90, /* 69, most of them the dynamic linker's */
+	SHELL_FAULTS = 22, /* 19 to 20; 24 when it ran the repair */
+	START_CALLS = 90,  /* 69, most of them the dynamic linker's */
 #else
+	SHELL_FAULTS = 29, /* 23 to 26: assertions have code and data of their own */
 	START_CALLS = 140, /* 108, with a sanitizer's */
 #endif
 	SCRIPT_CALLS = 480, /* some 430, and 20 for core dumps: memory goes back run by run */

@@ -13,21 +13,6 @@
 
 enum { LIMIT = 64 << 20 };
 
-static size_t resident(void)
-{
-	char text[4096];
-	int file = open("/proc/self/status", O_RDONLY);
-	ssize_t length = read(file, text, sizeof text - 1);
-
-	close(file);
-	CHECK(length > 0);
-	text[length] = 0;
-	const char *line = strstr(text, "RssAnon:");
-
-	CHECK(line);
-	return strtoul(line + 8, NULL, 10) << 10;
-}
-
 /* Allocates blocks, linked through themselves, until none is left; returns how many bytes they are. */
 static size_t exhaust(size_t size, void ***blocks)
 {
@@ -57,12 +42,12 @@ static void release(void **blocks)
 static void test_sizes(void)
 {
 	static const size_t sizes[] = {50000, 100, 3000000, 1000, 9000, 200000, 24, 20000000};
-	size_t before = resident();
+	size_t before = check_anonymous();
 	void **blocks;
 
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		size_t sum = exhaust(sizes[i], &blocks), size = sizes[i];
-		size_t now = resident() - before;
+		size_t now = check_anonymous() - before;
 
 		CHECK(now <= LIMIT / 100 * 105, "%zu: resident %zu", size, now);
 		/* Less what a slab or a block leaves over, and metadata. */
@@ -152,14 +137,14 @@ static void *fill(void *unused)
 
 static void test_threads(void)
 {
-	size_t before = resident();
+	size_t before = check_anonymous();
 	pthread_t thread[3];
 
 	for (int i = 0; i < 3; i++)
 		CHECK(!pthread_create(&thread[i], NULL, fill, NULL));
 	for (int i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	CHECK(resident() < before + LIMIT / 100 * 105);
+	CHECK(check_anonymous() < before + LIMIT / 100 * 105);
 	(void)fill(NULL);
 }
 

@@ -19,25 +19,9 @@ static struct block {
 } *block; /* TABLE of them, which are not the allocator's */
 static size_t live, peak, baseline;
 
-/* Bytes of the process that are resident and no file's. */
-static size_t resident(void)
-{
-	char text[4096];
-	int file = open("/proc/self/status", O_RDONLY);
-	ssize_t length = read(file, text, sizeof text - 1);
-
-	close(file);
-	CHECK(length > 0);
-	text[length] = 0;
-	const char *line = strstr(text, "RssAnon:");
-
-	CHECK(line);
-	return strtoul(line + 8, NULL, 10) << 10;
-}
-
 static void look(void)
 {
-	size_t now = resident() - baseline;
+	size_t now = check_anonymous() - baseline;
 
 	if (now > peak)
 		peak = now;
@@ -196,7 +180,7 @@ int main(int argc, char **argv)
 	CHECK(block != MAP_FAILED);
 	/* What is resident of the table and the process's own is not the allocator's. */
 	memset(block, 0, TABLE * sizeof *block);
-	baseline = resident();
+	baseline = check_anonymous();
 	CHECK(cpuslab_ctl("limit", argc > 2 ? argv[2] : "96M") == 0);
 	for (size_t i = 0; i < sizeof works / sizeof *works; i++)
 		if (argc > 1 && strcmp(argv[1], works[i].name) == 0) {

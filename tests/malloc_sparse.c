@@ -14,20 +14,6 @@
 
 enum { KIB = 1 << 10, MIB = 1 << 20, MARKS = 64, SLACK = 10 * MIB };
 
-/* Anonymous pages, which alone a block takes. */
-static size_t resident(void)
-{
-	char text[4096];
-	int file = open("/proc/self/status", O_RDONLY);
-	ssize_t length = read(file, text, sizeof text - 1);
-	CHECK(file >= 0 && length > 0);
-	close(file);
-	text[length] = '\0';
-	const char *line = strstr(text, "RssAnon:");
-	CHECK(line);
-	return strtoul(line + 8, NULL, 10) * KIB;
-}
-
 static unsigned mappings(void)
 {
 	static char text[1 << 16];
@@ -80,7 +66,7 @@ static void *resize(void *block, size_t size, unsigned way)
 static void grow(size_t size, unsigned way)
 {
 	unsigned char *block = allocate(size, way);
-	size_t before = resident();
+	size_t before = check_anonymous();
 	set_marks(block, size);
 	for (int step = 0; step < 3; step++) {
 		void *behind = malloc(size);
@@ -91,7 +77,7 @@ static void grow(size_t size, unsigned way)
 		size = more;
 		set_marks(block, size);
 	}
-	size_t after = resident();
+	size_t after = check_anonymous();
 	/* Each step marked pages of its own; what others have left resident may be taken again. */
 	size_t most = 4 * MARKS * 2 * 4096 + SLACK;
 	if (!check_debugged())
@@ -110,14 +96,14 @@ static void run_grow(void)
 static void run_shrink(void)
 {
 	for (unsigned way = 0; way < 3; way++) {
-		size_t size = 1024ul * MIB, before = resident();
+		size_t size = 1024ul * MIB, before = check_anonymous();
 		unsigned char *block = allocate(size, way);
 		set_marks(block, size);
 		for (size_t less = size / 2; less >= MIB; less /= 2) {
 			block = resize(block, less, way);
 			check_marks(block, size, less);
 		}
-		size_t after = resident();
+		size_t after = check_anonymous();
 		CHECK(after < before + SLACK, "%zu KiB more are resident", (after - before) / KIB);
 		free(block);
 	}
@@ -176,7 +162,7 @@ static void run_many(void)
 	for (size_t i = 0; i < size; i += 509)
 		CHECK(!block[i]);
 	free(block);
-	CHECK(resident() < 64 * MIB, "%zu KiB are resident", resident() / KIB);
+	CHECK(check_anonymous() < 64 * MIB, "%zu KiB are resident", check_anonymous() / KIB);
 }
 
 int main(int argc, char **argv)

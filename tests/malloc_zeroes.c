@@ -15,20 +15,6 @@ enum { KIB = 1 << 10, MIB = 1 << 20, PAGE = 4096, TOTAL = 8 * MIB, LEAST = 16 * 
 
 static unsigned char *objects[TOTAL / LEAST];
 
-/* Anonymous pages: reading what was never written maps pages that do not count. */
-static size_t resident(void)
-{
-	char text[4096];
-	int file = open("/proc/self/status", O_RDONLY);
-	ssize_t length = read(file, text, sizeof text - 1);
-	CHECK(file >= 0 && length > 0);
-	close(file);
-	text[length] = '\0';
-	const char *line = strstr(text, "RssAnon:");
-	CHECK(line);
-	return strtoul(line + 8, NULL, 10) * KIB;
-}
-
 static void *by_calloc(size_t size)
 {
 	return calloc(1, size);
@@ -101,9 +87,9 @@ static size_t allowed(size_t size)
 
 static void expect_untouched(const struct way *way, size_t size, const char *when)
 {
-	size_t before = resident();
+	size_t before = check_anonymous();
 	alloc_all(way, size);
-	size_t more = resident() - before;
+	size_t more = check_anonymous() - before;
 	CHECK((long)more < (long)allowed(size), "%s of %zu bytes %s: %zu KiB are resident", way->name, size,
 	      when, more / KIB);
 	for (size_t i = 0; i < TOTAL / size; i++)

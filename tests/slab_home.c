@@ -184,13 +184,15 @@ static void be_full(void)
  */
 static void be_hardened(void)
 {
-	void *ours[UINT8_MAX], *theirs[UINT8_MAX], *one;
+	enum { MOST = 1024 };
+	void *ours[MOST], *theirs[MOST], *one;
 	struct other other;
 
 	begin(&other);
 	slab_cache_init(
 		&cache,
 		&(struct slab_traits){.name = "test", .size = SIZE, .id = vcpu_offset(ID), .hardened = true});
+	CHECK(cache.objects <= MOST);
 	for (unsigned i = 0; i < 4 * SOME; i += SOME) {
 		CHECK(slab_alloc_batch(&cache, ours + i, SOME) == SOME);
 		CHECK(take(&other, theirs + i, SOME) == SOME);

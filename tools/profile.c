@@ -4,6 +4,7 @@
 #include "inspect/bounds.h"
 #include "inspect/symbols.h"
 #include "inspect/target.h"
+#include "inspect/wait.h"
 #include "numbers.h"
 #include "output.h"
 #include "profile/format.h"
@@ -80,22 +81,6 @@ static bool wish(const struct target *target, uint64_t interval)
 	return process_vm_writev(target->thread, &local, 1, &remote, 1, 0) == sizeof(interval);
 }
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-	(void)signal;
-	interrupted = 1;
-}
-
-static double now(void)
-{
-	struct timespec clock;
-
-	clock_gettime(CLOCK_MONOTONIC, &clock);
-	return (double)clock.tv_sec + (double)clock.tv_nsec / 1e9;
-}
-
 /*
  * Lets a profile run for `seconds` from its start, when the process first reaches a slow path: within
  * milliseconds if it is busy, whenever it gets there on a busy machine.  Returns false with a message if the
@@ -104,7 +89,7 @@ static double now(void)
 static bool wait_for(struct target *target, uint64_t interval, double seconds, double *started)
 {
 	static const double patience = 5;
-	double begin = now(), end = begin + (seconds > patience ? seconds : patience);
+	double begin = wait_now(), end = begin + (seconds > patience ? seconds : patience);
 	uint64_t running = 0;
 
 	*started = 0;
@@ -119,11 +104,11 @@ static bool wait_for(struct target *target, uint64_t interval, double seconds, d
 		}
 		if (*started <= 0 && read_member(target, &target->at.profile_interval, &running) &&
 		    running == interval) {
-			*started = now();
+			*started = wait_now();
 			end = *started + seconds;
 		}
 		bounds_done();
-		if (interrupted || now() >= end)
+		if (wait_interrupted || wait_now() >= end)
 			return true;
 		usleep(seconds < 1 ? 10000 : 50000);
 	}
@@ -538,10 +523,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	bool whole;
 
 	/* However this command ends, the process must not be left with a profile that nobody reads. */
-	signal(SIGINT, on_interrupt);
-	signal(SIGTERM, on_interrupt);
-	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
-		signal(SIGHUP, SIG_IGN);
+	wait_catch();
 	if (!read_member(target, &target->at.profile_wanted, &running))
 		return no_samples(target);
 	if (!running && !keep)
@@ -556,7 +538,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 	 * An interrupted wait says nothing about the process.  Otherwise a profile without samples is a
 	 * result, not an error.
 	 */
-	if (whole && started <= 0 && interrupted) {
+	if (whole && started <= 0 && wait_interrupted) {
 		fprintf(stderr, "cpuslab profile: process %d had not begun: there is no profile\n",
 			(int)target->pid);
 		whole = false;
@@ -567,7 +549,7 @@ static bool take_profile(struct sampled *sampled, double seconds, uint64_t inter
 				: "allocated nothing meanwhile that its magazines did not have");
 	clock_gettime(CLOCK_REALTIME, &clock);
 	sampled->dump.when = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
-	sampled->dump.duration = running || started <= 0 ? 0 : (int64_t)((now() - started) * 1e9);
+	sampled->dump.duration = running || started <= 0 ? 0 : (int64_t)((wait_now() - started) * 1e9);
 	sampled->dump.interval = running ? running : interval;
 	bounds_look(target->pid);
 	whole = whole && read_sites(sampled, started > 0);

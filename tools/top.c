@@ -2,6 +2,7 @@
 /* cpuslab top: the caches of a running process, live, in the manner of slabtop(1). */
 #include "commands.h"
 #include "inspect/bounds.h"
+#include "inspect/wait.h"
 #include "numbers.h"
 #include "top/screen.h"
 
@@ -92,14 +93,6 @@ struct watch {
 	char notice[600];
 };
 
-static double now_seconds(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /*
  * Finding what is resident makes the kernel walk the target's page tables.  For a large process this is done
  * so seldom that it takes less than a two-hundredth of the time.
@@ -108,7 +101,7 @@ static void watch_residents(struct watch *watch, struct census *census)
 {
 	static double due;
 	const struct census *before = &watch->census[!watch->now];
-	double start = now_seconds(CLOCK_MONOTONIC);
+	double start = wait_seconds(CLOCK_MONOTONIC);
 
 	if (start < due && watch->taken > 1) {
 		census->residents_known = before->residents_known;
@@ -117,10 +110,10 @@ static void watch_residents(struct watch *watch, struct census *census)
 		census->resident_huge = before->resident_huge;
 		return;
 	}
-	double spent = now_seconds(CLOCK_PROCESS_CPUTIME_ID);
+	double spent = wait_seconds(CLOCK_PROCESS_CPUTIME_ID);
 
 	(void)census_residents(census, &watch->target);
-	spent = now_seconds(CLOCK_PROCESS_CPUTIME_ID) - spent;
+	spent = wait_seconds(CLOCK_PROCESS_CPUTIME_ID) - spent;
 	due = start + 200 * spent;
 }
 
@@ -511,7 +504,7 @@ static bool handle(struct terminal *terminal, int key)
 static int run_terminal(struct watch *watch, double delay, bool colour)
 {
 	static struct terminal terminal;
-	double next = now_seconds(CLOCK_MONOTONIC);
+	double next = wait_seconds(CLOCK_MONOTONIC);
 	int status = 0;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
@@ -525,11 +518,11 @@ static int run_terminal(struct watch *watch, double delay, bool colour)
 	if (!start_terminal(colour))
 		return 1;
 	for (bool going = true; going;) {
-		double left = next - now_seconds(CLOCK_MONOTONIC);
+		double left = next - wait_seconds(CLOCK_MONOTONIC);
 
 		if (left <= 0) {
 			look(&terminal);
-			next = now_seconds(CLOCK_MONOTONIC) + delay;
+			next = wait_seconds(CLOCK_MONOTONIC) + delay;
 			left = delay;
 		}
 		draw(&terminal);

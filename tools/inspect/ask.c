@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/ask.h"
 #include "inspect/bounds.h"
+#include "inspect/wait.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,22 +24,6 @@ static struct {
 	const struct target *target;
 	uint32_t ticket; /* 0: nothing */
 } asking;
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-	(void)signal;
-	interrupted = 1;
-}
-
-static double now(void)
-{
-	struct timespec clock;
-
-	clock_gettime(CLOCK_MONOTONIC, &clock);
-	return (double)clock.tv_sec + (double)clock.tv_nsec / 1e9;
-}
 
 static bool write_to(const struct target *target, uint64_t address, const void *bytes, size_t count)
 {
@@ -72,7 +57,7 @@ static uint32_t new_ticket(void)
 
 	while (!ticket)
 		if (getrandom(&ticket, sizeof(ticket), 0) != sizeof(ticket))
-			ticket = (uint32_t)getpid() ^ (uint32_t)(now() * 1e9);
+			ticket = (uint32_t)getpid() ^ (uint32_t)(wait_now() * 1e9);
 	return ticket;
 }
 
@@ -137,7 +122,7 @@ static bool look(const struct target *target, const char *text, double others_un
 	if (asking.ticket)
 		usleep((useconds_t)(new_ticket() % (8 * POLL)));
 	asking.ticket = 0;
-	if (mailbox->wanted == mailbox->seen || now() >= others_until)
+	if (mailbox->wanted == mailbox->seen || wait_now() >= others_until)
 		*unable = !post(target, text);
 	return false;
 }
@@ -145,10 +130,11 @@ static bool look(const struct target *target, const char *text, double others_un
 static enum ask_outcome wait_for(struct target *target, const char *text, double patience,
 				 struct seen *mailbox)
 {
-	const double begin = now();
+	const double begin = wait_now();
 	bool unable;
 
-	for (unsigned polls = 0; !interrupted && now() < begin + patience + (is_taken(mailbox) ? AT_WORK : 0);
+	for (unsigned polls = 0;
+	     !wait_interrupted && wait_now() < begin + patience + (is_taken(mailbox) ? AT_WORK : 0);
 	     polls++) {
 		if (polls % POLLS_PER_CHECK == 0 && target_check(target) != TARGET_READY)
 			return ASK_ENDED;
@@ -181,10 +167,7 @@ enum ask_outcome ask(struct target *target, const char *text, double patience, e
 	if (target->at.mailbox.size != sizeof(struct mailbox) ||
 	    target->at.mailbox_letter.size != sizeof(struct mailbox_letter))
 		return ASK_MAILBOXES;
-	signal(SIGINT, on_interrupt);
-	signal(SIGTERM, on_interrupt);
-	if (signal(SIGHUP, on_interrupt) == SIG_IGN)
-		signal(SIGHUP, SIG_IGN);
+	wait_catch();
 	enum ask_outcome outcome = wait_for(target, text, patience, &mailbox);
 
 	asking.ticket = 0;

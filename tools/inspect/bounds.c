@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/bounds.h"
 #include "inspect/target.h"
+#include "inspect/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -149,20 +150,12 @@ static struct outcast {
 	double until;
 } outcasts[OUTCASTS];
 
-static double now(void)
-{
-	struct timespec clock;
-
-	clock_gettime(CLOCK_MONOTONIC, &clock);
-	return (double)clock.tv_sec + (double)clock.tv_nsec / 1e9;
-}
-
 static bool is_outcast(pid_t pid)
 {
 	uint64_t start_time;
 
 	for (size_t i = 0; i < OUTCASTS; i++)
-		if (outcasts[i].pid == pid && now() < outcasts[i].until &&
+		if (outcasts[i].pid == pid && wait_now() < outcasts[i].until &&
 		    target_start_time(pid, &start_time) && start_time == outcasts[i].start_time)
 			return true;
 	return false;
@@ -176,7 +169,7 @@ static void cast_out(pid_t pid)
 	for (size_t i = 1; i < OUTCASTS; i++)
 		if (outcasts[i].until < first->until)
 			first = &outcasts[i];
-	*first = (struct outcast){.pid = pid, .until = now() + OUTCAST_SECONDS};
+	*first = (struct outcast){.pid = pid, .until = wait_now() + OUTCAST_SECONDS};
 	if (!target_start_time(pid, &first->start_time))
 		first->pid = 0;
 }
@@ -245,7 +238,7 @@ noreturn static void look_at_all(const struct bounds_survey *survey, const pid_t
 	char *answer = malloc(survey->answer_bytes);
 
 	for (; answer && index < count; index++) {
-		struct message message = {.what = now() < end ? LOOKS : LATE, .index = index};
+		struct message message = {.what = wait_now() < end ? LOOKS : LATE, .index = index};
 
 		if (is_outcast(pids[index]))
 			continue;
@@ -314,7 +307,7 @@ static void leave_out(const struct bounds_survey *survey, pid_t pid, int status)
 
 bool bounds_survey(const struct bounds_survey *survey, const pid_t *pids, size_t count)
 {
-	double end = now() + SURVEY_ALL;
+	double end = wait_now() + SURVEY_ALL;
 	void *answer = malloc(survey->answer_bytes);
 	bool whole = answer;
 
