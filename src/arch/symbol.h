@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* arch/symbol: what the assembler is told of names.  Knows no other header: it stands in front of every file. */
+/* arch/symbol: what the assembler is told of names.  Includes nothing: it stands in front of every file. */
 #ifndef CPUSLAB_ARCH_SYMBOL_H
 #define CPUSLAB_ARCH_SYMBOL_H
 
